@@ -1,0 +1,1 @@
+"""Who lives here: one file each; they never import one another."""

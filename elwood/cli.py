@@ -1,0 +1,6 @@
+"""The command ``elwood``."""
+
+
+def main() -> int:
+    """Run the command line."""
+    return 0

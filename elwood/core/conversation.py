@@ -1,0 +1,173 @@
+"""The conversation with a model, in terms that belong to no provider.
+
+An assistant message keeps both: neutral blocks, for everything Elwood decides, and the provider's
+own content exactly as received, which is what is sent back (protocols/anthropic.md §6).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """Words of the model."""
+
+    text: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="call"):
+    """The model wants a tool run; *arguments* is the raw JSON text as received, unchecked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+Block = Text | ToolCall
+
+
+class Human(msgspec.Struct, frozen=True, tag="human"):
+    """What people said, rendered as the model sees it."""
+
+    text: str
+
+
+class Notice(msgspec.Struct, frozen=True, tag="notice"):
+    """What the harness says to the model; never words of a person or of a tool."""
+
+    text: str
+
+
+class Assistant(msgspec.Struct, frozen=True, tag="assistant"):
+    """One complete response of a model.
+
+    *native* is the provider's content as received (JSON), to be replayed byte for byte by the
+    codec of that name; without thinking that the prefix no longer covers.
+    """
+
+    blocks: tuple[Block, ...]
+    codec: str
+    model: str
+    native: msgspec.Raw
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in order."""
+        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+
+    @property
+    def text(self) -> str:
+        """The words, joined by blank lines."""
+        return "\n\n".join(block.text for block in self.blocks if isinstance(block, Text))
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of one call."""
+
+    call: str
+    text: str
+    failed: bool = False
+
+
+class Results(msgspec.Struct, frozen=True, tag="results"):
+    """What came of all calls of the assistant message before, in their order."""
+
+    results: tuple[Result, ...]
+
+
+Message = Human | Notice | Assistant | Results
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as the model sees it; *schema* is JSON Schema (draft 2020-12), kept as sent."""
+
+    name: str
+    description: str
+    schema: msgspec.Raw
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What stands before every message of an epoch: system text and tools, byte for byte."""
+
+    system: str
+    tools: tuple[ToolSpec, ...] = ()
+
+
+# Why a response ended, in neutral words.  `tools` is the only one after which calls may run;
+# `cut` is max_tokens, `window` the model's context, `paused` a server-side tool loop.
+Stop = Literal["end", "tools", "cut", "window", "refused", "paused", "unknown"]
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one call.  *input* excludes what was read from or written to the cache."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    estimated: bool = False
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """One whole response: nothing in here comes from a stream that was cut.
+
+    *detail* explains a refusal or an unknown stop reason, in the provider's words.
+    """
+
+    message: Assistant
+    stop: Stop
+    usage: Usage
+    detail: str = ""
+
+
+INTERRUPTED = "interrupted; it may or may not have happened"
+
+
+def repair_text(text: str) -> str:
+    """Replace lone surrogates, which no provider accepts and UTF-8 cannot carry (LLM-33).
+
+    >>> repair_text("a\\ud800b")
+    'a\\ufffdb'
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def mend(messages: Iterable[Message]) -> list[Message]:
+    """Make a history that every provider accepts, whatever happened to it (CP-37, LLM-28..34).
+
+    Each call gets exactly one result directly behind its message, a result without a call is
+    dropped, and so are messages without content.  A sound history comes out unchanged.
+    """
+    mended: list[Message] = []
+    wanted: tuple[ToolCall, ...] = ()
+
+    def close(given: Sequence[Result]) -> None:
+        if not wanted:
+            return
+        by_call = {result.call: result for result in given}
+        results = tuple(
+            by_call.get(call.id) or Result(call.id, INTERRUPTED, failed=True) for call in wanted
+        )
+        mended.append(Results(results))
+
+    for message in messages:
+        match message:
+            case Results(results):
+                close(results)
+                wanted = ()
+                continue
+            case Human(text) | Notice(text):
+                close(())
+                wanted = ()
+                if text.strip():
+                    mended.append(message)
+            case Assistant():
+                close(())
+                wanted = message.calls
+                if message.blocks:
+                    mended.append(message)
+    close(())
+    return mended

@@ -1,0 +1,1 @@
+"""What survives: files, one writer each."""

@@ -1,0 +1,58 @@
+"""What the model may do: the contract of a tool."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import msgspec
+
+from elwood.core.conversation import ToolSpec
+from elwood.core.session import Effect
+from elwood.runtime import Blocking
+
+
+class ToolFailure(Exception):
+    """The tool could not do it; the text is for the model, which may try something else."""
+
+
+@attrs.frozen
+class Hands:
+    """What a tool is given to act with.  *workspace* is the folder files are confined to."""
+
+    workspace: Path
+    blocking: Blocking
+
+
+@attrs.frozen
+class Tool:
+    """Something the model may do.
+
+    *input* is at once the schema that the model sees, the check at the gate, and the type that
+    *run* gets.  *effect* says what a repeat would do (reliability.md §1.1); when in doubt, once.
+    *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
+    what a call is about, for receipts.
+    """
+
+    name: str
+    description: str
+    input: type[msgspec.Struct]
+    run: Callable[[Any, Hands], Awaitable[str]]
+    risk: Literal["read", "write", "destructive"] = "write"
+    effect: Effect = "once"
+    timeout: float = 60.0
+    limit: int = 50_000
+    target: Callable[[Any], str] = str
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        (schema,), components = msgspec.json.schema_components(
+            [self.input], ref_template="#/$defs/{name}"
+        )
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        body = components.pop(name)
+        body.pop("title", None)
+        if components:
+            body["$defs"] = components
+        return ToolSpec(self.name, self.description, msgspec.Raw(msgspec.json.encode(body)))

@@ -1,0 +1,1 @@
+"""What we speak: clients and codecs; no actors, no policy."""

@@ -1,0 +1,77 @@
+"""What a model provider is to the rest of the house, and how it fails."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import attrs
+
+from elwood.core.conversation import Completion, Message, Prompt
+
+# Reactions to each kind stand in core/routing.py; rows in reliability.md §3.
+FailureKind = Literal[
+    "rate_limit",  # 429 that will pass
+    "spend_limit",  # 429 or 400/402 that lasts until a person or a month acts
+    "overloaded",  # 529
+    "server",  # 500, 502, 503, 504, HTML instead of JSON
+    "conflict",  # 408, 409
+    "offline",  # connect, TLS or DNS failed: nothing was sent
+    "cut",  # the connection or the stream ended before the response was whole
+    "stalled",  # nothing came for too long
+    "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25)
+    "bad_key",  # 401
+    "forbidden",  # 403
+    "no_model",  # 404
+    "too_long",  # prompt too long, 413
+    "history",  # 400 about the messages; `problem` says which
+    "rejected",  # any other 400
+]
+HistoryProblem = Literal["pairing", "thinking", "image", "tools", "other"]
+
+
+class ModelFailure(Exception):
+    """The provider did not give a whole response; its fault or the world's unless *kind* says so.
+
+    *retry_after* is what it asked for, in seconds; *should_retry* its explicit word on retrying
+    (``x-should-retry``).  *detail* is safe to show: no key, no URL with one.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        kind: FailureKind,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        should_retry: bool | None = None,
+        problem: HistoryProblem = "other",
+    ) -> None:
+        super().__init__(f"{provider}: {detail}")
+        self.provider = provider
+        self.kind = kind
+        self.detail = detail
+        self.retry_after = retry_after
+        self.should_retry = should_retry
+        self.problem = problem
+
+
+@attrs.frozen(kw_only=True)
+class ModelRequest:
+    """One response wanted of *model* (the provider's own name for it)."""
+
+    model: str
+    prompt: Prompt
+    messages: tuple[Message, ...]
+    max_tokens: int
+    no_thinking: bool = False
+
+
+class Provider(Protocol):
+    """Speaks one API.  *codec* names the form of the native content it writes and can replay."""
+
+    codec: str
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        """Return one whole response, or raise ModelFailure.
+
+        *on_text* is called with the whole text so far each time there is more; it must not wait.
+        """
