@@ -32,8 +32,8 @@ LONERS = {"actors"}
 CORE_MAY = {
     "__future__", "attrs", "msgspec", "markdown_it", "cronsim", "bisect", "collections",
     "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib", "html",
-    "ipaddress", "itertools", "json", "math", "re", "string", "textwrap", "types", "typing", "unicodedata",
-    "urllib.parse", "zoneinfo",
+    "ipaddress", "itertools", "json", "math", "re", "string", "textwrap", "types", "typing",
+    "unicodedata", "urllib.parse", "zoneinfo",
 }  # fmt: skip
 RUNTIME_MAY_NOT = {"httpx2", "msgspec", "cattrs", "logging", "sqlite3", "subprocess", "socket"}
 FILES = sorted(path for path in HOUSE.rglob("*.py") if path.name != "__init__.py")

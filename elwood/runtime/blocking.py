@@ -22,7 +22,8 @@ class Blocking(Protocol):
 async def in_thread(fn: Callable[[], T], /) -> T:
     """Run *fn* in one of Trio's worker threads; a cancellation takes effect afterwards."""
     with trio.CancelScope(shield=True):
-        return await trio.to_thread.run_sync(fn)
+        result = await trio.to_thread.run_sync(fn)
+    return result
 
 
 async def inline(fn: Callable[[], T], /) -> T:
