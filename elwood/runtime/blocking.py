@@ -13,17 +13,18 @@ T = TypeVar("T")
 
 
 class Blocking(Protocol):
-    """Runs a blocking function to its end, even if the caller is cancelled meanwhile."""
+    """Runs a blocking function: either not at all (Cancelled), or to its end."""
 
     async def __call__(self, fn: Callable[[], T], /) -> T:
         """Return what *fn* returns."""
 
 
 async def in_thread(fn: Callable[[], T], /) -> T:
-    """Run *fn* in one of Trio's worker threads; a cancellation takes effect afterwards."""
-    with trio.CancelScope(shield=True):
-        result = await trio.to_thread.run_sync(fn)
-    return result
+    """Run *fn* in one of Trio's worker threads.
+
+    Cancelled before *fn* starts, it never runs; after that it runs to its end and returns.
+    """
+    return await trio.to_thread.run_sync(fn)
 
 
 async def inline(fn: Callable[[], T], /) -> T:
