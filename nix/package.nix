@@ -12,12 +12,13 @@ python3Packages.buildPythonApplication {
   inherit (metadata) version;
   pyproject = true;
 
-  # Only what the build and the tests read: a change of the documentation rebuilds nothing.
+  # Only what the build and the tests read, so that not every change of the repository rebuilds.
   src = lib.fileset.toSource {
     root = ../.;
     fileset = lib.fileset.unions [
       ../LICENSE
       ../README.md
+      ../docs
       ../elwood
       ../nix
       ../pyproject.toml

@@ -1,4 +1,4 @@
-"""The Nix files: that they parse, and that the unit is as closed as it was tested to be."""
+"""The Nix files and the unit in the documentation: that they parse, and are as closed as tried."""
 
 import re
 import shutil
@@ -62,6 +62,7 @@ TimeoutStopSec=45
 StateDirectory=elwood
 RuntimeDirectory=elwood
 """
+WANTED = [line for line in (PROFILE + LIFE).splitlines() if line]
 
 
 def without_comments(path: Path) -> str:
@@ -100,9 +101,14 @@ def test_there_are_nix_files() -> None:
     assert {"flake.nix", "module.nix", "package.nix"} <= {path.name for path in NIX}
 
 
-@pytest.mark.parametrize("line", (PROFILE + LIFE).strip().replace("\n\n", "\n").split("\n"))
+@pytest.mark.parametrize("line", WANTED)
 def test_the_unit_has_the_directive(line: str) -> None:
     assert line in directives()
+
+
+@pytest.mark.parametrize("line", WANTED)
+def test_the_unit_in_the_documentation_has_the_directive(line: str) -> None:
+    assert line in (ROOT / "docs" / "operating.md").read_text().splitlines()
 
 
 def test_the_filters_of_system_calls_keep_their_order() -> None:
