@@ -26,7 +26,7 @@ from elwood.messages import (
     Undeliverable,
 )
 from elwood.runtime import Address, Mailbox, waiting
-from elwood.wire.terminal import MAX_LINE, Lines, TooLong, Write, plain, printable
+from elwood.wire.terminal import MAX_LINE, Lines, TooLong, Write, printable, readable
 
 # Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
 TAKE_LIMIT = 30.0
@@ -168,7 +168,7 @@ class ConsoleOutbox:
             await self._try("\r\x1b[K")
 
     async def _post(self, post: Post) -> None:
-        text = printable(plain(post.part)).rstrip("\n")
+        text = printable(readable(post.part)).rstrip("\n")
         again = "(again) " if post.repeat else ""
         if self._terminal:
             gap = "\n" if "\n" in text else " "

@@ -92,11 +92,11 @@ def write_fd(fd: int, blocking: Blocking) -> Write:
     return write
 
 
-def plain(rich: Rich) -> str:
+def readable(rich: Rich) -> str:
     """Give *rich* without formatting, but with the addresses behind its links.
 
     >>> from elwood.core.markdown import Entity
-    >>> plain(Rich("see 👋 here", (Entity("text_link", 7, 4, url="https://example.org"),)))
+    >>> readable(Rich("see 👋 here", (Entity("text_link", 7, 4, url="https://example.org"),)))
     'see 👋 here (https://example.org)'
     """
     text = rich.text.encode("utf-16-le")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from elwood.core.markdown import Entity, Rich
 from elwood.runtime import in_thread
-from elwood.wire.terminal import MAX_LINE, Lines, TooLong, plain, printable, read_fd, write_fd
+from elwood.wire.terminal import MAX_LINE, Lines, TooLong, printable, read_fd, readable, write_fd
 
 
 async def read_all(chunks: Iterable[bytes]) -> list[str | None]:
@@ -66,7 +66,7 @@ def test_a_link_shows_where_it_leads() -> None:
             Entity("bold", 0, 4),
         ),
     )
-    assert plain(rich) == "👋 a (https://one.example) b (https://two.example) https://x.example"
+    assert readable(rich) == "👋 a (https://one.example) b (https://two.example) https://x.example"
 
 
 def test_text_cannot_command_the_terminal() -> None:
