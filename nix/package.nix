@@ -5,7 +5,12 @@
   git,
 }:
 let
-  metadata = (lib.importTOML ../pyproject.toml).project;
+  pyproject = lib.importTOML ../pyproject.toml;
+  metadata = pyproject.project;
+  # "trio>=0.27" to the package: nixpkgs calls all of them as PyPI does.
+  packages = map (
+    requirement: python3Packages.${lib.head (builtins.match "([A-Za-z0-9-]+).*" requirement)}
+  );
 in
 python3Packages.buildPythonApplication {
   pname = metadata.name;
@@ -27,27 +32,15 @@ python3Packages.buildPythonApplication {
     ];
   };
 
-  build-system = [ python3Packages.hatchling ];
-
-  dependencies = with python3Packages; [
-    attrs
-    cattrs
-    cronsim
-    httpx2
-    markdown-it-py
-    msgspec
-    selectolax
-    tomli-w
-    trio
-    trio-websocket
-  ];
-
-  # The extras `web` and `code` are planned: anycorn and pydantic-monty are not in nixpkgs.
-  optional-dependencies = {
-    mcp = [ python3Packages.mcp ];
-    tui = [ python3Packages.textual ];
-    vectors = [ python3Packages.sqlite-vec ];
-  };
+  build-system = packages pyproject.build-system.requires;
+  dependencies = packages metadata.dependencies;
+  # Without the extras `web` and `code`, which are planned: nixpkgs has no anycorn, and
+  # pydantic-monty may be missing too.
+  optional-dependencies = lib.genAttrs [
+    "mcp"
+    "tui"
+    "vectors"
+  ] (extra: packages metadata.optional-dependencies.${extra});
 
   nativeCheckInputs = [
     git

@@ -121,19 +121,6 @@ def test_the_unit_has_no_directive_that_breaks_the_sandbox() -> None:
     assert not FORBIDDEN & {line.split("=")[0] for line in directives()}
 
 
-def test_the_package_has_the_dependencies_of_the_project() -> None:
-    metadata = (ROOT / "pyproject.toml").read_text()
-    wanted = re.search(r"\ndependencies = \[(.*?)\]", metadata, re.S)
-    given = re.search(
-        r"\n  dependencies = with python3Packages; \[(.*?)\]",
-        without_comments(ROOT / "nix" / "package.nix"),
-        re.S,
-    )
-    assert wanted is not None
-    assert given is not None
-    assert given[1].split() == re.findall(r'"([\w-]+)', wanted[1])
-
-
 def test_the_settings_of_the_example_exist() -> None:
     keys = pytest.importorskip("elwood.config.keys", reason="the configuration is not there yet")
     example = without_comments(ROOT / "nix" / "example.nix")
