@@ -8,6 +8,7 @@ from itertools import accumulate
 # terminals, and halves of surrogate pairs, which cannot be sent at all.
 _UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
 _DROPPED = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAKS = re.compile("\r\n?|[\u2028\u2029]")
 
 
@@ -22,7 +23,17 @@ def clean(text: str) -> str:
     if _UNCLEAN.search(text) is None:
         return text
     text = _DROPPED.sub("", _BREAKS.sub("\n", text))
-    # Joins pairs that came as two halves; a lone half becomes U+FFFD.
+    return well_formed(text)
+
+
+def well_formed(text: str) -> str:
+    """Join pairs of surrogates and replace lone ones by U+FFFD; UTF-16 offsets stay the same.
+
+    >>> well_formed("\\ud83d\\ude00 \\ud83d") == "\\N{GRINNING FACE} \\ufffd"
+    True
+    """
+    if _SURROGATE.search(text) is None:
+        return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

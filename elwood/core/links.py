@@ -33,9 +33,9 @@ def address(target: str) -> str | None:
     >>> address("javascript:alert(1)"), address("http://localhost:8080"), address("docs/a.md")
     (None, None, None)
     """
-    url = quote(target, safe=_NOT_QUOTED)
-    if len(url) > MAX_TARGET:
+    if len(target) > MAX_TARGET:
         return None
+    url = quote(target, safe=_NOT_QUOTED)
     if match := _WEB.fullmatch(url):
         port = match["port"]
         return url if port is None or 0 < int(port) < 65536 else None

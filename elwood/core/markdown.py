@@ -20,7 +20,9 @@ MAX_MARKDOWN = 64_000
 REPEAT_MARK = "(again) "
 
 # Anything that could be Markdown: a text without it needs no parser.
-_SYNTAX = re.compile(r"[\\`*_~\[\]<>#|&]|\n\n\n|[ \t]$|^(?:[ \t]|[-+=:]|[0-9]+[.)])", re.MULTILINE)
+_SYNTAX = re.compile(
+    r"[\\`*_~\[\]<>#|&]|\n\n\n|[^\S\n]$|^(?:[^\S\n]|[-+=:]|[0-9]+[.)])", re.MULTILINE
+)
 
 
 class Entity(msgspec.Struct, frozen=True, omit_defaults=True):

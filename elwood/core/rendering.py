@@ -222,7 +222,7 @@ class Renderer:
         label = _words(inside).strip()
         url = address(target)
         by_reference = "label" in token.meta
-        if label == target:
+        if label and label == target:
             self._inline(inside, in_link=True)  # clients make it clickable themselves
         elif self._hide and label and url and not claims_another(label, target):
             page.open("text_link", url)

@@ -5,7 +5,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from elwood.core.characters import utf16_offsets
+from elwood.core.characters import utf16_offsets, well_formed
 from elwood.core.markdown import Entity, Rich
 from elwood.core.page import Span, trimmed
 
@@ -40,7 +40,7 @@ def split(rich: Rich, limit: int = LIMIT) -> tuple[Rich, ...]:
     """
     if limit < 2:
         raise ValueError("a piece must have room for a character, that is for two units")
-    text = rich.text
+    text = well_formed(rich.text)
     offsets = utf16_offsets(text)
     spans = sorted(
         (_span(entity, offsets) for entity in rich.entities), key=lambda s: (s.start, -s.end)
