@@ -54,7 +54,7 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
         [providers.local]
         codec = "openai"
         base_url = "http://127.0.0.1:8080/v1"
-        echo_reasoning = true
+        echo_reasoning = "reasoning"
         [telegram]
         owners = [123456789012, 2]
         groups = [-1001]
@@ -68,7 +68,7 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
     assert config.turn.deadline == 60.0
     assert isinstance(config.turn.deadline, float)
     assert config.models.fallback == ("openai/gpt", "anthropic/claude")
-    assert config.providers["local"].echo_reasoning
+    assert config.providers["local"].echo_reasoning == "reasoning"
     assert config.telegram.owners == (123456789012, 2)
 
 
@@ -225,7 +225,7 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         ELWOOD__OWNER__NAME="5",
         ELWOOD__LIMITS__DAY_USD="1",
         ELWOOD__PROVIDERS__MY_BOX__BASE_URL="http://y",
-        ELWOOD__PROVIDERS__OPENAI__ECHO_REASONING="true",
+        ELWOOD__PROVIDERS__OPENAI__ECHO_REASONING="reasoning",
         ELWOOD__PROVIDERS__NEW='{"codec": "offline"}',
         ELWOOD__TELEGRAM='{"owners": [5]}',
         ELWOOD__TELEGRAM__POLL="3",
@@ -236,7 +236,7 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
     assert config.owner.name == "5"
     assert config.limits.day_usd == 1.0
     assert config.providers["my-box"].base_url == "http://y"
-    assert config.providers["openai"].echo_reasoning
+    assert config.providers["openai"].echo_reasoning == "reasoning"
     assert config.providers["new"].codec == "offline"
     assert config.telegram.owners == (5,)
     assert config.telegram.poll == 3.0
@@ -258,8 +258,8 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
          'found the text "5"; write digits only, without quotes'),
         ("MODELS__FALLBACK", '["x/y"]', "models.fallback[0]: there is no provider x; "
          "there are anthropic, ollama, openai"),
-        ("PROVIDERS__OPENAI__ECHO_REASONING", "yes", "providers.openai.echo_reasoning: "
-         'expected true or false, found the text "yes"; write true or false'),
+        ("PROVIDERS__OPENAI__CODEC", "gpt", "providers.openai.codec: expected one of anthropic, "
+         'openai, offline, found the text "gpt"; write anthropic or openai or offline'),
         ("TURN__DEDLINE", "5", "turn.dedline: no such key; did you mean deadline?"),
         ("TRUN__DEADLINE", "5", "trun: no such key; did you mean turn?"),
         ("TURN", "5", 'turn: expected a table, found the text "5"; write a JSON object'),

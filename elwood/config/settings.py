@@ -43,8 +43,10 @@ class Provider:
     codec: Literal["anthropic", "openai", "offline"]
     base_url: str = ""
     key: Secret | None = None
-    version: str = "2023-06-01"
-    echo_reasoning: bool = False
+    version: str = "2026-10-21"
+    echo_reasoning: Literal[
+        "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
+    ] = "none"
 
 
 @attrs.frozen(kw_only=True)
@@ -127,8 +129,7 @@ class Config:
         return tuple(secret for secret in (self.telegram.token, *keys) if secret is not None)
 
 
-# Sections and the classes of their keys, in the order of the reference; `providers` holds one
-# Provider per name.
+# Sections and the classes of their keys.  `providers` is none: it holds one Provider per name.
 SECTIONS: dict[str, type] = {
     "owner": Owner,
     "paths": Paths,
