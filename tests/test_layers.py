@@ -23,6 +23,7 @@ STEPS = {
     "app": 7,
     "config": 7,
     "doctor": 7,
+    "inspecting": 7,
     "demo": 7,
     "cli": 8,
     "__main__": 9,
