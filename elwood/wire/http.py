@@ -1,0 +1,260 @@
+"""HTTP as the house speaks it: a lean client, and failures without secrets.
+
+The only importer of the HTTP library.  It uses httpx2's engine (httpcore2) without its client on
+top, whose environment, cookies and redirects we would switch off, and which costs CPU time.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from types import TracebackType
+
+import attrs
+import httpcore2
+
+# Seconds to open a connection (protocols/anthropic.md §8), to send a request, and to wait for one
+# of the pool's connections; each bounds something that nobody else bounds.
+CONNECT_TIMEOUT = 5.0
+WRITE_TIMEOUT = 60.0
+POOL_TIMEOUT = 60.0
+# Idle connections are closed before common servers close them (60 s), so that none dies in use.
+KEEPALIVE = 45.0
+# Bytes of one answer; more is refused as broken.
+MAX_BODY = 32 * 1024 * 1024
+
+
+class Unreachable(Exception):
+    """No connection could be made: the request was surely not sent.
+
+    *why* is in words for the operator and holds neither address nor key.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Interrupted(Exception):
+    """The request went out, at least in part, and no whole answer came: it may have acted.
+
+    *stalled* says that nothing came for too long; otherwise the connection broke.
+    """
+
+    def __init__(self, why: str, *, stalled: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.stalled = stalled
+
+
+@attrs.frozen
+class Answer:
+    """A whole answer; the names in *headers* are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = attrs.field(repr=False)
+
+
+class Client:
+    """A pool of at most *connections* connections; ends with ``aclose``.
+
+    Redirects are not followed, they are answers like any other.  Time-outs are in seconds; a
+    *read_timeout* bounds each wait for more bytes, not the whole.
+    """
+
+    def __init__(self, *, connections: int = 100) -> None:
+        self._connections = connections
+        self._pools: dict[bytes, httpcore2.AsyncConnectionPool] = {}
+
+    async def post_json(
+        self,
+        url: str,
+        body: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        read_timeout: float,
+        limit: int = MAX_BODY,
+    ) -> Answer:
+        """Send JSON and return the whole answer.  Raises Unreachable, Interrupted."""
+        exchange = self.stream("POST", url, body, headers=headers, read_timeout=read_timeout)
+        async with exchange as answer:
+            return Answer(answer.status, answer.headers, await answer.read(limit))
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        read_timeout: float,
+        limit: int = MAX_BODY,
+    ) -> Answer:
+        """Fetch *url* and return the whole answer.  Raises Unreachable, Interrupted."""
+        async with self.stream("GET", url, headers=headers, read_timeout=read_timeout) as answer:
+            return Answer(answer.status, answer.headers, await answer.read(limit))
+
+    def stream(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        read_timeout: float,
+        content_type: bytes = b"application/json",
+    ) -> "Exchange":
+        """Begin an exchange: an async context whose value yields the body as it comes."""
+        try:
+            target, host = _parsed(url)
+        except ValueError:
+            raise Unreachable("the address is not a valid http or https URL") from None
+        lines = [(b"host", host), (b"accept-encoding", b"identity"), (b"user-agent", b"elwood")]
+        if body is not None:
+            lines.append((b"content-type", content_type))
+            lines.append((b"content-length", b"%d" % len(body)))
+        if headers:
+            lines += [(name.encode(), value.encode()) for name, value in headers.items()]
+        request = httpcore2.Request(
+            method,
+            target,
+            headers=lines,
+            content=body,
+            extensions={
+                "timeout": {
+                    "connect": CONNECT_TIMEOUT,
+                    "write": WRITE_TIMEOUT,
+                    "pool": POOL_TIMEOUT,
+                    "read": read_timeout,
+                }
+            },
+        )
+        return Exchange(self._pool(target.scheme), request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    def _pool(self, scheme: bytes) -> httpcore2.AsyncConnectionPool:
+        pool = self._pools.get(scheme)
+        if pool is None:
+            pool = self._pools[scheme] = httpcore2.AsyncConnectionPool(
+                ssl_context=_trust() if scheme == b"https" else None,
+                max_connections=self._connections,
+                max_keepalive_connections=min(self._connections, 20),
+                keepalive_expiry=KEEPALIVE,
+            )
+        return pool
+
+
+class Exchange:
+    """One request and its answer, of which *status* and *headers* are there on entering.
+
+    Iterate for the bytes of the body, or ``read`` them.  Leaving early closes the connection;
+    leaving after the last byte gives it back.
+    """
+
+    def __init__(self, pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> None:
+        self._pool = pool
+        self._request = request
+        self.status = 0
+        self.headers: dict[str, str] = {}
+
+    async def __aenter__(self) -> "Exchange":
+        try:
+            self._response = await self._pool.handle_async_request(self._request)
+        except _FAILURES as error:
+            raise _failure(error) from None  # the foreign message may quote a header
+        self.status = self._response.status
+        self.headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in self._response.headers
+        }
+        self._chunks = self._response.aiter_stream()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._chunks.aclose()
+        await self._response.aclose()
+
+    def __aiter__(self) -> "Exchange":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return more of the body.  Raises Interrupted if it ends before it is whole."""
+        try:
+            return await self._chunks.__anext__()
+        except _FAILURES as error:
+            raise _failure(error) from None
+
+    async def read(self, limit: int = MAX_BODY) -> bytes:
+        """Return all (that is left) of the body.  Raises Interrupted, also above *limit* bytes."""
+        parts = []
+        size = 0
+        async for part in self:
+            size += len(part)
+            if size > limit:
+                raise Interrupted(f"the answer is longer than {limit} bytes")
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+@lru_cache(maxsize=256)
+def _parsed(url: str) -> tuple[httpcore2.URL, bytes]:
+    target = httpcore2.URL(url.encode("ascii"))
+    if target.scheme not in (b"http", b"https") or not target.host:
+        raise ValueError(url)
+    host = b"[%s]" % target.host if b":" in target.host else target.host
+    return target, host if target.port is None else b"%s:%d" % (host, target.port)
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    return httpcore2.default_ssl_context()
+
+
+_FAILURES = (
+    httpcore2.TimeoutException,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.UnsupportedProtocol,
+)
+
+
+def _failure(error: Exception) -> Unreachable | Interrupted:
+    match error:
+        case httpcore2.ConnectTimeout():
+            return Unreachable(f"no connection within {CONNECT_TIMEOUT:.0f} s")
+        case httpcore2.PoolTimeout():
+            return Unreachable("all connections are in use")
+        case httpcore2.ConnectError():
+            return Unreachable(_reason(error))
+        case httpcore2.LocalProtocolError() | httpcore2.UnsupportedProtocol():
+            return Unreachable("the request is malformed (a line break in a header?)")
+        case httpcore2.TimeoutException():
+            return Interrupted("no answer for too long", stalled=True)
+        case httpcore2.RemoteProtocolError():
+            return Interrupted("the connection was closed in the middle, or spoke no HTTP")
+        case _:
+            return Interrupted("the connection broke")
+
+
+def _reason(error: BaseException) -> str:
+    """Say why a connection failed, from the error at the root: in the system's own words."""
+    root = error
+    while (deeper := root.__cause__ or root.__context__) is not None:
+        root = deeper
+    if isinstance(root, BaseExceptionGroup):
+        root = root.exceptions[0]
+    if isinstance(root, ssl.SSLError):
+        return f"TLS failed: {getattr(root, 'verify_message', '') or root.reason}"
+    if isinstance(root, OSError) and root.errno is not None:
+        # Trio puts the address into strerror; a resolver's codes are negative.
+        words = os.strerror(root.errno) if root.errno > 0 else root.strerror
+        return f"cannot connect: {words}"
+    return "cannot connect"
