@@ -16,6 +16,7 @@ from elwood.messages import (
     Busy,
     Draft,
     Inbound,
+    NotNow,
     OutboxMail,
     Post,
     Refused,
@@ -127,7 +128,7 @@ class ConsoleIntake:
                 pass
             case Busy(count):
                 await self._say(f"{count} messages are waiting already; I did not take that one.")
-            case Refused(why):
+            case Refused(why) | NotNow(why):
                 await self._say(f"I did not take that: {why}")
             case _:
                 assert_never(answer)
