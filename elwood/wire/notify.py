@@ -10,8 +10,9 @@ MAX_STATUS = 200
 class Notify:
     """The way to the service manager, or to nobody when there is none.
 
-    Nothing here waits or raises for the manager's sake: each method returns whether the datagram
-    was taken.  *watchdog* is the time in seconds within which a ping is expected, if one is.
+    Nothing here waits or raises for the manager's sake: a method returns False if the manager did
+    not take the datagram (its queue is full), so that what matters can be said again.
+    *watchdog* is the time in seconds within which a ping is expected, if one is.
     """
 
     def __init__(self, address: str | None = None, watchdog: float | None = None) -> None:
@@ -53,7 +54,7 @@ class Notify:
 
     def _send(self, message: str) -> bool:
         if self._address is None:
-            return False
+            return True
         address = self._address
         if address.startswith("@"):
             address = f"\0{address[1:]}"
