@@ -1,6 +1,7 @@
 """The actor that asks models: keys, budgets, retries, fallbacks."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import assert_never
@@ -84,7 +85,7 @@ class _Errand:
 
 
 class Models:
-    """The only holder of keys (inside *providers*) and the only writer of the usage book.
+    """The only holder of keys (in *providers*) and writer of the usage book.
 
     *jitter* gives random numbers from 0 to 1.
     """
@@ -169,7 +170,7 @@ class Models:
         if lane is None:
             why = f"there is no provider {name!r} in the configuration"
             return NextModel(errand.rest[0], why) if errand.rest else GiveUp(why, permanent=True)
-        attempt = 0
+        attempts = Counter[routing.FailureKind]()
         while True:
             ticket = await self._enter(errand, lane, name)
             if not isinstance(ticket, Ticket):
@@ -187,8 +188,8 @@ class Models:
                 if error.kind == "history":
                     return BadHistory(error.problem, str(error))
                 fault = Fault(error.kind, error.detail, error.retry_after, error.should_retry)
-                attempt += 1
-                reaction = self._judge(errand, lane, ticket, fault, attempt)
+                attempts[fault.kind] += 1
+                reaction = self._judge(errand, lane, ticket, fault, attempts[fault.kind])
             finally:
                 lane.leave(ticket)
             if not isinstance(reaction, Wait):
