@@ -27,7 +27,8 @@ class Reply:
 
     *body* goes out in *pieces* (a list, each one write); *delay* seconds pass before the first
     byte, *pause* between pieces.  After *end_at* bytes of the body *end* happens: the connection
-    is closed, reset, or falls silent for ever.  ``end_at=-1`` is before the status line.
+    is closed, reset, or falls silent for ever.  ``end_at=-1`` is before the status line.  *gone*
+    is set when the client has left a silent connection.
     """
 
     status: int = 200
@@ -38,6 +39,7 @@ class Reply:
     end: str = ""  # "close", "reset", "stall"
     end_at: int = 0
     is_chunked: bool = True
+    gone: trio.Event = attrs.field(factory=trio.Event)
 
 
 Answer = Callable[[Request], Awaitable[Reply]]
@@ -73,7 +75,7 @@ async def write_reply(stream: trio.SocketStream, reply: Reply) -> bool:
     if reply.delay:
         await trio.sleep(reply.delay)
     if reply.end and reply.end_at < 0:
-        return await _misbehave(stream, reply.end)
+        return await _misbehave(stream, reply)
     lines = b"".join(f"{name}: {value}\r\n".encode() for name, value in reply.headers.items())
     pieces = reply.pieces
     if reply.end:
@@ -85,7 +87,7 @@ async def write_reply(stream: trio.SocketStream, reply: Reply) -> bool:
         head += b"content-length: %d\r\n\r\n" % total
         sent = head + b"".join(pieces)
         await stream.send_all(sent)
-        return await _misbehave(stream, reply.end) if reply.end else True
+        return await _misbehave(stream, reply) if reply.end else True
     head += CHUNKED + b"\r\n"
     for number, piece in enumerate(pieces):
         if number and reply.pause:
@@ -95,25 +97,26 @@ async def write_reply(stream: trio.SocketStream, reply: Reply) -> bool:
         head += b"%x\r\n%s\r\n" % (len(piece), piece)
     if reply.end:
         await stream.send_all(head)
-        return await _misbehave(stream, reply.end)
+        return await _misbehave(stream, reply)
     await stream.send_all(head + b"0\r\n\r\n")
     return True
 
 
-async def _misbehave(stream: trio.SocketStream, end: str) -> bool:
-    if end == "stall":
+async def _misbehave(stream: trio.SocketStream, reply: Reply) -> bool:
+    if reply.end == "stall":
         await stream.receive_some(1)  # until the client gives up
-    elif end == "reset":
+        reply.gone.set()
+    elif reply.end == "reset":
         linger = struct.pack("ii", 1, 0)
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         stream.socket.close()
     return False
 
 
-async def serve(answer: Answer, listener: trio.SocketListener) -> None:
-    """Answer every request on *listener* until cancelled."""
+def connection(answer: Answer) -> Callable[[trio.SocketStream], Awaitable[None]]:
+    """Make what serves one connection: a request after the other, until somebody hangs up."""
 
-    async def connection(stream: trio.SocketStream) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
         buffer = bytearray()
         try:
             async with stream:
@@ -124,7 +127,7 @@ async def serve(answer: Answer, listener: trio.SocketListener) -> None:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client broke off, or we did
 
-    await trio.serve_listeners(connection, [listener])
+    return serve
 
 
 @asynccontextmanager
@@ -132,6 +135,6 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
     """Serve on a free port while the block runs; gives the base URL."""
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1024)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, answer, listener)
+        await nursery.start(trio.serve_listeners, connection(answer), [listener])
         yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
         nursery.cancel_scope.cancel()

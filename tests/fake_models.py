@@ -20,7 +20,7 @@ import attrs
 import msgspec
 import trio
 
-from tests.fake_http import Reply, Request, serve
+from tests.fake_http import Reply, Request, connection
 from tests.fake_model_rules import (
     Bindings,
     Json,
@@ -295,7 +295,7 @@ async def main(port_file: Path, latency: float, log: Path | None) -> None:
     )
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1024)
     announce(port_file, listener.socket.getsockname()[1])
-    await serve(fake.answer, listener)
+    await trio.serve_listeners(connection(fake.answer), [listener])
 
 
 if __name__ == "__main__":

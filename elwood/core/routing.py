@@ -213,15 +213,22 @@ _WORDS: dict[FailureKind, str] = {
 PAUSES: dict[FailureKind, float] = {"bad_key": 300.0, "forbidden": 300.0, "spend_limit": 900.0}
 
 
-def patience(kind: FailureKind, has_next: bool) -> float:
-    """Return for how long (seconds) to go on with one model that fails in this way.
+def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
+    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left.
 
-    >>> patience("overloaded", has_next=False), patience("overloaded", has_next=True)
+    >>> patience("overloaded", "a/m", ()), patience("overloaded", "a/m", ("a/n",))
     (300.0, 120.0)
     """
-    if has_next:
+    if _useful(kind, model, rest):
         return FALLBACK_AFTER
     return QUEUE_PATIENCE if kind in {"rate_limit", "offline"} else SERVER_PATIENCE
+
+
+def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:
+    if kind not in _WHOLE_PROVIDER:
+        return rest
+    provider, _ = split_name(model)
+    return tuple(name for name in rest if split_name(name)[0] != provider)
 
 
 def describe(model: str, fault: Fault) -> str:
@@ -240,7 +247,7 @@ def react(
 ) -> Reaction:
     """Decide what follows the *attempt*-th failure (from 1) of *model* in a row.
 
-    *rest* are the models still to try, *elapsed* the seconds since the answer was first wanted,
+    *rest* are the models still to try, *elapsed* the seconds since this one was first wanted,
     *jitter* a random number from 0 to 1.
 
     >>> react(Fault("overloaded"), model="a/m", rest=(), attempt=2, elapsed=1.0, jitter=0.0)
@@ -249,13 +256,11 @@ def react(
     NextModel(model='b/n', why='a (m) does not have this model (any more): choose another')
     """
     kind = fault.kind
-    provider, _ = split_name(model)
-    if kind in _WHOLE_PROVIDER:
-        rest = tuple(name for name in rest if split_name(name)[0] != provider)
     if _retriable(fault, attempt):
         seconds = _delay(fault, attempt, jitter)
-        if elapsed + seconds <= patience(kind, bool(rest)):
+        if elapsed + seconds <= patience(kind, model, rest):
             return Wait(seconds)
+    rest = _useful(kind, model, rest)
     why = describe(model, fault)
     if rest and kind not in {"too_long", "history"}:
         return NextModel(rest[0], why)

@@ -1,0 +1,300 @@
+"""The actor that asks models: keys, budgets, retries, fallbacks."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import assert_never
+
+import attrs
+import trio
+
+from elwood.core import routing
+from elwood.core.budget import No
+from elwood.core.conversation import Completion
+from elwood.core.routing import (
+    PAUSES,
+    Fault,
+    GiveUp,
+    ModelSettings,
+    NextModel,
+    ProviderSettings,
+    Reaction,
+    Wait,
+    candidates,
+    react,
+    split_name,
+)
+from elwood.core.tokens import rough
+from elwood.messages import (
+    BadHistory,
+    BudgetSpent,
+    Complete,
+    Completed,
+    ContextTooLong,
+    ModelsMail,
+    ModelUnavailable,
+    Spending,
+)
+from elwood.runtime import Mailbox, trouble, waiting, well
+from elwood.store.usage import UsageBook
+from elwood.wire.lane import SHARED, Lane, Ticket
+from elwood.wire.provider import Catalogued, ModelFailure, ModelRequest, Provider
+
+log = logging.getLogger("elwood.models")
+
+# Calls that may be under way or wait for their place; more are turned away at once.
+MAX_CALLS = 2_000
+# Seconds of trouble with a provider after which it is shown (LLM-01).
+SHOW_AFTER = 30.0
+# Seconds after which a response shows as stuck; the turn's own limit is 300.
+LONGEST = 330.0
+# Seconds given to note what a call cost that was broken off.
+LAST_NOTE = 5.0
+# Failures of a response that had begun, and is billed all the same.
+_BILLED = {"cut", "stalled", "nonsense"}
+
+
+@attrs.define
+class _Errand:
+    """One ask on its way: the *model* asked now, *since* when, and the *rest* to try."""
+
+    ask: Complete
+    model: str
+    rest: tuple[str, ...]
+    since: float = attrs.field(factory=trio.current_time)
+
+    @property
+    def elapsed(self) -> float:
+        return trio.current_time() - self.since
+
+    def move_on(self, model: str) -> None:
+        self.rest = self.rest[self.rest.index(model) + 1 :]
+        self.model = model
+        self.since = trio.current_time()
+
+    def react(self, fault: Fault, *, attempt: int = 1, jitter: float = 0.0) -> Reaction:
+        return react(
+            fault,
+            model=self.model,
+            rest=self.rest,
+            attempt=attempt,
+            elapsed=self.elapsed,
+            jitter=jitter,
+        )
+
+
+class Models:
+    """The only holder of keys (in *providers*) and writer of the usage book.
+
+    *jitter* gives random numbers from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        book: UsageBook,
+        providers: Mapping[str, Provider],
+        settings: ModelSettings,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._book = book
+        self._providers = providers
+        self._settings = settings
+        self._jitter = jitter
+        default = ProviderSettings(api="openai")
+        self._lanes = {
+            name: Lane(settings.providers.get(name, default).in_flight) for name in providers
+        }
+        self._calls = 0
+
+    async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
+        """Answer until stopped; calls under way may finish within the grace."""
+        await self._book.open()
+        async with trio.open_nursery() as calls:
+            checks = trio.CancelScope()
+            calls.start_soon(self._check_models, checks)
+            async for message in mailbox:
+                match message:
+                    case Complete():
+                        self._take(message, calls)
+                    case Spending(session=session):
+                        message.reply.set(self._book.spent(session))
+                    case _:
+                        assert_never(message)
+            checks.cancel()
+
+    def _take(self, ask: Complete, calls: trio.Nursery) -> None:
+        if ask.reply.is_settled:
+            return
+        if self._calls >= MAX_CALLS:
+            ask.reply.set(ModelUnavailable("too many conversations wait for a model already"))
+            return
+        self._calls += 1
+        calls.start_soon(self._serve, ask)
+
+    async def _serve(self, ask: Complete) -> None:
+        try:
+            async with trio.open_nursery() as race:
+                race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)
+                ask.reply.set(await self._answer(ask))
+                race.cancel_scope.cancel()
+        finally:
+            self._calls -= 1
+
+    async def _drop_when_abandoned(self, ask: Complete, scope: trio.CancelScope) -> None:
+        await ask.reply.wait_abandoned()
+        scope.cancel()
+
+    async def _answer(self, ask: Complete) -> Completed:
+        model, *others = candidates(self._settings, ask.role)
+        errand = _Errand(ask, model, tuple(others))
+        troubles: list[str] = []
+        while True:
+            result = await self._ask(errand)
+            match result:
+                case NextModel(following, why):
+                    log.warning("model changed", extra={"why": why, "model": following})
+                    troubles.append(why)
+                    errand.move_on(following)
+                case GiveUp(why, permanent):
+                    log.warning("model gave up", extra={"why": why, "model": errand.model})
+                    return ModelUnavailable("; ".join([*troubles, why]), permanent)
+                case _:
+                    return result
+
+    async def _ask(self, errand: _Errand) -> Completed | NextModel | GiveUp:
+        """Ask one model until it answers, or until another should be tried."""
+        name, _ = split_name(errand.model)
+        lane = self._lanes.get(name)
+        if lane is None:
+            why = f"there is no provider {name!r} in the configuration"
+            return NextModel(errand.rest[0], why) if errand.rest else GiveUp(why, permanent=True)
+        attempts = Counter[routing.FailureKind]()
+        while True:
+            ticket = await self._enter(errand, lane, name)
+            if not isinstance(ticket, Ticket):
+                return ticket
+            try:
+                if not await self._book.settle():
+                    return ModelUnavailable("the disk is full, no cost can be noted: make room")
+                verdict = self._book.allowed(errand.ask.session)
+                if isinstance(verdict, No):
+                    return BudgetSpent(verdict.why)
+                return await self._attempt(errand, lane)
+            except ModelFailure as error:
+                if error.kind == "too_long":
+                    return ContextTooLong(str(error))
+                if error.kind == "history":
+                    return BadHistory(error.problem, str(error))
+                fault = Fault(error.kind, error.detail, error.retry_after, error.should_retry)
+                attempts[fault.kind] += 1
+                reaction = self._judge(errand, lane, ticket, fault, attempts[fault.kind])
+            finally:
+                lane.leave(ticket)
+            if not isinstance(reaction, Wait):
+                return reaction
+            if fault.kind not in SHARED:  # else the lane holds us back, together with the others
+                await trio.sleep(reaction.seconds)
+
+    async def _enter(self, errand: _Errand, lane: Lane, name: str) -> Ticket | NextModel | GiveUp:
+        """Wait for a place, but not longer than there is hope."""
+        while True:
+            fault, left = lane.fault, lane.not_before - trio.current_time()
+            if fault is not None and left > 0:
+                reaction = errand.react(attrs.evolve(fault, retry_after=left))
+                if not isinstance(reaction, Wait):
+                    return reaction
+            kind = fault.kind if fault is not None else "rate_limit"
+            limit = routing.patience(kind, errand.model, errand.rest)
+            with (
+                trio.move_on_at(errand.since + limit) as patience,
+                waiting(f"a place at {name}", limit=limit),
+            ):
+                ticket = await lane.enter()
+                if ticket is not None:
+                    return ticket
+            if patience.cancelled_caught:
+                fault = lane.fault or Fault("rate_limit", "all its places are taken")
+                reaction = errand.react(attrs.evolve(fault, retry_after=limit + 1.0))
+                if not isinstance(reaction, Wait):
+                    return reaction
+
+    def _judge(
+        self, errand: _Errand, lane: Lane, ticket: Ticket, fault: Fault, attempt: int
+    ) -> Reaction:
+        is_shared = fault.kind in SHARED
+        if is_shared:
+            attempt = lane.failed(ticket, fault)
+        reaction = errand.react(fault, attempt=attempt, jitter=self._jitter())
+        seconds = reaction.seconds if isinstance(reaction, Wait) else fault.retry_after or 0.0
+        if is_shared:
+            lane.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
+        why = routing.describe(errand.model, fault)
+        log.info("attempt failed", extra={"why": why, "attempt": attempt, "then": str(reaction)})
+        if not isinstance(reaction, Wait) or errand.elapsed + seconds > SHOW_AFTER:
+            trouble(split_name(errand.model)[0], why)
+        return reaction
+
+    async def _attempt(self, errand: _Errand, lane: Lane) -> Completion:
+        ask = errand.ask
+        name, model = split_name(errand.model)
+        told: str | None = None
+        failure: ModelFailure | None = None
+
+        def on_text(text: str) -> None:
+            nonlocal told
+            if told is None:
+                lane.well()
+            told = text
+            if text and ask.progress is not None:
+                with suppress(
+                    trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError
+                ):  # progress is lossy by contract
+                    ask.progress.send_nowait(text)
+
+        request = ModelRequest(
+            model=model,
+            prompt=ask.prompt,
+            messages=ask.messages,
+            max_tokens=ask.max_tokens or self._settings.max_tokens,
+            no_thinking=ask.no_thinking,
+        )
+        try:
+            with waiting(f"a response of {errand.model}", limit=LONGEST):
+                completion = await self._providers[name].complete(request, on_text)
+        except ModelFailure as error:
+            failure = error
+        except trio.Cancelled:
+            if told is not None:
+                guess = rough(ask.prompt, ask.messages, told)
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
+                    await self._book.note(ask.session, errand.model, guess)
+            raise
+        if failure is not None:
+            if told is not None and failure.kind in _BILLED:
+                guess = rough(ask.prompt, ask.messages, told)
+                await self._book.note(ask.session, errand.model, guess)
+            raise failure
+        lane.well()
+        well(name)
+        await self._book.note(ask.session, errand.model, completion.usage)
+        return completion
+
+    async def _check_models(self, scope: trio.CancelScope) -> None:
+        """Warn of configured models that are retired or unknown; failing to is no failure."""
+        settings = self._settings
+        names = dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks))
+        with scope:
+            for provider, client in self._providers.items():
+                if not isinstance(client, Catalogued):
+                    continue
+                try:
+                    found = routing.warnings(names, provider, await client.offers())
+                except ModelFailure as error:
+                    level = logging.WARNING if error.kind in PAUSES else logging.INFO
+                    log.log(level, "models not checked", extra={"why": str(error)})
+                    continue
+                for model, why in found.items():
+                    log.warning("model at risk", extra={"model": model, "why": why})
+                    trouble(f"model {model}", why)

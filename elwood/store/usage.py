@@ -1,0 +1,81 @@
+"""The book of what models cost: the usage journal, and the limits that it decides about."""
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from elwood.core.budget import (
+    Charged,
+    Ledger,
+    Limits,
+    No,
+    Price,
+    Spent,
+    Yes,
+    allowed,
+    charge,
+    spent,
+)
+from elwood.core.conversation import Usage
+from elwood.runtime import trouble, well
+from elwood.store.journal import DiskFull, Journal
+
+
+class UsageBook:
+    """Notes each call, and answers what has been and what may be spent.
+
+    *now* is the Unix clock; *prices* go before the table of `core.budget`.
+    """
+
+    def __init__(
+        self,
+        journal: Journal[Charged, Ledger],
+        limits: Limits,
+        prices: Mapping[str, Price],
+        now: Callable[[], float],
+    ) -> None:
+        self._journal = journal
+        self._limits = limits
+        self._prices = prices
+        self._now = now
+        self._owed: list[Charged] = []
+        self._writing = trio.Lock()
+
+    async def open(self) -> None:
+        """Read the journal; raises what `Journal.open` raises."""
+        await self._journal.open()
+
+    def spent(self, session: str) -> Spent:
+        """Sum up for people."""
+        return spent(self._limits, self._journal.state, session, self._now())
+
+    def allowed(self, session: str) -> Yes | No:
+        """Decide whether *session* may make a call now."""
+        return allowed(self._limits, self._journal.state, session, self._now())
+
+    async def settle(self) -> bool:
+        """Write what could not be written; False if it still cannot: no call may be made."""
+        return not self._owed or await self._write()
+
+    async def note(self, session: str, model: str, usage: Usage) -> None:
+        """Note what a call cost.
+
+        On a full disk it stays owed, in memory, and stops further calls until it is written.
+        """
+        zone, prices = self._limits.zone, self._prices
+        entry = charge(session, model, usage, now=self._now(), zone=zone, prices=prices)
+        self._owed.append(entry)
+        await self._write()
+
+    async def _write(self) -> bool:
+        """Write what is owed, one line for all who wait here; False if the disk is full."""
+        async with self._writing:
+            batch = tuple(self._owed)
+            try:
+                await self._journal.append(*batch, last_words=True)
+            except DiskFull as error:
+                trouble("usage journal", str(error))
+                return False
+            del self._owed[: len(batch)]
+            well("usage journal")
+            return True
