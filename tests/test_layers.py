@@ -30,7 +30,7 @@ STEPS = {
 # Rooms whose modules must not import one another: each stands alone.
 LONERS = {"actors"}
 CORE_MAY = {
-    "__future__", "attrs", "msgspec", "markdown_it", "cronsim", "bisect", "collections",
+    "__future__", "attrs", "base64", "msgspec", "markdown_it", "cronsim", "bisect", "collections",
     "dataclasses", "datetime", "difflib", "enum", "fnmatch", "functools", "hashlib", "html",
     "ipaddress", "itertools", "json", "math", "re", "string", "textwrap", "types", "typing",
     "unicodedata", "urllib.parse", "zoneinfo",
