@@ -100,12 +100,16 @@ Stop = Literal["end", "tools", "cut", "window", "refused", "paused", "unknown"]
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens of one call.  *input* excludes what was read from or written to the cache."""
+    """Tokens of one call.  *input* excludes what was read from or written to the cache.
+
+    *cache_write_1h* are those among *cache_write* that are kept for an hour, which costs more.
+    """
 
     input: int = 0
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    cache_write_1h: int = 0
     estimated: bool = False
 
 

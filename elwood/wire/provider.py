@@ -1,30 +1,14 @@
 """What a model provider is to the rest of the house, and how it fails."""
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 
 from elwood.core.conversation import Completion, Message, Prompt
+from elwood.core.routing import FailureKind as FailureKind
+from elwood.core.routing import Offer
 
-# Reactions to each kind stand in core/routing.py; rows in reliability.md §3.
-FailureKind = Literal[
-    "rate_limit",  # 429 that will pass
-    "spend_limit",  # 429 or 400/402 that lasts until a person or a month acts
-    "overloaded",  # 529
-    "server",  # 500, 502, 503, 504, HTML instead of JSON
-    "conflict",  # 408, 409
-    "offline",  # connect, TLS or DNS failed: nothing was sent
-    "cut",  # the connection or the stream ended before the response was whole
-    "stalled",  # nothing came for too long
-    "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25)
-    "bad_key",  # 401
-    "forbidden",  # 403
-    "no_model",  # 404
-    "too_long",  # prompt too long, 413
-    "history",  # 400 about the messages; `problem` says which
-    "rejected",  # any other 400
-]
 HistoryProblem = Literal["pairing", "thinking", "image", "tools", "other"]
 
 
@@ -73,5 +57,14 @@ class Provider(Protocol):
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
         """Return one whole response, or raise ModelFailure.
 
-        *on_text* is called with the whole text so far each time there is more; it must not wait.
+        *on_text* is called with the whole text so far each time there is more, and first with
+        none, when the response has begun; it must not wait.
         """
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A provider that can list its models."""
+
+    async def offers(self) -> tuple[Offer, ...]:
+        """Return what it has, or raise ModelFailure."""

@@ -1,0 +1,162 @@
+"""The rules of the model APIs about what may be sent to them, for the fake provider."""
+
+import re
+from typing import Any
+
+import msgspec
+
+Problem = tuple[int, str, str]  # status, type, message
+Json = dict[str, Any]
+
+SAMPLING = ("temperature", "top_p", "top_k")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def invalid(message: str) -> Problem:
+    return 400, "invalid_request_error", message
+
+
+def blocks(message: Json) -> list[Json]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def anthropic_problem(body: Json) -> Problem | None:
+    """Return what the Messages API (protocols/anthropic.md §2, §5, §7) rejects, if anything."""
+    for name in SAMPLING:
+        if name in body:
+            return invalid(f"{name}: sampling parameters are not supported")
+    if not isinstance(body.get("max_tokens"), int) or not body.get("model"):
+        return invalid("max_tokens: Field required")
+    for number, tool in enumerate(body.get("tools", [])):
+        if not NAME.fullmatch(tool["name"]):
+            return invalid(f"tools.{number}.custom.name: String should match pattern")
+        if tool["input_schema"].get("type") != "object":
+            return invalid(f"tools.{number}.custom.input_schema.type: Field required")
+    if msgspec.json.encode(body).count(b'"cache_control"') > 4:
+        return invalid("A maximum of 4 blocks with cache_control may be provided")
+    messages = body["messages"]
+    if not messages or messages[0]["role"] != "user":
+        return invalid("messages: first message must use the user role")
+    if messages[-1]["role"] != "user":
+        return invalid("messages: assistant message prefill is not supported")
+    wanted: list[str] = []
+    for number, message in enumerate(messages):
+        problem = _message_problem(number, message, wanted)
+        if problem is not None:
+            return problem
+        wanted = [block["id"] for block in blocks(message) if block["type"] == "tool_use"]
+    return None
+
+
+def _message_problem(number: int, message: Json, wanted: list[str]) -> Problem | None:
+    content = blocks(message)
+    if not content:
+        return invalid(f"messages.{number}: all messages must have non-empty content")
+    if any(b["type"] == "text" and not b["text"].strip() for b in content):
+        return invalid(f"messages.{number}: text content blocks must be non-empty")
+    kinds = [block["type"] == "tool_result" for block in content]
+    results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
+    if kinds != sorted(kinds, reverse=True):
+        return invalid(f"messages.{number}: tool_result blocks must come first")
+    missing = [call for call in wanted if call not in results]
+    if missing:
+        return invalid(
+            f"messages.{number}: `tool_use` ids were found without `tool_result` blocks "
+            f"immediately after: {', '.join(missing)}"
+        )
+    extra = [result for result in results if result not in wanted]
+    if extra or len(set(results)) < len(results):
+        return invalid(
+            f"messages.{number}: unexpected `tool_use_id` found in `tool_result` blocks: {extra}"
+        )
+    for block in content:
+        if block["type"] == "tool_use" and not isinstance(block["input"], dict):
+            return invalid(f"messages.{number}: tool_use.input: Input should be an object")
+    return None
+
+
+def chat_problem(body: Json) -> Problem | None:
+    """Return what Chat Completions rejects (protocols/openai.md §3)."""
+    wanted: list[str] = []
+    for message in [*body["messages"], {"role": "user", "content": "."}]:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in wanted:
+                return invalid(
+                    "messages with role 'tool' must be a response to a preceeding message "
+                    "with 'tool_calls'"
+                )
+            wanted.remove(message["tool_call_id"])
+            continue
+        if wanted:
+            return invalid(
+                "An assistant message with 'tool_calls' must be followed by tool messages "
+                "responding to each 'tool_call_id'"
+            )
+        if message["role"] == "assistant":
+            calls = message.get("tool_calls", [])
+            if not calls and not message.get("content"):
+                return invalid("assistant message must have content or tool_calls")
+            wanted = [call["id"] for call in calls]
+            for call in calls:
+                msgspec.json.decode(call["function"]["arguments"])
+    return None
+
+
+class Bindings:
+    """The preserved-thinking check of protocols/anthropic.md §6.
+
+    Remembers, for each signature it gave out, the prefix it was made under and the thinking block
+    before it; blocks may be missing at either end of a history, not in its middle.
+    """
+
+    def __init__(self) -> None:
+        self._prefix: dict[str, bytes] = {}
+        self._before: dict[str, str | None] = {}
+
+    def sign(self, body: Json) -> str:
+        """Give out a signature for a block that answers *body*."""
+        signature = f"signature-{len(self._prefix) + 1}"
+        self._prefix[signature] = _fingerprint(body, len(body["messages"]))
+        known = [b["signature"] for m in body["messages"] for b in blocks(m) if _is_thinking(b)]
+        self._before[signature] = known[-1] if known else None
+        return signature
+
+    def problem(self, body: Json) -> Problem | None:
+        """Check every thinking block of *body*."""
+        last: str | None = None
+        for number, message in enumerate(body["messages"]):
+            for place, block in enumerate(blocks(message)):
+                if not _is_thinking(block):
+                    continue
+                signature = block["signature"]
+                bound = self._prefix.get(signature) == _fingerprint(body, number)
+                if not bound or (last is not None and self._before[signature] != last):
+                    return invalid(
+                        f"messages.{number}.content.{place}: Invalid signature in thinking "
+                        "block. The block is bound to a different conversation."
+                    )
+                last = signature
+        return None
+
+
+def _is_thinking(block: Json) -> bool:
+    return block["type"] in ("thinking", "redacted_thinking")
+
+
+def _fingerprint(body: Json, upto: int) -> bytes:
+    def bare(block: Json) -> Json:
+        return {key: value for key, value in block.items() if key != "cache_control"}
+
+    system = body.get("system", [])
+    return msgspec.json.encode(
+        [
+            [bare(block) for block in system] if isinstance(system, list) else system,
+            [bare(tool) for tool in body.get("tools", [])],
+            [
+                [m["role"], [bare(b) for b in blocks(m) if not _is_thinking(b)]]
+                for m in body["messages"][:upto]
+            ],
+        ],
+        order="deterministic",
+    )
