@@ -8,7 +8,8 @@ import msgspec
 
 from elwood.core.markdown import Entity
 from elwood.core.redaction import Secret
-from elwood.wire.http import Client, Interrupted, Unreachable
+from elwood.wire.http import Answer, Client
+from elwood.wire.telegram_errors import TelegramError
 from elwood.wire.telegram_types import Me, Sent, Unreadable, Update, WebhookInfo, read_updates
 
 T = TypeVar("T")
@@ -45,66 +46,6 @@ class TelegramSettings:
     delete_webhook: bool = False
 
 
-class TelegramError(Exception):
-    """The Bot API said no to *method*, or answered nonsense.
-
-    *code* is its error code or the HTTP status, *description* its words; *retry_after* (seconds)
-    and *migrate_to* (chat id) are what it asks for.  Holds neither URL nor token.
-    """
-
-    def __init__(
-        self,
-        method: str,
-        code: int,
-        description: str,
-        *,
-        retry_after: float | None = None,
-        migrate_to: int | None = None,
-    ) -> None:
-        super().__init__(f"{method}: {code} {description}")
-        self.method = method
-        self.code = code
-        self.description = description
-        self.retry_after = retry_after
-        self.migrate_to = migrate_to
-
-    @property
-    def maybe_done(self) -> bool:
-        """Whether the call may have acted all the same: only a 4xx surely has not."""
-        return not 400 <= self.code < 500
-
-    def says(self, *phrases: str) -> bool:
-        """Tell whether the description holds one of *phrases*, in any case."""
-        said = self.description.casefold()
-        return any(phrase.casefold() in said for phrase in phrases)
-
-
-# What a call may raise besides TelegramError: surely not sent, maybe sent.
-Failure = TelegramError | Unreachable | Interrupted
-FAILURES = (TelegramError, Unreachable, Interrupted)
-
-
-def explain(error: Failure) -> str:
-    """Say what is wrong and what to do, for the operator; the same words for the same fault.
-
-    >>> explain(Unreachable("TLS failed: certificate is not yet valid"))
-    'TLS failed: certificate is not yet valid: check the clock of this machine'
-    """
-    match error:
-        case TelegramError(code=401 | 404):
-            return (
-                f"the token was refused ({error.code} {error.description}): "
-                "check telegram.token, or ask @BotFather for a new one"
-            )
-        case TelegramError():
-            return str(error)
-        case Unreachable() | Interrupted():
-            # A clock wrong by days makes every certificate invalid (TG-37).
-            if any(word in error.why for word in ("expired", "not yet valid")):
-                return f"{error.why}: check the clock of this machine"
-            return error.why
-
-
 class _Reply(msgspec.Struct):
     ok: bool = False
     result: msgspec.Raw = msgspec.Raw(b"null")
@@ -132,20 +73,20 @@ class Bot:
         return await self._call("getMe", {}, Me)
 
     async def get_updates(
-        self, offset: int | None, *, timeout: int, limit: int = BATCH
+        self, offset: int | None, *, wait: int, limit: int = BATCH
     ) -> list[Update | Unreadable]:
-        """Wait up to *timeout* seconds for updates; all before *offset* are confirmed by asking.
+        """Wait up to *wait* seconds for updates; all before *offset* are confirmed by asking.
 
         One that cannot be read does not cost the others: it comes as Unreadable.
         """
         ask: dict[str, Any] = {
-            "timeout": timeout,
+            "timeout": wait,
             "limit": limit,
             "allowed_updates": ALLOWED_UPDATES,
         }
         if offset is not None:
             ask["offset"] = offset
-        answer = await self._send("getUpdates", ask, timeout + POLL_MARGIN)
+        answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)
         reply = self._judge("getUpdates", answer.status, answer.body)
         updates = read_updates(reply)
         if updates is None:
@@ -243,9 +184,9 @@ class Bot:
                 raise
 
     async def _call(
-        self, method: str, ask: object, kind: type[T], timeout: float = CALL_TIMEOUT
+        self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
     ) -> T:
-        answer = await self._send(method, ask, timeout)
+        answer = await self._send(method, ask, limit)
         result = self._judge(method, answer.status, answer.body)
         try:
             return msgspec.json.decode(result, type=kind)
@@ -253,9 +194,9 @@ class Bot:
             # It said yes: what was asked for has happened.
             raise TelegramError(method, 200, "an answer that cannot be read") from None
 
-    async def _send(self, method: str, ask: object, timeout: float) -> Any:
+    async def _send(self, method: str, ask: object, limit: float) -> Answer:
         body = msgspec.json.encode(ask)
-        return await self._client.post_json(self._prefix + method, body, read_timeout=timeout)
+        return await self._client.post_json(self._prefix + method, body, read_timeout=limit)
 
     def _judge(self, method: str, status: int, body: bytes) -> bytes | msgspec.Raw:
         """Return the result, or raise what the API says is wrong."""
