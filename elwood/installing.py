@@ -17,12 +17,13 @@ FILE_MODE = 0o600
 def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
     try:
-        _write(config, template())
+        _write(config, template().encode())
         paths = load(config, environ).paths
         for folder in (paths.state, paths.workspace):
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        for name, text in default_documents().items():
-            _write(paths.workspace / name, text)
+        shipped = default_documents()
+        for document in documents(shipped):
+            _write(paths.workspace / document, (shipped / document).read_bytes())
     except ConfigErrors as errors:
         for problem in errors.problems:
             print(problem, file=sys.stderr)
@@ -34,7 +35,13 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     return 0
 
 
-def _write(path: Path, text: str) -> None:
+def documents(shipped: Path) -> list[Path]:
+    """List the documents in the folder *shipped*, relative to it."""
+    files = (path.relative_to(shipped) for path in shipped.rglob("*.md") if path.is_file())
+    return sorted(files)
+
+
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -42,6 +49,6 @@ def _write(path: Path, text: str) -> None:
     except FileExistsError:
         print(f"kept     {path}")
         return
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
     print(f"written  {path}")

@@ -145,9 +145,11 @@ def documents(config: Config) -> Iterator[Finding]:
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
         return
-    missing = [name for name in default_documents() if not (folder / name).is_file()]
+    missing = [
+        path.name for path in default_documents().glob("*.md") if not (folder / path.name).is_file()
+    ]
     if missing:
-        what = f"{', '.join(missing)} not found in {folder}"
+        what = f"{', '.join(sorted(missing))} not found in {folder}"
         yield Finding("warning", "workspace", what, "run: elwood init")
     else:
         yield Finding("ok", "workspace", f"the documents are in {folder}")
@@ -174,6 +176,8 @@ def process(config: Config) -> Iterator[Finding]:
 
 def records(config: Config) -> Iterator[Finding]:
     """Verify the journals, as many as can be read quickly, the last written first."""
+    if not config.paths.state.is_dir():
+        return
     try:
         found = sorted(
             ((path.stat().st_mtime, path) for path in journals([config.paths.state])), reverse=True
