@@ -58,6 +58,22 @@ class Item:
     target: str | None = None
 
 
+@attrs.frozen
+class File:
+    """A plain file that is open for reading; *stat* describes it as it is open."""
+
+    fd: int
+    stat: os.stat_result
+
+    def read(self, limit: int) -> bytes:
+        """Read on, at most *limit* bytes."""
+        parts, left = [], limit
+        while left > 0 and (part := os.read(self.fd, min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
 class _How(ctypes.Structure):
     _fields_ = (
         ("flags", ctypes.c_uint64),
@@ -119,15 +135,11 @@ class Root:
 
         Raises PathRefused and Unconfined.
         """
-        with self.file(path) as fd:
-            parts, left = [], limit
-            while left > 0 and (part := os.read(fd, min(left, 1 << 20))):
-                parts.append(part)
-                left -= len(part)
-            return b"".join(parts)
+        with self.file(path) as file:
+            return file.read(limit)
 
     @contextmanager
-    def file(self, path: str) -> Iterator[int]:
+    def file(self, path: str) -> Iterator[File]:
         """Open the file *path* for reading: a plain file, with one name, that holds no secrets.
 
         Raises PathRefused and Unconfined.
@@ -140,7 +152,7 @@ class Root:
                 raise PathRefused(path, "is not a plain file")
             if found.st_nlink > 1:
                 raise PathRefused(path, "has a second name (hard link), maybe outside the folder")
-            yield fd
+            yield File(fd, found)
 
     def items(self, path: str, limit: int = MAX_ENTRIES) -> tuple[list[Item], bool]:
         """List the folder *path* by name; the flag tells that there were more than *limit*.
