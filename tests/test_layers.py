@@ -22,6 +22,8 @@ STEPS = {
     "actors": 6,
     "config": 7,
     "inspecting": 7,
+    "verifying": 7,
+    "installing": 8,
     "app": 8,
     "doctor": 8,
     "demo": 9,

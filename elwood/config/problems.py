@@ -34,9 +34,14 @@ class Problem:
     variable: str | None = None
 
     def __str__(self) -> str:
+        return f"{self.complaint}; {self.remedy}"
+
+    @property
+    def complaint(self) -> str:
+        """Where and what, without the remedy."""
         place = self.variable or f"{self.file}{f':{self.line}' if self.line else ''}"
         key = f"{self.key}: " if self.key else ""
-        return f"{place}: {key}{self.what}; {self.remedy}"
+        return f"{place}: {key}{self.what}"
 
 
 class ConfigErrors(Exception):
