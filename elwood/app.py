@@ -1,18 +1,362 @@
-"""The wiring of the house."""
+"""The wiring of the house: who exists, what each is given, and who may speak to whom."""
 
+import os
+import platform
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import attrs
+import trio
+
+from elwood import __version__
+from elwood.actors.approvals import Approvals
+from elwood.actors.control import Control
+from elwood.actors.health import VITAL, Health, listener
+from elwood.actors.models import Models
+from elwood.actors.sessions import SessionActor
+from elwood.agent.gate import Gate
+from elwood.agent.runner import Surroundings
 from elwood.config import Config
+from elwood.core.budget import Charged, Ledger, Limits
+from elwood.core.context import Documents, assemble
+from elwood.core.conversation import Prompt
+from elwood.core.grants import GrantEntry, Grants
+from elwood.core.inputs import age
+from elwood.core.inspection import House as HouseSeen
+from elwood.core.inspection import SessionSeen
+from elwood.core.redaction import strip
+from elwood.core.replay import Session
+from elwood.core.routing import ModelSettings
+from elwood.core.session import Entry, Route
+from elwood.messages import (
+    ApprovalsMail,
+    Inbound,
+    ModelsMail,
+    OutboxMail,
+    Refused,
+    SessionsMail,
+    Spending,
+)
+from elwood.runtime import (
+    ActorUnavailable,
+    Address,
+    Blocking,
+    Board,
+    Child,
+    Event,
+    Mailbox,
+    PoolPolicy,
+    RestartPolicy,
+    in_thread,
+    run_pool,
+    supervise,
+)
+from elwood.store.calls import Calls
+from elwood.store.disk import Disk
+from elwood.store.files import Root
+from elwood.store.journal import Journal
+from elwood.store.usage import UsageBook
+from elwood.store.workspace import Workspace
+from elwood.tools import Hands, Tool
+from elwood.wire.notify import Notify
+from elwood.wire.provider import Provider
+
+# Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
+WORLD = RestartPolicy(max_crashes=None)
+OURS = RestartPolicy()
+# A code that a person reads from one screen and types on another: no 0 and O, no 1 and l.
+CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
+# How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
+LAST_TURN = 20.0
+# Share of the context that the system prompt may take.
+PROMPT_SHARE = 4
+TOOLS_NOTE = (
+    "What your tools did is recorded and shown to the reader below your answer. "
+    "Never claim to have done what no tool result confirms."
+)
 
 
-def run(config: Config) -> int:
-    """Run the service until SIGTERM; return the exit code."""
-    raise NotImplementedError
+@attrs.frozen(kw_only=True)
+class Outside:
+    """All that is not decided by the program: the seam for tests.
+
+    *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text.
+    """
+
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
+    blocking: Blocking = in_thread
+    calls: Callable[[], Calls] = Calls
+    notify: Notify = attrs.field(factory=lambda: Notify.from_environment({}, os.getpid()))
 
 
-def chat(config: Config) -> int:
-    """Talk on the console; return the exit code."""
-    raise NotImplementedError
+Body = Callable[[Mailbox[None]], Awaitable[None]]
 
 
-def once(config: Config, text: str, *, session: str | None, dry_run: bool, verbose: bool) -> int:
-    """Answer *text* on stdout; return the exit code."""
-    raise NotImplementedError
+@attrs.frozen(kw_only=True)
+class Channel:
+    """A way to talk with people: its outbox, and its intake, made when the house stands.
+
+    *owner* are the places where the owner is told what goes wrong.
+    """
+
+    name: str
+    outbox: Callable[[Mailbox[OutboxMail]], Awaitable[None]]
+    intake: Callable[["House"], Body]
+    owner: tuple[Route, ...] = ()
+    owners: frozenset[str] = frozenset()
+
+
+class House:
+    """One process: mailboxes, and who reads them."""
+
+    def __init__(
+        self,
+        config: Config,
+        outside: Outside,
+        channels: Sequence[Channel],
+        *,
+        providers: Mapping[str, Provider],
+        models: ModelSettings,
+        tools: Sequence[Tool],
+        dry_run: bool = False,
+    ) -> None:
+        self.config = config
+        self.outside = outside
+        self.board = Board(trio.current_time)
+        self.stop = trio.Event()
+        self.up = trio.Event()
+        self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+        self.approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
+        self.models: Mailbox[ModelsMail] = Mailbox("models", 256)
+        self.outboxes: dict[str, Mailbox[OutboxMail]] = {
+            channel.name: Mailbox(f"outbox {channel.name}", 256) for channel in channels
+        }
+        self._channels = channels
+        self._providers = providers
+        self._models = models
+        self._tools = {tool.name: tool for tool in tools}
+        self._dry_run = dry_run
+        self._started = outside.now()
+        self._states: dict[str, Session] = {}
+        self._turn_since: dict[str, float] = {}
+        self._change = trio.Event()
+        state = config.paths.state
+        self._disk = Disk(
+            blocking=outside.blocking,
+            clock=outside.now,
+            reserve=state / "reserve",
+            calls=outside.calls(),
+        )
+        self._open = state / "sessions" / "open"
+        self._hands = Hands(config.paths.workspace, outside.blocking)
+        self._workspace = Workspace(Root(config.paths.workspace), outside.blocking)
+        self._prompt: tuple[Documents, Prompt] | None = None
+
+    async def live(self) -> None:
+        """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
+        events = Mailbox[Event]("health", 256)
+        listen = listener(events.address)
+        await supervise(
+            self._children(events, listen), stop=self.stop, listener=listen, board=self.board
+        )
+
+    async def quiet(self) -> None:
+        """Wait until no session in memory has anything left to do."""
+        while self.sessions.depth or any(not state.is_idle for state in self._states.values()):
+            await self._change.wait()
+
+    def strip(self, text: str) -> str:
+        """Take the configured secrets out of *text*."""
+        return strip(text, self.config.secrets)
+
+    # --- the actors, the lowest first: they are stopped in reverse --------------------------------
+
+    def _children(
+        self, events: Mailbox[Event], listen: Callable[[Event], None]
+    ) -> Sequence[Child]:
+        config, outside = self.config, self.outside
+        posts = {name: box.address for name, box in self.outboxes.items()}
+        owner = [route for channel in self._channels for route in channel.owner]
+        # Where strangers ask to be let in; the last channel, whatever others there are.
+        door = posts[self._channels[-1].name]
+        health = Health(
+            self.board,
+            posts,
+            owner,
+            notify=outside.notify,
+            vital={"sessions": VITAL, "models": VITAL, "approvals": VITAL},
+            up=self.up,
+            stop=self.stop,
+            strip=self.strip,
+        )
+        book = UsageBook(
+            self._journal("usage", Charged, Ledger),
+            Limits(**attrs.asdict(config.limits), zone=config.owner.timezone),
+            self._models.prices,
+            outside.now,
+        )
+        models = Models(
+            book=book, providers=self._providers, settings=self._models, jitter=outside.random
+        )
+        approvals = Approvals(
+            self._journal("approvals", GrantEntry, Grants),
+            door,
+            owners=frozenset().union(*(channel.owners for channel in self._channels)),
+            owner_route=owner[0] if owner else None,
+            new_code=lambda: "".join(secrets.choice(CODE_LETTERS) for _ in range(8)),
+            clock=outside.now,
+        )
+        control = Control(
+            config.paths.runtime,
+            self.board,
+            self._seen,
+            self.approvals.address,
+            strip=self.strip,
+            blocking=outside.blocking,
+        )
+
+        async def sessions(mailbox: Mailbox[SessionsMail]) -> None:
+            surroundings = self._surroundings(posts)
+            await run_pool(
+                mailbox,
+                key=lambda message: message.session,
+                body=lambda id_, box: self._session(id_, surroundings).run(box),
+                wake=self._wake,
+                refuse=_refuse,
+                policy=PoolPolicy(grace=LAST_TURN),
+                listener=listen,
+                board=self.board,
+            )
+
+        intakes = [
+            Child(Mailbox(channel.name, 16), channel.intake(self), WORLD, grace=1.0)
+            for channel in self._channels
+        ]
+        outboxes = [
+            Child(self.outboxes[channel.name], channel.outbox, WORLD) for channel in self._channels
+        ]
+        return (
+            Child(events, health.run, WORLD, grace=1.0),
+            *outboxes,
+            Child(self.models, models.run, OURS),
+            Child(self.approvals, approvals.run, OURS),
+            Child(self.sessions, sessions, OURS, grace=LAST_TURN + 1),
+            Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
+            *intakes,
+        )
+
+    def _journal(self, name: str, entries: type, new: type) -> Journal[type, type]:
+        return Journal(self.config.paths.state / f"{name}.jsonl", entries, new, self._disk)
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    def _session(self, id_: str, surroundings: Surroundings) -> SessionActor:
+        journal: Journal[Entry, Session] = self._journal(f"sessions/{id_}", Entry, Session)
+        return SessionActor(id_, journal, surroundings)
+
+    def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
+        config, outside = self.config, self.outside
+        return Surroundings(
+            models=self.models.address,
+            outboxes=outboxes,
+            prompt=self._make_prompt,
+            gate=lambda record: Gate(
+                tools=self._tools,
+                hands=self._hands,
+                record=record,
+                strip=self.strip,
+                dry_run=self._dry_run,
+                deadline=config.turn.tool_deadline,
+            ),
+            mark=self._mark,
+            publish=self._publish,
+            status=self._status,
+            blocking=outside.blocking,
+            now=outside.now,
+            zone=ZoneInfo(config.owner.timezone),
+            turns=config.turn,
+            max_tokens=config.models.max_tokens,
+            delivery_limit=config.watchdog.delivery,
+            idle=config.sessions.idle,
+        )
+
+    async def _make_prompt(self) -> Prompt:
+        """Make what stands before every message; the same object while nothing changed."""
+        documents = await self._workspace.documents()
+        if self._prompt is None or self._prompt[0] is not documents:
+            budget = self.config.turn.context_tokens // PROMPT_SHARE
+            text = assemble(documents, TOOLS_NOTE, budget)
+            specs = tuple(tool.spec for tool in self._tools.values())
+            self._prompt = (documents, Prompt(text, specs))
+        return self._prompt[1]
+
+    async def _wake(self) -> Sequence[str]:
+        def names() -> list[str]:
+            return sorted(path.name for path in self._open.iterdir()) if self._open.is_dir() else []
+
+        return await self.outside.blocking(names)
+
+    async def _mark(self, id_: str, lives: bool) -> None:
+        path = self._open / id_
+        if lives:
+            await self.outside.blocking(lambda: None if path.exists() else self._touch(path))
+        else:
+            await self.outside.blocking(lambda: self._disk.remove(path))
+
+    def _touch(self, path: Path) -> None:
+        self._disk.make_folder(path.parent)
+        self._disk.replace(path, b"")
+
+    def _publish(self, id_: str, state: Session | None) -> None:
+        if state is None:
+            self._states.pop(id_, None)
+        else:
+            self._states[id_] = state
+        if state is None or state.turn is None:
+            self._turn_since.pop(id_, None)
+        else:
+            self._turn_since.setdefault(id_, trio.current_time())
+        self._change.set()
+        self._change = trio.Event()
+
+    # --- what people ask about the house ------------------------------------------------------------
+
+    def _seen(self) -> HouseSeen:
+        now = trio.current_time()
+        sessions = tuple(
+            SessionSeen(
+                id_,
+                now - self._turn_since[id_] if id_ in self._turn_since else None,
+                len(state.waiting),
+                len(state.undelivered),
+            )
+            for id_, state in self._states.items()
+            if not state.is_idle
+        )
+        python = platform.python_version()
+        return HouseSeen(__version__, self._started, os.getpid(), python, sessions)
+
+    async def _status(self, session: str) -> str:
+        uptime = age(self.outside.now() - self._started)
+        lines = [f"Elwood {__version__}, up for {uptime}, thinking with {self._models.default}."]
+        try:
+            with trio.fail_after(0.5):
+                spent = await self.models.address.ask(Spending(session=session))
+        except (ActorUnavailable, trio.TooSlowError):
+            lines.append("What it has cost cannot be said now.")
+        else:
+            lines.append(spent.line)
+        stuck = self.board.stuck()
+        lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
+        return "\n".join(lines)
+
+
+def _refuse(message: SessionsMail, why: str) -> None:
+    if isinstance(message, Inbound):
+        message.reply.set(Refused(f"This conversation cannot take anything now: {why}."))

@@ -36,6 +36,7 @@ Work = Start | Resume | GiveUp | Nothing
 def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model.
 
+    >>> from elwood.core.session import Route
     >>> route = Route("console")
     >>> is_command(Received("1", "/new", "me", route, 0.0))
     True
