@@ -29,7 +29,9 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
             print(problem, file=sys.stderr)
         return 78
     except OSError as error:
-        print(f"cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        # The documents that we ship may be missing: that error says it in words of its own.
+        what = f"cannot write {error.filename}: {error.strerror}" if error.filename else error
+        print(what, file=sys.stderr)
         return 1
     print(f"\nNext: put your keys into {config}, then run: elwood doctor")
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from elwood.config import Config
+from elwood.config.load import KEY_VARIABLES
 from elwood.doctor.findings import Finding, Level
 from elwood.doctor.services import used_models
 from elwood.store.files import Unconfined, open_beneath
@@ -63,7 +64,11 @@ def credentials(config: Config) -> Iterator[Finding]:
         if provider.key is not None:
             yield Finding("ok", "credentials", f"{name}-key is there")
         elif provider.codec != "offline" and not is_local:
-            remedy = f"put it into the credential {name}-key, or name it in providers.{name}.key"
+            variable = f", into ${KEY_VARIABLES[name]}" if name in KEY_VARIABLES else ""
+            remedy = (
+                f"put it into the credential {name}-key{variable}, or name a file that has it "
+                f"in providers.{name}.key"
+            )
             yield Finding("problem", "credentials", f"there is no key for {name}", remedy)
     telegram = config.telegram
     if telegram.token is None:
@@ -145,11 +150,14 @@ def documents(config: Config) -> Iterator[Finding]:
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
         return
-    missing = [
-        path.name for path in default_documents().glob("*.md") if not (folder / path.name).is_file()
-    ]
+    try:
+        shipped = sorted(path.name for path in default_documents().glob("*.md"))
+    except FileNotFoundError as error:
+        yield Finding("problem", "workspace", str(error), "install Elwood anew")
+        return
+    missing = [name for name in shipped if not (folder / name).is_file()]
     if missing:
-        what = f"{', '.join(sorted(missing))} not found in {folder}"
+        what = f"{', '.join(missing)} not found in {folder}"
         yield Finding("warning", "workspace", what, "run: elwood init")
     else:
         yield Finding("ok", "workspace", f"the documents are in {folder}")
