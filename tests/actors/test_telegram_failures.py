@@ -56,7 +56,7 @@ def test_every_row_has_its_test() -> None:
 
 
 async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.rate = 2 * FAST
     async with fake_telegram() as fake:
         conflict = "Conflict: terminated by other getUpdates request"
         fake.fault("getUpdates", times=4, code=409, description=conflict)
@@ -235,7 +235,7 @@ async def test_tg_13_a_group_that_kicked_us_is_undeliverable() -> None:
 async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
     mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mock_clock.rate = FAST
+    mock_clock.rate = 2 * FAST
     caplog.set_level(logging.DEBUG)
     token = "4242:a-revoked-token"
     async with fake_telegram() as fake:
