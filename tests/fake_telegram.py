@@ -103,7 +103,8 @@ class FakeTelegram:
         # Messages per chat within a second that are too many; a violation costs *flood_wait*.
         self.flood_limit: int | None = None
         self.flood_wait = 1
-        self.min_poll = 0.0
+        # A proxy in between that answers every poll at once.
+        self.instant = False
         self._recent: dict[int, deque[float]] = {}
         self._flooded: dict[int, float] = {}
         self._updates: list[dict[str, Any]] = []
@@ -182,6 +183,11 @@ class FakeTelegram:
     def unconfirmed(self) -> list[int]:
         """The updates that the server still keeps."""
         return [int(update["update_id"]) for update in self._updates]
+
+    @property
+    def polling(self) -> bool:
+        """Whether somebody waits for updates now."""
+        return self._poller is not None
 
     def texts(self, chat: int | None = None) -> list[str]:
         return [m.text for m in self.sent if chat is None or m.chat == chat]
@@ -273,9 +279,10 @@ class FakeTelegram:
         if self._poller is not None:
             self._poller.cancel()
         limit = max(1, min(params.get("limit", 100), 100))
-        timeout = max(self.min_poll, min(params.get("timeout", 0), MAX_POLL))
+        timeout = 0 if self.instant else max(0, min(params.get("timeout", 0), MAX_POLL))
         with trio.CancelScope() as scope:
             self._poller = scope
+            self._stir()
             with trio.move_on_after(timeout):
                 while not self._updates:
                     await self._changed.wait()
@@ -444,7 +451,7 @@ class FakeTelegram:
                         "drafts": len(self.drafts),
                         "unconfirmed": self.unconfirmed,
                         "counts": self.counts,
-                        "polling": self._poller is not None,
+                        "polling": self.polling,
                     }
                 )
             case "wait":

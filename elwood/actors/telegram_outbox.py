@@ -1,5 +1,6 @@
 """Sends to Telegram: one task per chat, within its budgets, and says honestly what became of it."""
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import assert_never
@@ -17,6 +18,8 @@ from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.wire.http import Interrupted, Unreachable
 from elwood.wire.telegram import CALL_TIMEOUT, Bot
 from elwood.wire.telegram_errors import FAILURES, TelegramError, Way, explain, remedy
+
+log = logging.getLogger(__name__)
 
 Sending = Sent | Unsure | Unsent | Undeliverable
 
@@ -179,6 +182,8 @@ class Outbox:
         lane.busy = False
         lane.draft, lane.shown = None, None  # a message ends what was shown of it
         lane.typed_at = float("-inf")
+        if isinstance(outcome, Undeliverable):
+            log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
         post.reply.set(outcome)
 
     async def _send(self, chat: int, lane: _Lane, post: Post) -> Sending:

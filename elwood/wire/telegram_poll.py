@@ -23,7 +23,7 @@ POLL = "polling Telegram"
 # polls while updates are still being taken: the server throttles equal offsets.
 PAUSE = 0.5
 PENDING_PAUSE = 1.0
-# Polls that return at once with nothing: so many are a fault of the network (TG-35).
+# Long polls that return early with nothing: so many are a fault of the network (TG-35).
 IDLE_POLLS = (Window(60, 60.0),)
 # Seconds to stay away after a failure: doubling between these.
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
@@ -74,7 +74,7 @@ class Poll:
             updates = await self._tried("the next update", wait, call)
             if updates is None:
                 continue
-            if not updates and wait != 0 and trio.current_time() - began < PAUSE:
+            if not updates and trio.current_time() - began < wait / 2:
                 self._note_idle()
             else:
                 well(POLL)
@@ -100,7 +100,7 @@ class Poll:
         now = trio.current_time()
         self._idle = self._idle.spend(now)
         if self._idle.delay(now) > 0:
-            trouble(POLL, "polls return at once with nothing: is there a proxy in between?")
+            trouble(POLL, "long polls return at once with nothing: is there a proxy in between?")
 
     async def _tried(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return what *call* does, or None after a failure and the pause that it asks for."""
