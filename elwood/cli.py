@@ -1,6 +1,215 @@
-"""The command ``elwood``."""
+"""The command ``elwood``: knows its sub-commands, and what each needs before it can begin.
+
+Nothing heavy is imported here: each command imports what it runs, so that ``elwood --help`` is
+quick and works whatever is broken.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elwood import __version__
+
+if TYPE_CHECKING:
+    from elwood.config import Config
+
+# Exit codes; 78 is EX_CONFIG of sysexits.h, at which systemd does not start us again.
+OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
+# What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
+INTERRUPTED = 130
 
 
-def main() -> int:
-    """Run the command line."""
-    return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    command: Callable[[argparse.Namespace], int] = given.command
+    try:
+        return command(given)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain while flushing at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILURE
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+def _init(given: argparse.Namespace) -> int:
+    from elwood import installing
+
+    return installing.install(given.config, os.environ)
+
+
+def _doctor(given: argparse.Namespace) -> int:
+    from elwood import doctor
+
+    return doctor.doctor(given.config, os.environ)
+
+
+def _run(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import app
+
+        return app.run(config)
+
+    return _configured(given, body)
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from elwood import demo
+
+    _log_to_stderr("info" if given.verbose else "error", None)
+    return demo.demo()
+
+
+def _chat(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import app
+
+        return app.chat(config)
+
+    return _configured(given, body, console=True)
+
+
+def _once(given: argparse.Namespace) -> int:
+    # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
+    text = given.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+    def body(config: "Config") -> int:
+        from elwood import app
+
+        return app.once(
+            config, text, session=given.session, dry_run=given.dry_run, verbose=given.verbose
+        )
+
+    return _configured(given, body, console=True)
+
+
+def _inspect(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import inspecting
+
+        return inspecting.inspect(config.paths.runtime, given.json, given.watch)
+
+    return _configured(given, body, console=True)
+
+
+def _pair(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import inspecting
+
+        return inspecting.pair(config.paths.runtime, given.code)
+
+    return _configured(given, body, console=True)
+
+
+def _verify(given: argparse.Namespace) -> int:
+    from elwood import verifying
+
+    if given.paths:
+        return verifying.verify(given.paths)
+
+    return _configured(given, lambda config: verifying.verify([config.paths.state]), console=True)
+
+
+def _configured(
+    given: argparse.Namespace, body: Callable[["Config"], int], *, console: bool = False
+) -> int:
+    """Run *body* with the configuration; say what is wrong with it, if anything is.
+
+    On a *console* only what goes wrong is logged, unless the person wants more.
+    """
+    from elwood.config import ConfigErrors, load
+
+    try:
+        config = load(given.config, os.environ)
+    except ConfigErrors as errors:
+        for problem in errors.problems:
+            print(problem, file=sys.stderr)
+        return MISCONFIGURED
+    quiet = console and not getattr(given, "verbose", False)
+    _log_to_stderr("error" if quiet else config.log.level, config)
+    return body(config)
+
+
+def _log_to_stderr(level: str, config: "Config | None") -> None:
+    from elwood import log
+    from elwood.core.redaction import strip
+
+    secrets = config.secrets if config is not None else ()
+    log.set_up(level, lambda text: strip(text, secrets), environ=os.environ)
+
+
+# --- the words ----------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="elwood",
+        description="A self-hosted personal assistant.",
+        epilog="Try it without a key or an account: elwood demo",
+    )
+    parser.set_defaults(command=None)
+    parser.add_argument("--version", action="version", version=f"elwood {__version__}")
+    _add_config(parser, default_config(os.environ.get))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def add(
+        name: str, command: Callable[[argparse.Namespace], int], help: str
+    ) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=command)
+        _add_config(sub, argparse.SUPPRESS)  # may stand on either side of the command
+        return sub
+
+    add("init", _init, "Write a commented config.toml and the first workspace documents.")
+    add("doctor", _doctor, "Check configuration, secrets, services, clock, disk and files.")
+    add("run", _run, "Run the service.")
+    demo = add("demo", _demo, "Try everything here and now: offline, in a fresh folder.")
+    demo.add_argument("--verbose", action="store_true", help="show the log")
+    chat = add("chat", _chat, "Talk on the console with the configured model.")
+    chat.add_argument("--verbose", action="store_true", help="show the log")
+    once = add("once", _once, "Answer one message, on stdout.")
+    once.add_argument("text", help="the message")
+    once.add_argument("--session", metavar="NAME", help="continue this conversation")
+    once.add_argument("--dry-run", action="store_true", help="let no tool change anything")
+    once.add_argument("--verbose", action="store_true", help="show the log and what tools do")
+    inspect = add("inspect", _inspect, "Show what every part of the running Elwood does.")
+    inspect.add_argument("--json", action="store_true", help="print JSON")
+    inspect.add_argument("--watch", action="store_true", help="look again each second")
+    receipts = add("receipts", _verify, "Prove what was recorded.")
+    verify = receipts.add_subparsers(metavar="verify", required=True).add_parser(
+        "verify", help="prove that no record was edited, moved or removed"
+    )
+    _add_config(verify, argparse.SUPPRESS)
+    verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
+    pair = add("pair", _pair, "Let the stranger talk who was shown this code.")
+    pair.add_argument("code", metavar="CODE", help="the pairing code")
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser, default: Path | str) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=default,
+        help="the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml)",
+    )
+
+
+def default_config(variable: Callable[[str], str | None]) -> Path:
+    """Say where config.toml is when nobody says (XDG Base Directory Specification)."""
+    folder = variable("XDG_CONFIG_HOME") or ""
+    if not folder.startswith("/"):
+        folder = f"{variable('HOME') or Path.home()}/.config"
+    return Path(folder, "elwood", "config.toml")

@@ -38,8 +38,21 @@ class Refused:
     why: str
 
 
+@attrs.frozen
+class NotNow:
+    """The message could not be written down (disk full): the channel must keep it and ask again.
+
+    The sender is told *why* once (CP-30).
+    """
+
+    why: str
+
+
+Reception = Taken | Busy | Refused | NotNow
+
+
 @attrs.frozen(kw_only=True)
-class Inbound(Request[Taken | Busy | Refused]):
+class Inbound(Request[Reception]):
     """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
@@ -242,7 +255,7 @@ class Button:
 class Post(Request[Sent | Unsure | Unsent | Undeliverable]):
     """Send one message.  Who asks owns the delivery: records before and after, asks again.
 
-    *part* must fit the channel already (`core.markdown.split`).  *repeat* marks it as one that
+    *part* must fit the channel already (`core.splitting.split`).  *repeat* marks it as one that
     may have arrived before.
     """
 

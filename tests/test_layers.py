@@ -20,12 +20,15 @@ STEPS = {
     "tools": 4,
     "agent": 5,
     "actors": 6,
-    "app": 7,
     "config": 7,
-    "doctor": 7,
-    "demo": 7,
-    "cli": 8,
-    "__main__": 9,
+    "inspecting": 7,
+    "verifying": 7,
+    "installing": 8,
+    "app": 8,
+    "doctor": 8,
+    "demo": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 # Rooms whose modules must not import one another: each stands alone.
 LONERS = {"actors"}

@@ -125,6 +125,17 @@ class Completion(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
+def texts(message: Message) -> tuple[str, ...]:
+    """List what a message says to the model, for estimates of its length."""
+    match message:
+        case Human(text) | Notice(text):
+            return (text,)
+        case Results(results):
+            return tuple(result.text for result in results)
+        case Assistant(blocks):
+            return tuple(b.text if isinstance(b, Text) else b.arguments for b in blocks)
+
+
 INTERRUPTED = "interrupted; it may or may not have happened"
 
 

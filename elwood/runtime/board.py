@@ -16,8 +16,18 @@ import attrs
 
 State = Literal["starting", "running", "restarting", "stopping", "stopped", "given up"]
 
-# Equal errors in a row that make a trouble worth telling (reliability.md, P6).
+# Equal errors in a row, or crashes, that make a trouble worth telling (reliability.md, P6).
 REPEATED = 3
+# Errors in a row, whatever they say, that make one.
+FAILING = 9
+# Seconds an actor may leave its queue untouched; loops that take messages never wait for others.
+DEAF = 45.0
+# Seconds an actor may be away between two incarnations.
+AWAY = 45.0
+# Seconds without a crash after which an actor is well again.
+CALM = 60.0
+# Seconds without news of a trouble after which it is history: no retry is that far apart.
+STALE = 900.0
 
 
 @attrs.define
@@ -31,12 +41,27 @@ class Wait:
 
 @attrs.define
 class Trouble:
-    """An error that an actor handles by trying again; *count* equal ones came in a row."""
+    """Errors that an actor handles by trying again; none of the tries since *since* worked.
+
+    *count* of them came in a row, the last *equal* ones said the same.  Once it is *stuck* it
+    stays so until a try works, also if the error changes.
+    """
 
     what: str
     error: str
     since: float
+    latest: float
     count: int = 1
+    equal: int = 1
+    stuck: bool = False
+
+    def again(self, error: str, now: float) -> None:
+        """Note one more."""
+        self.count += 1
+        self.equal = self.equal + 1 if error == self.error else 1
+        self.error = error
+        self.latest = now
+        self.stuck = self.stuck or self.equal >= REPEATED or self.count >= FAILING
 
 
 @attrs.define(eq=False)
@@ -47,10 +72,13 @@ class Desk:
     capacity: int
     depth: Callable[[], int]
     clock: Callable[[], float]
+    unread_since: Callable[[], float | None] = lambda: None
     state: State = "starting"
     since: float = 0.0
     restarts: int = 0
     last_crash: str | None = None
+    last_crash_at: float = 0.0
+    crashes_in_a_row: int = 0
     waits: dict[int, Wait] = attrs.field(factory=dict)
     troubles: dict[str, Trouble] = attrs.field(factory=dict)
 
@@ -59,17 +87,55 @@ class Desk:
         self.state = state
         self.since = self.clock()
 
+    def crashed(self, error: str) -> None:
+        """Note a crash of the incarnation that still stands as running."""
+        self.last_crash, self.last_crash_at = error, self.clock()
+        calm = self.last_crash_at - self.since >= CALM
+        self.crashes_in_a_row = 1 if calm else self.crashes_in_a_row + 1
+
+    def stuck(self, now: float) -> "Iterator[Stuck]":
+        """Name what has gone on for too long here."""
+        for number, wait in self.waits.items():
+            age = now - wait.since
+            if age > wait.limit:
+                what = f"{wait.what} has taken {age:.0f} s (limit {wait.limit:.0f} s)"
+                yield Stuck(f"{self.name}/{number}", self.name, what, wait.what)
+        for trouble in self.troubles.values():
+            if trouble.stuck and now - trouble.latest < STALE:
+                what = f"{trouble.what} failed {trouble.count} times: {trouble.error}"
+                key = f"{self.name}/{trouble.what}/{trouble.since}"
+                yield Stuck(key, self.name, what, trouble.what)
+        unread_since = self.unread_since()
+        if unread_since is not None and (age := now - unread_since) > DEAF:
+            what = f"has taken none of its {self.depth()} messages for {age:.0f} s"
+            yield Stuck(f"{self.name}/deaf/{unread_since}", self.name, what, "unread messages")
+        if self.state == "given up":
+            what = f"gave up: {self.last_crash}"
+            yield Stuck(f"{self.name}/given up", self.name, what, "given up")
+        elif self.crashes_in_a_row >= REPEATED and not self._is_calm(now):
+            what = f"crashed {self.crashes_in_a_row} times in a row, last: {self.last_crash}"
+            yield Stuck(f"{self.name}/crashing", self.name, what, "crashes")
+        elif self.state == "restarting" and (age := now - self.since) > AWAY:
+            what = f"has been away for {age:.0f} s after a crash: {self.last_crash}"
+            yield Stuck(f"{self.name}/away/{self.since}", self.name, what, "away")
+
+    def _is_calm(self, now: float) -> bool:
+        gone = self.state in ("stopping", "stopped")
+        return gone or (self.state == "running" and now - self.since >= CALM)
+
 
 @attrs.frozen
 class Stuck:
     """One thing that has gone on for too long, in words for the owner.
 
-    *key* stays the same while the thing does, so that it is told once.
+    *key* stays the same while the thing does, so that it is told once; *subject* stays the same
+    when the like of it happens to the actor again, so that it is not told without end.
     """
 
     key: str
     actor: str
     what: str
+    subject: str
 
 
 class Board:
@@ -79,12 +145,25 @@ class Board:
         self._clock = clock
         self.desks: dict[str, Desk] = {}
 
-    def desk(self, name: str, capacity: int, depth: Callable[[], int]) -> Desk:
-        """Give the actor *name* its desk; a restarted actor gets a new page."""
-        desk = Desk(name, capacity, depth, self._clock)
+    def desk(
+        self,
+        name: str,
+        capacity: int,
+        depth: Callable[[], int],
+        unread_since: Callable[[], float | None] = lambda: None,
+    ) -> Desk:
+        """Give the actor *name* its desk; a restarted actor gets a new page.
+
+        *unread_since* says since when messages have waited there with none of them being taken.
+        """
+        desk = Desk(name, capacity, depth, self._clock, unread_since)
         desk.since = self._clock()
         self.desks[name] = desk
         return desk
+
+    def now(self) -> float:
+        """Return the time by the clock that all desks use, in seconds."""
+        return self._clock()
 
     def leave(self, name: str) -> None:
         """Forget an actor that is done for good (a session that went idle)."""
@@ -92,24 +171,8 @@ class Board:
 
     def stuck(self) -> list[Stuck]:
         """List what is older than its limit, and errors that keep coming."""
-        now = self._clock()
-        found = []
-        for desk in self.desks.values():
-            for number, wait in desk.waits.items():
-                age = now - wait.since
-                if age > wait.limit:
-                    what = f"{wait.what} has taken {age:.0f} s (limit {wait.limit:.0f} s)"
-                    found.append(Stuck(f"{desk.name}/{number}", desk.name, what))
-            for trouble in desk.troubles.values():
-                if trouble.count >= REPEATED:
-                    what = f"{trouble.what} failed {trouble.count} times: {trouble.error}"
-                    key = f"{desk.name}/{trouble.what}/{trouble.since}"
-                    found.append(Stuck(key, desk.name, what))
-            if desk.state == "given up":
-                found.append(
-                    Stuck(f"{desk.name}/given up", desk.name, f"gave up: {desk.last_crash}")
-                )
-        return found
+        now = self.now()
+        return [found for desk in self.desks.values() for found in desk.stuck(now)]
 
 
 _current: ContextVar[Desk | None] = ContextVar("elwood_desk", default=None)
@@ -133,7 +196,7 @@ def waiting(what: str, *, limit: float = inf) -> Iterator[None]:
     try:
         yield
     finally:
-        del desk.waits[number]
+        desk.waits.pop(number, None)  # a new incarnation has cleared them
 
 
 def trouble(what: str, error: str) -> None:
@@ -142,10 +205,11 @@ def trouble(what: str, error: str) -> None:
     if desk is None:
         return
     known = desk.troubles.get(what)
-    if known is not None and known.error == error:
-        known.count += 1
+    now = desk.clock()
+    if known is not None and now - known.latest < STALE:
+        known.again(error, now)
     else:
-        desk.troubles[what] = Trouble(what, error, desk.clock())
+        desk.troubles[what] = Trouble(what, error, now, now)
 
 
 def well(what: str) -> None:

@@ -103,6 +103,7 @@ class Address(Generic[M]):
             await self._mailbox.send.send(message)
         except (trio.ClosedResourceError, trio.BrokenResourceError):
             raise ActorDown(self.name) from None
+        self._mailbox.came()
 
     def offer(self, message: M) -> bool:
         """Put *message* into the queue if there is room now; never waits."""
@@ -110,6 +111,7 @@ class Address(Generic[M]):
             self._mailbox.send.send_nowait(message)
         except (trio.WouldBlock, trio.ClosedResourceError, trio.BrokenResourceError):
             return False
+        self._mailbox.came()
         return True
 
     async def ask(self, request: Request[T]) -> T:
@@ -125,7 +127,10 @@ class Address(Generic[M]):
             return await request.reply.wait()
 
     async def insist(self, make: Callable[[], Request[T]]) -> T:
-        """Ask anew after every crash, once the actor is up again, until there is an answer."""
+        """Ask anew after every crash, once the actor is up again, until there is an answer.
+
+        An actor that is stopped for good never answers; the asker waits until it is cancelled.
+        """
         while True:
             try:
                 return await self.ask(make())
@@ -150,6 +155,7 @@ class Mailbox(Generic[M]):
         self._up = trio.Event()
         self._up.set()  # a message sent before the first start simply waits
         self._closed = False
+        self.unread_since: float | None = None
 
     @property
     def address(self) -> Address[M]:
@@ -172,8 +178,10 @@ class Mailbox(Generic[M]):
         return self._closed
 
     async def wait_up(self) -> None:
-        """Wait until the next incarnation runs."""
+        """Wait until the next incarnation runs; after the stop that is never."""
         await self._up.wait()
+        if self._closed:
+            await trio.sleep_forever()
 
     def __aiter__(self) -> AsyncIterator[M]:
         return self
@@ -192,7 +200,12 @@ class Mailbox(Generic[M]):
         """Take a message that is there already, or raise trio.WouldBlock or EndOfChannel."""
         return self._took(self._receive.receive_nowait())
 
-    # What follows is the supervisor's.
+    # What follows is the runtime's own.
+
+    def came(self) -> None:
+        """Note the time from which messages have waited with none of them being taken."""
+        if self.unread_since is None and self.depth:
+            self.unread_since = trio.current_time()
 
     def begin(self) -> None:
         """A new incarnation runs."""
@@ -218,6 +231,7 @@ class Mailbox(Generic[M]):
             try:
                 left.append(self._receive.receive_nowait())
             except (trio.WouldBlock, trio.EndOfChannel):
+                self.unread_since = None
                 return left
 
     def discard(self) -> None:
@@ -227,6 +241,7 @@ class Mailbox(Generic[M]):
                 message.reply.fail(ActorDown(self.name))
 
     def _took(self, message: M) -> M:
+        self.unread_since = trio.current_time() if self.depth else None
         if isinstance(message, Request):
             if len(self._in_hand) > self._sweep_at:
                 self._in_hand = [r for r in self._in_hand if not r.reply.is_settled]

@@ -73,6 +73,8 @@ async def run_pool(
             for message in left:  # came in while the child was ending
                 if mailbox.is_closed:
                     refuse(message, "it is stopping")
+                elif run.failed is not None:  # it may have died before it took anything
+                    refuse(message, "it crashed")
                 else:
                     route(message)
 

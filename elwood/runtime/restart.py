@@ -73,6 +73,6 @@ def after_exit(
         return GaveUp(policy.exhausted == "escalate")
     # 2.0**64 is far beyond any max_delay; the bound keeps the power finite.
     delay = min(policy.max_delay, policy.first_delay * 2.0 ** min(len(recent) - 1, 64))
-    # Times older than *within* are forgotten above; a child that never gives up keeps only as
-    # many as can still change its delay.
-    return Again(delay, recent[-64:])
+    # Times older than *within* are forgotten above; beyond that only as many are kept as can
+    # still change the delay or be too many.
+    return Again(delay, recent[-max(64, policy.max_crashes or 0) :])

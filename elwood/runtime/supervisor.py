@@ -77,11 +77,17 @@ class Run:
         self.child = child
         self.gone = trio.Event()
         self.gave_up: Exception | None = None
+        self.failed: Exception | None = None  # what it died of, if it will not run again
         self._listener = listener
         self._stopping = trio.Event()
         self._scope: trio.CancelScope | None = None
         mailbox = child.mailbox
-        self.desk: Desk = board.desk(mailbox.name, mailbox.capacity, lambda: mailbox.depth)
+        self.desk: Desk = board.desk(
+            mailbox.name,
+            mailbox.capacity,
+            lambda: mailbox.depth,
+            lambda: mailbox.unread_since,
+        )
 
     async def keep_running(self) -> None:
         """Run the child until it is finished, has given up, or was stopped.
@@ -102,7 +108,7 @@ class Run:
             self._listener(Started(name, desk.restarts))
             error = await self._one_incarnation()
             if error is not None:
-                desk.last_crash = describe(error)
+                desk.crashed(describe(error))
                 if halts(error):
                     desk.turn_to("given up")
                     self._listener(Crashed(name, error, None))
@@ -112,22 +118,24 @@ class Run:
                     self._listener(Crashed(name, error, None))
                 break
             verdict = after_exit(child.policy, crashes, trio.current_time(), error is not None)
+            if isinstance(verdict, Finished):
+                if error is not None:
+                    self.failed = error
+                    self._listener(Crashed(name, error, None))
+                break
+            if error is None:
+                error = RuntimeError("ended, which it must not")
+                desk.crashed(describe(error))
             match verdict:
-                case Finished():
-                    if error is not None:
-                        self._listener(Crashed(name, error, None))
-                    break
                 case GaveUp(escalate):
-                    failure = error or RuntimeError("ended, which it must not")
                     desk.turn_to("given up")
-                    self._listener(Crashed(name, failure, None))
-                    self.gave_up = failure
+                    self._listener(Crashed(name, error, None))
+                    self.gave_up = self.failed = error
                     if escalate:
-                        raise Escalated(name, f"crashed too often: {describe(failure)}")
+                        raise Escalated(name, f"crashed too often: {describe(error)}")
                     return
                 case Again(delay, crashes):
-                    if error is not None:
-                        self._listener(Crashed(name, error, delay))
+                    self._listener(Crashed(name, error, delay))
                     desk.restarts += 1
                     desk.turn_to("restarting")
                     with trio.move_on_after(delay):
@@ -165,11 +173,22 @@ class Run:
 
 
 def describe(error: BaseException) -> str:
-    """Say in one line what an error is; a group is described by its first member."""
+    """Say in one line what an error is.
+
+    A group is described by its first member.  What a `finally` raised while an error passed by
+    does not hide that error.
+    """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text.splitlines()[0]
+    before = error.__context__
+    if isinstance(before, Exception) and not error.__suppress_context__:
+        return f"{_line(error)} (after {_line(before)})"
+    return _line(error)
+
+
+def _line(error: BaseException) -> str:
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def halts(error: BaseException) -> bool:
@@ -193,10 +212,12 @@ async def supervise(
     async def keep(run: Run) -> None:
         try:
             await run.keep_running()
-            run.child.mailbox.discard()
         except (Halt, Escalated) as error:
             failed.append(error)
             ending.set()
+        # It will not run again: whoever waits for room or for an answer must learn that.
+        run.child.mailbox.close()
+        run.child.mailbox.discard()
 
     async def watch_stop() -> None:
         await stop.wait()

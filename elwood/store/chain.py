@@ -96,6 +96,11 @@ class Place:
     head: str = ""
     at: float = 0.0
 
+    def after(self, raw: bytes, count: int, at: float) -> "Place":
+        """The place behind the line *raw*, which has *count* entries and was written *at*."""
+        size = len(raw)
+        return Place(self.seq + count, self.lines + 1, self.offset + size, size, digest(raw), at)
+
 
 class Unsound(Exception):
     """Line *line* is not what was written there, and cannot be a write that was cut off."""

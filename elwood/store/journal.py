@@ -15,7 +15,7 @@ import trio
 
 from elwood.runtime import trouble, well
 from elwood.store.calls import DiskFull, JournalBroken, judged
-from elwood.store.chain import Place, Unsound, decoder, digest, follow, write_line
+from elwood.store.chain import Place, Unsound, decoder, follow, write_line
 from elwood.store.disk import Disk, temporary
 from elwood.store.snapshot import belongs, load, place_of, shape, snapshot_of, take
 
@@ -118,34 +118,34 @@ class Journal(Generic[E, S]):
         """
         if not entries:
             return
-        async with self._turn:
-            if self._broken is not None:
-                raise JournalBroken(self.path, self._broken.why)
-            if not self._usable:
-                raise RuntimeError(f"{self.path} is not open")
-            place = self._place
-            raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
-            line = self._decode(raw)
-            write = partial(
-                self._disk.append, self.path, raw, at=place.offset, last_words=last_words
-            )
-            try:
-                await self._disk.blocking(write)
-            except JournalBroken as error:
-                self._broken = error
-                raise
-            length = len(raw)
-            self._place = Place(
-                place.seq + len(entries),
-                place.lines + 1,
-                place.offset + length,
-                length,
-                digest(raw),
-                line.at,
-            )
-            for seq, entry in enumerate(line.entries, line.seq):
-                self.state.apply(seq, line.at, entry)
+        # Nearly always free: then the write below is the only point where others may run.
+        if self._turn.locked():
+            await self._turn.acquire()
+        else:
+            self._turn.acquire_nowait()
+        try:
+            await self._append(entries, last_words)
             await self._snapshot_if_due()
+        finally:
+            self._turn.release()
+
+    async def _append(self, entries: tuple[E, ...], last_words: bool) -> None:
+        if self._broken is not None:
+            raise JournalBroken(self.path, self._broken.why)
+        if not self._usable:
+            raise RuntimeError(f"{self.path} is not open")
+        place = self._place
+        raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
+        line = self._decode(raw)
+        write = partial(self._disk.append, self.path, raw, at=place.offset, last_words=last_words)
+        try:
+            await self._disk.blocking(write)
+        except JournalBroken as error:
+            self._broken = error
+            raise
+        self._place = place.after(raw, len(entries), line.at)
+        for seq, entry in enumerate(line.entries, line.seq):
+            self.state.apply(seq, line.at, entry)
 
     async def _snapshot_if_due(self) -> None:
         if self._place.seq - self._saved < self._snapshot_every:

@@ -10,18 +10,29 @@ import msgspec
 from elwood.core.conversation import ToolSpec
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
+from elwood.store.files import Root
 
 
 class ToolFailure(Exception):
     """The tool could not do it; the text is for the model, which may try something else."""
 
 
+def _root(hands: "Hands") -> Root:
+    return Root(hands.workspace)
+
+
 @attrs.frozen
 class Hands:
-    """What a tool is given to act with.  *workspace* is the folder files are confined to."""
+    """What a tool is given to act with.  *workspace* is the folder files are confined to.
+
+    *root* is that folder, held open from its first use on: make one Hands for the whole house.
+    """
 
     workspace: Path
     blocking: Blocking
+    root: Root = attrs.field(
+        init=False, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
+    )
 
 
 @attrs.frozen

@@ -1,0 +1,162 @@
+"""One conversation: takes messages in at once, and has the long work done beside."""
+
+import logging
+
+import trio
+
+from elwood.agent.delivery import Delivery
+from elwood.agent.runner import Surroundings, TurnRunner
+from elwood.agent.session_log import SessionLog
+from elwood.agent.slash import Command, help_text, parse
+from elwood.core.conversation import repair_text
+from elwood.core.replay import Session
+from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
+from elwood.core.work import commands, is_command
+from elwood.log import bind
+from elwood.messages import (
+    Busy,
+    Inbound,
+    Interrupt,
+    NotNow,
+    Reception,
+    Refused,
+    SessionsMail,
+    Taken,
+)
+from elwood.runtime import Mailbox
+from elwood.store.journal import DiskFull, Journal, JournalDamaged
+
+log = logging.getLogger("elwood.sessions")
+
+
+class SessionActor:
+    """The only writer of its journal."""
+
+    def __init__(self, id_: str, journal: Journal[Entry, Session], house: Surroundings) -> None:
+        self._id = id_
+        self._house = house
+        self._log = SessionLog(journal, lambda state: house.publish(id_, state))
+        self._delivery = Delivery(self._log, house.outboxes, house.blocking)
+        self._runner = TurnRunner(id_, self._log, self._delivery, house)
+
+    async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
+        """Live until idle for long enough, or stopped."""
+        with bind(session=self._id):
+            try:
+                await self._log.open()
+            except JournalDamaged as error:
+                await self._refuse_all(mailbox, str(error))
+                return
+            await self._house.mark(self._id, True)
+            try:
+                await self._live(mailbox)
+            finally:
+                self._log.close()
+
+    async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._delivery.run)
+            for received in commands(self._log.state):
+                # A stop that a crash cut off must come before the turn is resumed.
+                if parse(received.text) != Command("stop") or not self._runner.stop(received):
+                    nursery.start_soon(self._command, received)
+            self._runner.work(nursery)
+            while await self._take_next(mailbox, nursery):
+                pass
+            # Stopped: what has begun may come to its end within the grace of the supervisor.
+            while self._runner.is_working or self._log.state.undelivered:
+                await self._log.wait_change()
+            nursery.cancel_scope.cancel()
+
+    async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
+        """Take one message; False when the session has been idle for long enough, or stopped."""
+        message: SessionsMail | None = None
+        with trio.move_on_after(self._house.idle):
+            try:
+                message = await mailbox.receive()
+            except trio.EndOfChannel:
+                return False
+        match message:
+            case Inbound():
+                message.reply.set(await self._receive(message, nursery))
+            case Interrupt():
+                self._runner.stop(None)
+            case None if self._log.state.is_idle:
+                await self._house.mark(self._id, False)
+                return False
+        return True
+
+    async def _refuse_all(self, mailbox: Mailbox[SessionsMail], why: str) -> None:
+        """Take nothing in, and say why, as long as the log is damaged (CP-34)."""
+        log.error("session refuses work", extra={"why": why})
+        with trio.move_on_after(self._house.idle):
+            async for message in mailbox:
+                if isinstance(message, Inbound):
+                    message.reply.set(Refused(f"This conversation's log is damaged. {why}"))
+
+    async def _receive(self, inbound: Inbound, nursery: trio.Nursery) -> Reception:
+        state = self._log.state
+        if inbound.id in state.seen:
+            return Taken()
+        text = repair_text(inbound.text)
+        if inbound.quote:
+            text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
+        received = Received(
+            inbound.id,
+            text,
+            inbound.principal.id,
+            inbound.route,
+            inbound.sent_at,
+            inbound.message,
+            inbound.edits,
+        )
+        waiting = max(len(state.waiting), len(state.undelivered))
+        # A command is short work, and a stop must come through when much is waiting.
+        if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
+            return Busy(waiting)
+        try:
+            await self._log.record(received)
+        except DiskFull as error:
+            return NotNow(str(error))
+        if is_command(received):
+            nursery.start_soon(self._command, received)
+        else:
+            self._runner.arrived()
+            self._runner.work(nursery)
+        return Taken()
+
+    async def _command(self, received: Received) -> None:
+        entries: tuple[Entry, ...] = ()
+        match parse(received.text):
+            case Command("stop"):
+                if self._runner.stop(received):
+                    return  # the turn's reply answers the command as well
+                text = "Nothing is running."
+            case Command("new"):
+                self._runner.stop(None)
+                while self._runner.is_working:
+                    await self._log.wait_change()
+                entries = (Rewound(0),)
+                text = "A new conversation. I have put the old one away."
+            case Command("status"):
+                text = await self._status()
+            case Command("help"):
+                text = help_text()
+            case unknown:
+                text = f"I do not know /{unknown.name}.\n\n{help_text()}"
+        if received.id not in self._log.state.waiting:
+            return  # answered meanwhile, by a stop
+        replied = Replied(received.id, None, (received.id,), received.route, text)
+        await self._delivery.accept(replied, *entries)
+
+    async def _status(self) -> str:
+        state = self._log.state
+        under_way = self._runner.under_way()
+        lines = [f"Working on {under_way}." if under_way else "Nothing is running here."]
+        waiting = sum(not is_command(received) for received in state.waiting.values())
+        if waiting:
+            lines.append(f"Messages waiting: {waiting}.")
+        if state.undelivered:
+            lines.append(f"Answers on their way: {len(state.undelivered)}.")
+        lines.append(await self._house.status(self._id))
+        return "\n".join(lines)

@@ -1,0 +1,106 @@
+"""Brings replies to their channel: each part is recorded before it is sent and after.
+
+A send has no idempotency key, so there is one window in which nobody knows; what may have
+arrived is sent again marked as a repeat, never silently (reliability.md, rule 2).
+"""
+
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from elwood.agent.session_log import SessionLog
+from elwood.core.replay import Undelivered
+from elwood.core.reply import parts
+from elwood.core.session import Delivered, Entry, Posted, Posting, Replied
+from elwood.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
+from elwood.runtime import ActorCrashed, ActorDown, Address, Blocking, waiting
+
+log = logging.getLogger("elwood.delivery")
+
+# A delivery older than this is a stuck state (reliability.md, P6), seconds.
+DELIVERY_LIMIT = 60.0
+# First and longest wait between two attempts at a delivery, seconds.
+FIRST_DELAY = 0.5
+MAX_DELAY = 60.0
+# Characters of Markdown from which rendering might hold up everybody else for a moment.
+MUCH = 10_000
+
+
+class Delivery:
+    """Delivers the replies of one session, in their order."""
+
+    def __init__(
+        self,
+        log_: SessionLog,
+        outboxes: Mapping[str, Address[OutboxMail]],
+        blocking: Blocking,
+    ) -> None:
+        self._log = log_
+        self._blocking = blocking
+        self._outboxes = outboxes
+        self._unsent: set[tuple[str, int]] = set()
+
+    async def accept(self, replied: Replied, *before: Entry) -> None:
+        """Record *before* and *replied* as one; from then on the reply is ours to deliver."""
+        if self._log.state.undelivered:
+            await self._log.record(*before, replied, last_words=True)
+            return
+        # Nothing is in front of it: the first part's record can go along, saving a write.
+        self._unsent.add((replied.reply, 0))
+        posting = Posting(replied.reply, 0, 1)
+        await self._log.record(*before, replied, posting, last_words=True)
+
+    async def run(self) -> None:
+        """Deliver for as long as the session lives."""
+        while True:
+            for undelivered in list(self._log.state.undelivered.values()):
+                reply = undelivered.replied.reply
+                with waiting(f"delivery of {reply}", limit=DELIVERY_LIMIT):
+                    await self._deliver(undelivered)
+            if not self._log.state.undelivered:
+                await self._log.wait_change()
+
+    async def _deliver(self, undelivered: Undelivered) -> None:
+        replied = undelivered.replied
+        if len(replied.text) <= MUCH:
+            pieces = parts(replied.text, replied.footer)
+        else:
+            pieces = await self._blocking(lambda: parts(replied.text, replied.footer))
+        for number, piece in enumerate(pieces):
+            if number in undelivered.posted:
+                continue
+            key = (replied.reply, number)
+            attempt = undelivered.attempts.get(number, 0)
+            recorded = key in self._unsent
+            self._unsent.discard(key)
+            repeat = attempt > 0 and not recorded
+            delay = FIRST_DELAY
+            while True:
+                if not recorded:
+                    attempt += 1
+                    await self._log.record(Posting(*key, attempt), last_words=True)
+                recorded = False
+                post = Post(route=replied.route, part=piece, repeat=repeat)
+                try:
+                    outcome = await self._outboxes[replied.route.channel].ask(post)
+                except ActorDown as error:
+                    outcome = Unsent(str(error))
+                except ActorCrashed as error:
+                    outcome = Unsure(str(error))
+                match outcome:
+                    case Sent(message):
+                        done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
+                        await self._log.record(Posted(*key, message), *done, last_words=True)
+                        break
+                    case Undeliverable(why):
+                        log.warning("reply is undeliverable", extra={"why": why})
+                        await self._log.record(Delivered(replied.reply, why), last_words=True)
+                        return
+                    case Unsure():
+                        repeat = True
+                    case Unsent():
+                        pass
+                log.info("delivery is tried again", extra={"outcome": repr(outcome)})
+                await trio.sleep(delay)
+                delay = min(MAX_DELAY, delay * 2)

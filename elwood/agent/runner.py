@@ -1,0 +1,226 @@
+"""Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import tzinfo
+
+import attrs
+import trio
+
+from elwood.agent.delivery import Delivery
+from elwood.agent.gate import Gate
+from elwood.agent.session_log import SessionLog
+from elwood.agent.turn import Answer, Means, TurnSettings, run_turn
+from elwood.core.conversation import Prompt
+from elwood.core.inputs import render, stale_note
+from elwood.core.receipts import activity
+from elwood.core.replay import Session
+from elwood.core.session import Received, Replied, TurnStarted
+from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
+from elwood.log import bind
+from elwood.messages import Complete, Completed, Draft, ModelsMail, OutboxMail, Typing
+from elwood.runtime import Address, Blocking, waiting
+
+log = logging.getLogger("elwood.turns")
+
+# Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
+TYPING_EVERY = 4.0
+# Draft ids of one turn: one per model response, so fewer than this.
+DRAFTS_PER_TURN = 1000
+
+
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What all sessions share.
+
+    *prompt* gives what the documents and tools amount to now; *gate* makes the gate of a session
+    from its id and its record.  *publish* shows a session's state to `elwood inspect`; *status*
+    gives the house's lines of /status.  *now* is the wall clock, Unix seconds; *idle* is after
+    how many seconds without work a session leaves the memory.
+    """
+
+    models: Address[ModelsMail]
+    outboxes: Mapping[str, Address[OutboxMail]]
+    prompt: Callable[[], Awaitable[Prompt]]
+    gate: Callable[[Callable[..., Awaitable[None]]], Gate]
+    mark: Callable[[str, bool], Awaitable[None]]
+    publish: Callable[[str, Session | None], None]
+    status: Callable[[str], Awaitable[str]]
+    blocking: Blocking
+    now: Callable[[], float]
+    zone: tzinfo
+    turns: TurnSettings
+    max_tokens: int
+    idle: float = 600.0
+
+
+class TurnRunner:
+    """Runs the turns of one session; at most one at a time."""
+
+    def __init__(self, id_: str, log_: SessionLog, delivery: Delivery, house: Surroundings) -> None:
+        self._id = id_
+        self._log = log_
+        self._delivery = delivery
+        self._house = house
+        self._gate = house.gate(log_.record)
+        self._arrival = trio.Event()
+        self._scope: trio.CancelScope | None = None
+        self._stopping = False
+        self._stopped_by: Received | None = None
+        self.is_working = False
+
+    def work(self, nursery: trio.Nursery) -> None:
+        """Begin with what is to be done, unless that has begun already."""
+        if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
+            self.is_working = True
+            nursery.start_soon(self._run_turns)
+
+    def arrived(self) -> None:
+        """Tell a running turn that another message waits."""
+        self._arrival.set()
+        self._arrival = trio.Event()
+
+    def stop(self, command: Received | None) -> bool:
+        """Stop the open turn; False if there is none.
+
+        It ends as soon as it can be cancelled, or before it is resumed after a restart.  Its
+        reply says what was under way, and answers *command* as well.
+        """
+        if self._log.state.turn is None:
+            return False
+        self._stopping = True
+        self._stopped_by = command or self._stopped_by
+        if self._scope is not None:
+            self._scope.cancel()
+        return True
+
+    def under_way(self) -> str | None:
+        """Say what the open turn is doing; None if there is none."""
+        turn = self._log.state.turn
+        if turn is None:
+            return None
+        running = [
+            f"{call.started.tool} {call.started.target}".strip()
+            for call in turn.calls.values()
+            if call.started is not None and call.ended is None
+        ]
+        return ", ".join(running) or "the model's answer"
+
+    async def _run_turns(self) -> None:
+        state, house = self._log.state, self._house
+        try:
+            while True:
+                match next_work(state):
+                    case Nothing():
+                        return
+                    case GiveUp():
+                        await self._reply(Answer(GIVEN_UP, failed=True))
+                        continue
+                    case Start(inputs):
+                        ids = tuple(received.id for received in inputs)
+                        text = render(inputs, house.now(), house.zone)
+                        started = TurnStarted(f"t{state.turns + 1}", ids, 1, text)
+                    case Resume(attempt):
+                        assert state.turn is not None
+                        started = TurnStarted(state.turn.id, (), attempt, "")
+                await self._log.record(started)
+                with bind(turn=started.turn):
+                    await self._run_turn(started)
+        finally:
+            self.is_working = False
+            self._log.changed()
+
+    async def _run_turn(self, started: TurnStarted) -> None:
+        turn = self._log.state.turn
+        assert turn is not None
+        limit = self._house.turns.deadline
+        answer: Answer | None = None
+        log.info("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
+        with waiting(f"turn {turn.id}", limit=limit):
+            with trio.CancelScope() as self._scope, trio.move_on_after(limit):
+                if self._stopping:
+                    self._scope.cancel()
+                answer = await self._think()
+            self._scope = None
+            if answer is None:
+                what = self.under_way()
+                await self._gate.abandon(turn.id, list(turn.calls.values()))
+                if self._stopping:
+                    answer = Answer(f"Stopped. Under way was {what}.")
+                else:
+                    text = f"I stopped after {limit:.0f} s, the limit of a turn"
+                    answer = Answer(f"{text}. Under way was {what}.", failed=True)
+            await self._reply(answer)
+        log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
+
+    async def _think(self) -> Answer:
+        house, turn = self._house, self._log.state.turn
+        assert turn is not None
+        draft = self._log.state.turns * DRAFTS_PER_TURN
+        shown = False
+
+        def show(text: str) -> bool:
+            nonlocal shown
+            route = turn.route
+            if not route.private:
+                return False
+            shown = True
+            message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
+            return house.outboxes[route.channel].offer(message)
+
+        async def type_() -> None:
+            while not shown:
+                house.outboxes[turn.route.channel].offer(Typing(route=turn.route))
+                await trio.sleep(TYPING_EVERY)
+
+        means = Means(
+            session_id=self._id,
+            session=self._log.state,
+            role="default",
+            prompt=await house.prompt(),
+            max_tokens=house.max_tokens,
+            settings=house.turns,
+            gate=self._gate,
+            record=self._log.record,
+            complete=self._complete,
+            render=lambda inputs: render(inputs, house.now(), house.zone),
+            show=show,
+            arrival=lambda: self._arrival.wait(),
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(type_)
+            answer = await run_turn(means)
+            nursery.cancel_scope.cancel()
+        return answer
+
+    async def _complete(self, request: Complete) -> Completed:
+        return await self._house.models.ask(request)
+
+    async def _reply(self, answer: Answer) -> None:
+        """Record the answer of the open turn, and leave it to the delivery."""
+        state = self._log.state
+        turn = state.turn
+        assert turn is not None
+        inputs = [received.id for received in turn.inputs]
+        if self._stopped_by is not None:
+            # Who says stop means what waits as well; the outcome of each is this statement.
+            inputs += [r.id for r in state.waiting.values() if not is_command(r)]
+            inputs.append(self._stopped_by.id)
+            self._stopped_by = None
+        self._stopping = False
+        replied = Replied(
+            turn.id,
+            turn.id,
+            tuple(inputs),
+            turn.route,
+            stale_note(turn.inputs, self._house.now()) + answer.text,
+            activity(turn.receipts),
+            answer.failed,
+        )
+        await self._delivery.accept(replied, *answer.entries)
+
+
+GIVEN_UP = (
+    "I tried this several times and was cut off each time, so I have given it up. "
+    "The rest of our conversation is not affected."
+)

@@ -1,0 +1,179 @@
+"""Knows what each key means to the operator, and which values make sense for it."""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+import attrs
+
+from elwood.config.problems import Wrong
+
+Check = Callable[[object], None]
+
+
+@attrs.frozen
+class Key:
+    """What *path* means, in which unit.
+
+    *check* raises Wrong.  *default* describes one that is computed; *example* is TOML for keys
+    without a default worth showing.
+    """
+
+    path: str
+    meaning: str
+    check: Check | None = None
+    default: str | None = None
+    example: str | None = None
+
+
+def at_least(least: float) -> Check:
+    """Make a check for numbers that must not be smaller than *least*."""
+
+    def check(value: object) -> None:
+        if isinstance(value, int | float) and not value >= least:  # nan is not
+            raise Wrong(f"{value:g} is too small", f"the least is {least:g}")
+
+    return check
+
+
+def between(least: float, most: float) -> Check:
+    """Make a check for numbers from *least* to *most*."""
+
+    def check(value: object) -> None:
+        if isinstance(value, int | float) and not least <= value <= most:
+            raise Wrong(f"{value:g} is out of range", f"it must be from {least:g} to {most:g}")
+
+    return check
+
+
+def is_timezone(value: object) -> None:
+    """Check for a name of the IANA time zone database."""
+    try:
+        ZoneInfo(str(value))
+    except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError on top of these
+        raise Wrong(f"there is no time zone {value!r}", "write a name like Europe/Berlin") from None
+    except KeyError:
+        raise Wrong(f"there is no time zone {value!r}", "write a name like Europe/Berlin") from None
+
+
+def is_url(value: object) -> None:
+    """Check for the beginning of an address to which paths are added."""
+    remedy = "write an address like https://api.example.org/v1"
+    try:
+        parts = urlsplit(str(value))
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise Wrong("not an http or https address", remedy)
+    if parts.username is not None or parts.password is not None:
+        raise Wrong("the address holds a user name or password", "give the key as key")
+    if parts.query or parts.fragment:
+        raise Wrong("the address has a ? or # part", remedy)
+
+
+def is_model(value: object) -> None:
+    """Check for ``provider/name``."""
+    provider, slash, name = str(value).partition("/")
+    if not (provider and slash and name):
+        raise Wrong(f"{value!r} is not a model", "write provider/name, as in openai/gpt-5")
+
+
+def is_user(value: object) -> None:
+    """Check for the id of a Telegram user, which is positive."""
+    if isinstance(value, int) and value <= 0:
+        raise Wrong(f"{value} is not the id of a user", "groups belong to telegram.groups")
+
+
+def is_group(value: object) -> None:
+    """Check for the id of a Telegram group, which is negative."""
+    if isinstance(value, int) and value >= 0:
+        raise Wrong(f"{value} is not the id of a group", "users belong to telegram.owners")
+
+
+_SECRET = "`file:` and an absolute path, or the secret itself; better is the credential"
+_ANTHROPIC = "for the codec anthropic:"
+_OPENAI = "for the codec openai:"
+KEYS = (
+    Key("owner.name", "what Elwood calls you", example='"Ada"'),
+    Key("owner.timezone", "the time zone you live in, by its IANA name", is_timezone),
+    Key(
+        "paths.state",
+        "folder of everything Elwood remembers",
+        default="`$STATE_DIRECTORY`, else `~/.local/state/elwood`",
+        example='"~/.local/state/elwood"',
+    ),
+    Key(
+        "paths.workspace",
+        "folder of the documents and files that Elwood works with",
+        default="`workspace` in paths.state",
+        example='"~/elwood"',
+    ),
+    Key(
+        "paths.runtime",
+        "folder of the control socket",
+        default="`$RUNTIME_DIRECTORY`, else `$XDG_RUNTIME_DIR/elwood`, else `run` in paths.state",
+        example='"/run/elwood"',
+    ),
+    Key("models.default", "the model that answers, as provider/name", is_model),
+    Key("models.summarizer", "the model that shortens long conversations", is_model),
+    Key(
+        "models.fallback",
+        "models to try, in this order, when the default cannot answer",
+        is_model,
+        example='["openai/gpt-5"]',
+    ),
+    Key("models.max_tokens", "most tokens of one response", at_least(1)),
+    Key("models.in_flight", "most model calls at once", between(1, 1000)),
+    Key("providers.NAME.codec", "the API it speaks; offline is a model made of rules"),
+    Key("providers.NAME.base_url", "address of the API, to which paths are added", is_url),
+    Key(
+        "providers.NAME.key",
+        f"{_SECRET} `NAME-key`",
+        default="credential `NAME-key`; else `$ANTHROPIC_API_KEY`, `$OPENAI_API_KEY` for these two",
+    ),
+    Key("providers.NAME.version", f"{_ANTHROPIC} the anthropic-version header"),
+    Key("providers.NAME.echo_reasoning", f"{_OPENAI} the field that takes back earlier reasoning"),
+    Key("limits.session_tokens", "most tokens of one conversation", at_least(1), example="2000000"),
+    Key("limits.session_usd", "most US dollars of one conversation", at_least(0), example="5.0"),
+    Key("limits.day_tokens", "most tokens of one day", at_least(1), example="10000000"),
+    Key("limits.day_usd", "most US dollars of one day", at_least(0), example="20.0"),
+    Key("turn.max_rounds", "most model calls for one answer", between(1, 1000)),
+    Key("turn.deadline", "seconds for one answer", between(1, 86_400)),
+    Key("turn.model_deadline", "seconds for one model call", between(1, 86_400)),
+    Key("turn.tool_deadline", "seconds for one tool call", between(1, 86_400)),
+    Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
+    Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
+    Key(
+        "telegram.token",
+        f"{_SECRET} `telegram-token`. The channel is off without",
+        default="credential `telegram-token`; else `$ELWOOD_TELEGRAM_TOKEN`",
+        example='"file:/run/secrets/telegram-token"',
+    ),
+    Key("telegram.owners", "ids of the users it belongs to", is_user, example="[123456789]"),
+    Key("telegram.groups", "ids of the groups it answers in", is_group, example="[-1001234567890]"),
+    Key("telegram.base_url", "address of the Bot API", is_url),
+    Key("telegram.messages_per_second", "most messages to all chats", between(0.1, 1000)),
+    Key("telegram.poll", "seconds that Telegram may hold a poll open", between(0, 50)),
+    Key("log.level", "the least severe that is logged"),
+    Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
+    Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
+    Key("watchdog.delivery", "seconds after which an undelivered reply is stuck", at_least(1)),
+)
+BY_PATH = {key.path: key for key in KEYS}
+# What each section is about.
+SECTIONS = {
+    "owner": "You.",
+    "paths": "Folders, absolute or from `~` on.",
+    "models": "Which models think.",
+    "providers": (
+        "Services that run models, one table each. `anthropic`, `openai` and `ollama` (at "
+        "127.0.0.1:11434) exist without being written; what is written adds to them."
+    ),
+    "limits": "What may be spent. Checked before each model call; no limits unless written.",
+    "turn": "Bounds of one answer.",
+    "sessions": "Conversations.",
+    "telegram": "The Telegram channel.",
+    "log": "What is written to stderr.",
+    "watchdog": "When something counts as stuck: it is then told to the owner.",
+}

@@ -1,0 +1,282 @@
+"""What ``elwood inspect`` sees of a running house, and how it draws it.
+
+Times are ages in seconds, since the clock of the house means nothing outside of it.
+"""
+
+import unicodedata
+from collections.abc import Iterator
+
+import msgspec
+
+# Characters of one text from the house; errors can be long.
+MAX_TEXT = 300
+# Stuck things listed; more say nothing new.
+MAX_STUCK = 100
+
+_RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
+
+
+class WaitSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something an actor waits for, and after how many seconds that is too long (None: never)."""
+
+    what: str
+    age: float
+    limit: float | None = None
+
+
+class TroubleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """*count* tries at *what* failed in a row since *age* seconds, the last with *error*."""
+
+    what: str
+    error: str
+    age: float
+    count: int
+
+
+class ActorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One actor: in *state* for *age* seconds, with *depth* messages in a queue of *capacity*."""
+
+    name: str
+    state: str
+    age: float
+    depth: int = 0
+    capacity: int = 0
+    restarts: int = 0
+    last_crash: str | None = None
+    last_crash_age: float | None = None
+    waits: tuple[WaitSeen, ...] = ()
+    troubles: tuple[TroubleSeen, ...] = ()
+
+
+class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session owes.
+
+    *turn_age* is how long its turn is open (None: no turn), *waiting* the messages that no turn
+    has taken up, *undelivered* the replies that have not arrived.
+    """
+
+    session: str
+    turn_age: float | None = None
+    waiting: int = 0
+    undelivered: int = 0
+
+
+class House(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the house says of itself; *started* is Unix seconds."""
+
+    version: str
+    started: float
+    pid: int = 0
+    python: str = ""
+    sessions: tuple[SessionSeen, ...] = ()
+
+
+class StuckSeen(msgspec.Struct, frozen=True):
+    """One thing that has gone on for too long."""
+
+    actor: str
+    what: str
+
+
+class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything at one moment; *left_out* actors and sessions did not fit."""
+
+    house: House
+    actors: tuple[ActorSeen, ...]
+    stuck: tuple[StuckSeen, ...] = ()
+    left_out: int = 0
+
+
+def shorten(inspection: Inspection, keep: int) -> Inspection:
+    """Keep the first *keep* actors and sessions, and count the rest as left out.
+
+    >>> many = Inspection(House("1", 0.0), tuple(ActorSeen(n, "running", 0.0) for n in "abc"))
+    >>> short = shorten(many, 2)
+    >>> [actor.name for actor in short.actors], short.left_out
+    (['a', 'b'], 1)
+    """
+    sessions, actors = inspection.house.sessions, inspection.actors
+    lost = len(sessions[keep:]) + len(actors[keep:])
+    return msgspec.structs.replace(
+        inspection,
+        house=msgspec.structs.replace(inspection.house, sessions=sessions[:keep]),
+        actors=actors[:keep],
+        left_out=inspection.left_out + lost,
+    )
+
+
+def span(seconds: float) -> str:
+    """Say a time in the two largest units that matter.
+
+    >>> [span(s) for s in (0.4, 119, 120, 7200, 11_520, 200_000)]
+    ['0 s', '119 s', '2 min', '2 h', '3 h 12 min', '2 d 7 h']
+    """
+    minutes, hours, days = int(seconds) // 60, int(seconds) // 3600, int(seconds) // 86400
+    if minutes < 2:
+        return f"{max(0, int(seconds))} s"
+    if hours < 2:
+        return f"{minutes} min"
+    if days < 2:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
+def cells(text: str) -> int:
+    """Count the columns of a terminal that *text* takes.
+
+    >>> cells("né"), cells("ne\\u0301"), cells("日本")
+    (2, 2, 4)
+    """
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+
+
+def clip(text: str, width: int) -> str:
+    """Make *text* one harmless line of at most *width* columns.
+
+    What would move the cursor, turn the direction of writing or is otherwise invisible becomes
+    a question mark: errors quote strangers.
+
+    >>> clip("a\\x1b[2Jb", 10), clip("abcdef", 4), clip("日本語", 4)
+    ('a?[2Jb', 'abc…', '日…')
+    """
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    if cells(text) <= width:
+        return text
+    kept, room = "", width - 1
+    for character in text:
+        room -= cells(character)
+        if room < 0:
+            break
+        kept += character
+    return f"{kept}…" if width > 0 else ""
+
+
+def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:
+    """Draw the house as a tree, at most *width* columns wide; *now* is Unix seconds.
+
+    >>> house = House("0.1.0", started=100.0, pid=7)
+    >>> actors = (ActorSeen("outbox", "running", 60.0, depth=1, capacity=64),)
+    >>> print(render(Inspection(house, actors), now=160.0, width=70, colour=False))
+    Elwood 0.1.0 · pid 7 · up 60 s
+    └─ outbox  running            60 s     1/64
+    """
+    stuck = {seen.actor for seen in inspection.stuck}
+    lines = [("", _BOLD, _headline(inspection, now))]
+    lines += [("! ", _RED, f"{seen.actor}: {seen.what}") for seen in inspection.stuck]
+    rows = list(_rows(inspection))
+    names = max((cells(row.label) for row in rows), default=0)
+    names = min(names, max(12, width * 2 // 5))
+    for row in rows:
+        mark = "! " if row.name in stuck else "  "
+        shade = _RED if row.name in stuck else _SHADES.get(row.state, "")
+        label = clip(row.label, names)
+        padding = " " * (names - cells(label))
+        lines.append((mark if stuck else "", shade, f"{label}{padding}  {row.text}"))
+        lines.extend(
+            (mark if stuck else "", shade, f"{row.under}{detail}") for detail in row.details
+        )
+    if inspection.left_out:
+        lines.append(("", "", f"… and {inspection.left_out} more"))
+    drawn = []
+    for mark, shade, text in lines:
+        line = clip(mark + text, width).rstrip()
+        drawn.append(f"{shade}{line}{_PLAIN}" if colour and shade else line)
+    return "\n".join(drawn)
+
+
+_SHADES = {"restarting": _YELLOW, "given up": _RED, "stopped": _DIM, "asleep": _DIM}
+
+
+class _Row(msgspec.Struct):
+    name: str
+    state: str
+    label: str
+    under: str
+    text: str
+    details: list[str]
+
+
+def _headline(inspection: Inspection, now: float) -> str:
+    house = inspection.house
+    turns = sum(session.turn_age is not None for session in house.sessions)
+    undelivered = sum(session.undelivered for session in house.sessions)
+    parts = [f"Elwood {house.version}"]
+    if house.python:
+        parts.append(f"Python {house.python}")
+    if house.pid:
+        parts.append(f"pid {house.pid}")
+    parts.append(f"up {span(now - house.started)}")
+    if turns:
+        parts.append(f"{turns} open turn{'s' * (turns > 1)}")
+    if undelivered:
+        parts.append(f"{undelivered} undelivered")
+    return " · ".join(parts)
+
+
+def _rows(inspection: Inspection) -> Iterator[_Row]:
+    """Yield the actors as a tree: ``sessions/a`` hangs below ``sessions``."""
+    sessions = {f"sessions/{session.session}": session for session in inspection.house.sessions}
+    actors = {actor.name: actor for actor in inspection.actors}
+    for name in sessions:  # it owes something although nobody is at home
+        actors.setdefault(name, ActorSeen(name, "asleep", 0.0))
+    below: dict[str, list[ActorSeen]] = {}
+    for actor in actors.values():
+        below.setdefault(_parent(actor.name, actors), []).append(actor)
+
+    def draw(parent: str, before: str) -> Iterator[_Row]:
+        children = below.get(parent, [])
+        for number, actor in enumerate(children):
+            last = number == len(children) - 1
+            further = before + ("   " if last else "│  ")
+            under = further + ("│    " if actor.name in below else "     ")
+            label = before + ("└─ " if last else "├─ ") + actor.name[len(parent) :].lstrip("/")
+            session = sessions.get(actor.name)
+            yield _Row(
+                actor.name,
+                actor.state,
+                label,
+                under,
+                _summary(actor, session),
+                list(_details(actor)),
+            )
+            yield from draw(actor.name, further)
+
+    yield from draw("", "")
+
+
+def _parent(name: str, actors: dict[str, ActorSeen]) -> str:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        if name in actors:
+            return name
+    return ""
+
+
+def _summary(actor: ActorSeen, session: SessionSeen | None) -> str:
+    since = "" if actor.state == "asleep" else span(actor.age)
+    queue = f"{actor.depth}/{actor.capacity}" if actor.capacity else ""
+    notes = []
+    if actor.restarts:
+        notes.append(f"{actor.restarts} restart{'s' * (actor.restarts > 1)}")
+    if session is not None and session.turn_age is not None:
+        notes.append(f"turn open for {span(session.turn_age)}")
+    if session is not None and session.waiting:
+        notes.append(f"{session.waiting} waiting")
+    if session is not None and session.undelivered:
+        notes.append(f"{session.undelivered} undelivered")
+    return f"{actor.state:10}  {since:>11}  {queue:>7}  {' · '.join(notes)}".rstrip()
+
+
+def _details(actor: ActorSeen) -> Iterator[str]:
+    for wait in actor.waits:
+        limit = "" if wait.limit is None else f" (limit {span(wait.limit)})"
+        yield f"waits for {wait.what}, {span(wait.age)}{limit}"
+    for trouble in actor.troubles:
+        times = f"{trouble.count} time{'s' * (trouble.count > 1)} in {span(trouble.age)}"
+        yield f"{trouble.what} failed {times}: {trouble.error}"
+    if actor.last_crash is not None:
+        ago = "" if actor.last_crash_age is None else f" {span(actor.last_crash_age)} ago"
+        yield f"last crash{ago}: {actor.last_crash}"

@@ -1,0 +1,54 @@
+"""What ``elwood init`` does: writes the first files, and never over one that is there."""
+
+import os
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from elwood.config import ConfigErrors, load
+from elwood.config.reference import template
+from elwood.store.workspace import default_documents
+
+# Folders and files are for their owner only: they hold conversations and perhaps secrets.
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def install(config: Path, environ: MutableMapping[str, str]) -> int:
+    """Write *config* and the workspace documents it asks for; return the exit code."""
+    try:
+        _write(config, template().encode())
+        paths = load(config, environ).paths
+        for folder in (paths.state, paths.workspace):
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        shipped = default_documents()
+        for document in documents(shipped):
+            _write(paths.workspace / document, (shipped / document).read_bytes())
+    except ConfigErrors as errors:
+        for problem in errors.problems:
+            print(problem, file=sys.stderr)
+        return 78
+    except OSError as error:
+        print(f"cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    print(f"\nNext: put your keys into {config}, then run: elwood doctor")
+    return 0
+
+
+def documents(shipped: Path) -> list[Path]:
+    """List the documents in the folder *shipped*, relative to it."""
+    files = (path.relative_to(shipped) for path in shipped.rglob("*.md") if path.is_file())
+    return sorted(files)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, FILE_MODE)
+    except FileExistsError:
+        print(f"kept     {path}")
+        return
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    print(f"written  {path}")

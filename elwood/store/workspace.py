@@ -1,0 +1,85 @@
+"""The workspace's documents, as they stand now.
+
+They are looked at before every turn, so that an edit counts at once; a file that has not changed is
+not read again.
+"""
+
+from pathlib import Path
+
+import attrs
+
+import elwood
+from elwood.core.context import NAMES, Documents
+from elwood.runtime import Blocking
+from elwood.store.files import PathMissing, PathRefused, Root
+
+# Of one document, in bytes; far more than a model should be told each time.
+MAX_DOCUMENT = 64 << 10
+
+
+@attrs.frozen
+class _Read:
+    """A document as it was when its file had the stamp *stamp*; *note* says what is wrong."""
+
+    stamp: tuple[int, int, int] | None
+    text: str | None
+    note: str | None = None
+
+
+class Workspace:
+    """The documents in the folder *root*."""
+
+    def __init__(self, root: Root, blocking: Blocking) -> None:
+        self._root = root
+        self._blocking = blocking
+        self._known: dict[str, _Read] = {}
+        self._documents = Documents()
+
+    async def documents(self) -> Documents:
+        """Read the documents that changed since the last time.
+
+        What did not change as a whole is the same object as before.  Raises Unconfined.
+        """
+        known, documents = await self._blocking(self._look)
+        self._known = known
+        if documents != self._documents:
+            self._documents = documents
+        return self._documents
+
+    def _look(self) -> tuple[dict[str, _Read], Documents]:
+        known = {name: self._read(name) for name in NAMES}
+        texts = {name: read.text for name, read in known.items() if read.text is not None}
+        notes = tuple(read.note for read in known.values() if read.note is not None)
+        return known, Documents(texts, notes)
+
+    def _read(self, name: str) -> _Read:
+        before = self._known.get(name)
+        try:
+            with self._root.file(f"{name}.md") as file:
+                stamp = (file.stat.st_mtime_ns, file.stat.st_size, file.stat.st_ino)
+                if before is not None and before.stamp == stamp:
+                    return before
+                content = file.read(MAX_DOCUMENT + 1)
+        except PathMissing:
+            return _Read(None, None)
+        except PathRefused as error:
+            return _Read(None, None, f"{name}.md could not be read: it {error.why}.")
+        text = content[:MAX_DOCUMENT].decode("utf-8-sig", "replace")
+        if len(content) <= MAX_DOCUMENT:
+            return _Read(stamp, text)
+        limit = f"{MAX_DOCUMENT >> 10} KiB"
+        # The last character may have been cut in the middle: that is no error of the file.
+        text = text.rstrip("\ufffd")
+        return _Read(stamp, text, f"{name}.md is longer than {limit}; the rest is left out.")
+
+
+def default_documents() -> Path:
+    """Find the documents that Elwood ships: in the installed package, or beside it in a checkout.
+
+    Raises FileNotFoundError if the installation is not whole.
+    """
+    package = Path(elwood.__file__).parent
+    for folder in (package / "workspace", package.parent / "workspace"):
+        if (folder / "SOUL.md").is_file():
+            return folder
+    raise FileNotFoundError(f"no default documents in {package}; install Elwood anew")

@@ -1,0 +1,93 @@
+"""The words of the local control socket: one JSON object per line, a request, then its answer.
+
+Clients are the command line and later the TUI; this module must stay free of Trio, so that
+``elwood inspect`` starts fast.
+"""
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from elwood.core.inspection import Inspection, shorten
+
+T = TypeVar("T")
+
+# The socket's name in the runtime folder.
+NAME = "control.sock"
+# Bytes of one line, newline included, in either direction.
+MAX_LINE = 1 << 20
+# Seconds that one side waits for the other.
+PATIENCE = 5.0
+
+
+class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
+    """What is everyone doing?"""
+
+
+class Pair(msgspec.Struct, frozen=True, tag="pair"):
+    """The owner approves the stranger who was shown *code*."""
+
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+Request = Inspect | Pair
+
+
+class Inspected(msgspec.Struct, frozen=True, tag="inspected"):
+    """The answer to `Inspect`."""
+
+    inspection: Inspection
+
+
+class Paired(msgspec.Struct, frozen=True, tag="paired"):
+    """The answer to `Pair`, in words for the owner."""
+
+    ok: bool
+    text: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """There is no answer; *why* is for the person who asked."""
+
+    why: str
+
+
+Answer = Inspected | Paired | Failed
+
+
+class BadLine(Exception):
+    """A line that is not of this protocol: the sender's fault, or one of another version."""
+
+
+def encode(message: Request | Answer) -> bytes:
+    """Write *message* as one line; an inspection that is too long loses its last actors."""
+    line = msgspec.json.encode(message) + b"\n"
+    if not isinstance(message, Inspected):
+        return line
+    inspection = message.inspection
+    keep = max(len(inspection.actors), len(inspection.house.sessions))
+    while len(line) > MAX_LINE and keep:
+        keep //= 2
+        line = msgspec.json.encode(Inspected(shorten(inspection, keep))) + b"\n"
+    return line
+
+
+def decode_request(line: bytes) -> Request:
+    """Read a request.  Raises BadLine."""
+    return _decode(_REQUESTS, line)
+
+
+def decode_answer(line: bytes) -> Answer:
+    """Read an answer.  Raises BadLine."""
+    return _decode(_ANSWERS, line)
+
+
+_REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Inspect | Pair)
+_ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Inspected | Paired | Failed)
+
+
+def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadLine(str(error)) from error

@@ -1,0 +1,228 @@
+"""The Telegram Bot API: its structs, its calls, and how they fail (protocols/telegram.md)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import attrs
+import msgspec
+
+from elwood.core.markdown import Entity
+from elwood.core.redaction import Secret
+from elwood.wire.http import Answer, Client
+from elwood.wire.telegram_errors import TelegramError
+from elwood.wire.telegram_types import Me, Sent, Unreadable, Update, WebhookInfo, read_updates
+
+T = TypeVar("T")
+
+# What we ask for; everything else would be confirmed unread.
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "stopped_message_generation")
+# Seconds beyond the long poll after which the connection must be dead (TG-36).
+POLL_MARGIN = 15.0
+# Seconds for an answer to any other call, and to one that only decorates.
+CALL_TIMEOUT = 30.0
+PREVIEW_TIMEOUT = 5.0
+# Bytes of a button's data and characters of the answer to a press.
+MAX_BUTTON_DATA = 64
+MAX_ANSWER = 200
+# Updates fetched at once: the most the API gives.
+BATCH = 100
+
+
+@attrs.frozen(kw_only=True)
+class TelegramSettings:
+    """The configuration of the channel.
+
+    *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
+    length of a long poll in seconds; the server knows at most 50.  *delete_webhook* allows us to
+    remove a webhook that somebody set (TG-02).
+    """
+
+    token: Secret
+    owners: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+    base_url: str = "https://api.telegram.org"
+    messages_per_second: int = 30
+    poll: int = 50
+    delete_webhook: bool = False
+
+
+class _Reply(msgspec.Struct):
+    ok: bool = False
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error_code: int = 0
+    description: str = ""
+    parameters: dict[str, int] | None = None
+
+
+class Bot:
+    """One bot.  Every call raises TelegramError, Unreachable (surely not sent) or Interrupted.
+
+    Give each actor a Bot with a Client of its own: a poll never waits for a send's connection.
+    """
+
+    def __init__(self, settings: TelegramSettings, client: Client) -> None:
+        self._settings = settings
+        self._client = client
+        self._prefix = f"{settings.base_url.rstrip('/')}/bot{settings.token.reveal()}/"
+
+    def __repr__(self) -> str:
+        return f"Bot({self._settings.base_url})"
+
+    async def get_me(self) -> Me:
+        """Return who we are."""
+        return await self._call("getMe", {}, Me)
+
+    async def get_updates(
+        self, offset: int | None, *, wait: int, limit: int = BATCH
+    ) -> list[Update | Unreadable]:
+        """Wait up to *wait* seconds for updates; all before *offset* are confirmed by asking.
+
+        One that cannot be read does not cost the others: it comes as Unreadable.
+        """
+        ask: dict[str, Any] = {
+            "timeout": wait,
+            "limit": limit,
+            "allowed_updates": ALLOWED_UPDATES,
+        }
+        if offset is not None:
+            ask["offset"] = offset
+        answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)
+        reply = self._judge("getUpdates", answer.status, answer.body)
+        updates = read_updates(reply)
+        if updates is None:
+            raise TelegramError("getUpdates", 502, "the result is not a list of updates")
+        return updates
+
+    async def send_message(
+        self,
+        chat: int,
+        text: str,
+        entities: Sequence[Entity] = (),
+        *,
+        topic: int | None = None,
+        reply_to: int | None = None,
+        buttons: Iterable[tuple[str, str]] = (),
+        silent: bool = False,
+    ) -> int:
+        """Send a message and return its id; *buttons* are texts with their data, in one row."""
+        ask: dict[str, Any] = {
+            "chat_id": chat,
+            "text": text,
+            "link_preview_options": {"is_disabled": True},
+        }
+        if entities:
+            ask["entities"] = entities
+        if topic is not None:
+            ask["message_thread_id"] = topic
+        if reply_to is not None:
+            ask["reply_parameters"] = {
+                "message_id": reply_to,
+                "allow_sending_without_reply": True,
+            }
+        row = [_button(label, data) for label, data in buttons]
+        if row:
+            ask["reply_markup"] = {"inline_keyboard": [row]}
+        if silent:
+            ask["disable_notification"] = True
+        return (await self._call("sendMessage", ask, Sent)).message_id
+
+    async def send_message_draft(
+        self, chat: int, draft: int, text: str, *, topic: int | None = None
+    ) -> None:
+        """Show *text* as being written, with a stop button; private chats only."""
+        ask: dict[str, Any] = {"chat_id": chat, "draft_id": draft, "text": text, "can_stop": True}
+        if topic is not None:
+            ask["message_thread_id"] = topic
+        await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
+
+    async def edit_message_text(
+        self, chat: int, message: int, text: str, entities: Sequence[Entity] = ()
+    ) -> None:
+        """Replace the text of one of our messages; an equal text is a success (TG-06)."""
+        ask: dict[str, Any] = {"chat_id": chat, "message_id": message, "text": text}
+        ask["link_preview_options"] = {"is_disabled": True}
+        if entities:
+            ask["entities"] = entities
+        await self._edit("editMessageText", ask)
+
+    async def edit_message_reply_markup(self, chat: int, message: int) -> None:
+        """Take the buttons off one of our messages."""
+        await self._edit("editMessageReplyMarkup", {"chat_id": chat, "message_id": message})
+
+    async def send_chat_action(
+        self, chat: int, action: str = "typing", *, topic: int | None = None
+    ) -> None:
+        """Show for five seconds that we are typing."""
+        ask: dict[str, Any] = {"chat_id": chat, "action": action}
+        if topic is not None:
+            ask["message_thread_id"] = topic
+        await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
+
+    async def answer_callback_query(self, query: str, text: str) -> None:
+        """End the waiting of a pressed button and show *text*."""
+        ask = {"callback_query_id": query, "text": text[:MAX_ANSWER]}
+        await self._call("answerCallbackQuery", ask, bool, PREVIEW_TIMEOUT)
+
+    async def set_my_commands(self, commands: Mapping[str, str]) -> None:
+        """Set the command menu: names with their descriptions."""
+        listed = [{"command": name, "description": said} for name, said in commands.items()]
+        await self._call("setMyCommands", {"commands": listed}, bool)
+
+    async def get_webhook_info(self) -> WebhookInfo:
+        """Return the webhook that is set, if any."""
+        return await self._call("getWebhookInfo", {}, WebhookInfo)
+
+    async def delete_webhook(self) -> None:
+        """Remove the webhook and keep the updates that wait."""
+        await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)
+
+    async def _edit(self, method: str, ask: dict[str, Any]) -> None:
+        try:
+            await self._call(method, ask, msgspec.Raw)
+        except TelegramError as error:
+            if not error.says("message is not modified"):
+                raise
+
+    async def _call(
+        self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
+    ) -> T:
+        answer = await self._send(method, ask, limit)
+        result = self._judge(method, answer.status, answer.body)
+        try:
+            return msgspec.json.decode(result, type=kind)
+        except msgspec.DecodeError:
+            # It said yes: what was asked for has happened.
+            raise TelegramError(method, 200, "an answer that cannot be read") from None
+
+    async def _send(self, method: str, ask: object, limit: float) -> Answer:
+        body = msgspec.json.encode(ask)
+        return await self._client.post_json(self._prefix + method, body, read_timeout=limit)
+
+    def _judge(self, method: str, status: int, body: bytes) -> bytes | msgspec.Raw:
+        """Return the result, or raise what the API says is wrong."""
+        try:
+            reply = msgspec.json.decode(body, type=_Reply)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if status == 200:
+                return body  # hostile text may be the reason; who reads it decides
+            raise TelegramError(method, status, "an answer that is not the Bot API's") from None
+        if reply.ok:
+            return reply.result
+        parameters = reply.parameters or {}
+        raise TelegramError(
+            method,
+            reply.error_code or status,
+            self._clean(reply.description),
+            retry_after=parameters.get("retry_after"),
+            migrate_to=parameters.get("migrate_to_chat_id"),
+        )
+
+    def _clean(self, description: str) -> str:
+        """Take the token out of what a server, or a proxy before it, echoes."""
+        return description.replace(self._settings.token.reveal(), "***")[:300]
+
+
+def _button(label: str, data: str) -> dict[str, str]:
+    if not 1 <= len(data.encode()) <= MAX_BUTTON_DATA:
+        raise ValueError("a button carries a short id of ours, 1 to 64 bytes")
+    return {"text": label, "callback_data": data}

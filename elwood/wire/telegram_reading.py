@@ -1,0 +1,91 @@
+"""What a Telegram message says, in the terms of the house."""
+
+from elwood.core.identity import Heard, Mark, flatten
+from elwood.core.session import Route
+from elwood.wire.telegram_types import Message, Unreadable, Update
+
+# Bytes above which the hosted Bot API gives no file to a bot (TG-32).
+MAX_FILE = 20 * 1024 * 1024
+# Characters of a quote that are passed on: a quote reminds, it does not carry a document.
+MAX_QUOTE = 4096
+# What is dealt with in order: the messages of a chat; and apart, what is pressed there.
+Order = tuple[int, bool]
+
+
+def order_of(update: Update | Unreadable) -> Order:
+    """Say with what *update* must stay in order; presses overtake messages that wait."""
+    if isinstance(update, Update):
+        if (message := update.message or update.edited_message) is not None:
+            return message.chat.id, False
+        if (query := update.callback_query) is not None:
+            return query.message.chat.id if query.message else query.from_.id, True
+        if update.stopped_message_generation is not None:
+            return update.stopped_message_generation.chat.id, True
+    return 0, False
+
+
+def route_of(message: Message) -> Route:
+    """Say where the answer goes; in groups it refers to the message, as others write between."""
+    private = message.chat.type == "private"
+    reply_to = None if private else message.message_id
+    return Route("telegram", message.chat.id, message.topic, private, reply_to)
+
+
+def heard(message: Message) -> Heard:
+    """Return what matters of *message* for the question who wrote it to whom."""
+    sender, answered = message.from_, message.reply_to_message
+    # Every message of a topic "replies" to its opening; that is no answer to who opened it.
+    is_answer = answered is not None and answered.forum_topic_created is None
+    author = answered.from_ if answered is not None and is_answer else None
+    return Heard(
+        chat=message.chat.id,
+        private=message.chat.type == "private",
+        sender=sender.id if sender else None,
+        name=sender.name if sender else "",
+        topic=message.topic,
+        anonymous=(
+            message.sender_chat is not None
+            or message.via_bot is not None
+            or message.chat.type == "channel"
+            or (sender is not None and sender.is_bot)
+        ),
+        text=_text(message),
+        marks=tuple(
+            Mark(entity.type, entity.offset, entity.length, entity.user.id if entity.user else None)
+            for entity in message.entities or message.caption_entities
+        ),
+        answers=author.id if author else None,
+    )
+
+
+def quote(message: Message) -> str | None:
+    """Return the text that *message* replies to: the part picked out, else the whole."""
+    if message.quote is not None and message.quote.text:
+        return message.quote.text[:MAX_QUOTE]
+    return _text(message.reply_to_message)[:MAX_QUOTE] if message.reply_to_message else None
+
+
+def said(message: Message, text: str) -> str:
+    """Return *text*, the words of *message*, with what the words alone do not show.
+
+    A forwarded text is somebody else's and so marked: it must not pass for the sender's wish.
+    """
+    if message.forward_origin is not None:
+        author = flatten(message.forward_origin.name) or "somebody"
+        text = f"[Forwarded; written by {author}, not by the sender]\n{text}"
+    if message.attached is not None:
+        text = f"[A {message.attached[0]} is attached, which you cannot see]\n{text}"
+    return text
+
+
+def unsupported(message: Message) -> str | None:
+    """Say to the sender why *message* cannot be read; None if it has words."""
+    if _text(message):
+        return None
+    kind, size = message.attached or ("message of this kind", None)
+    known = "" if size is None or size <= MAX_FILE else ", and Telegram gives bots 20 MB at most"
+    return f"I cannot read a {kind} yet{known}. Please write it as text."
+
+
+def _text(message: Message) -> str:
+    return message.text if message.text is not None else message.caption or ""

@@ -1,0 +1,272 @@
+"""A session as its neighbours see it."""
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from elwood.core.conversation import Human
+from elwood.core.replay import Session
+from elwood.core.session import Entry, Received, TurnStarted
+from elwood.messages import (
+    Busy,
+    Complete,
+    Completed,
+    Refused,
+    Sent,
+    Taken,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.runtime import inline
+from elwood.store.disk import Disk
+from elwood.store.journal import Journal
+from tests.house.scene import ROUTE, World, house
+from tests.scripted import answer, call
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_message_is_answered_once(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        assert await h.say("hello") == Taken()
+        await h.quiet()
+
+    assert world.said == ["re: hello"]
+
+
+async def test_a_conversation_goes_on_after_a_restart(world: World, autojump_clock: object) -> None:
+    for text in ("one", "two"):
+        async with house(world) as h:
+            await h.say(text)
+            await h.quiet()
+
+    heard = [m.text for m in world.asked[-1].messages if isinstance(m, Human)]
+    assert [text.split("\n")[1] for text in heard] == ["one", "two"]
+
+
+async def test_a_redelivered_message_is_taken_once(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await h.say("hello", id_="x")
+        await h.quiet()
+    async with house(world) as h:
+        assert await h.say("hello", id_="x") == Taken()
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert world.said == ["re: hello"]
+
+
+async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
+    steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
+
+    async def model(request: Complete) -> Completed:
+        return steps.pop(0)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("look")
+        await h.quiet()
+
+    assert world.said == ["It is blue.\n\n✓ look the sky"]
+    assert [e.type for e in world.posts[0].part.entities] == ["blockquote"]
+
+
+async def test_status_answers_while_a_turn_hangs(world: World, autojump_clock: object) -> None:
+    world.model = forever
+    async with house(world) as h:
+        await h.say("hello")
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        await h.say("/status")
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert trio.current_time() - start < 1
+        h.interrupt()
+        await h.quiet()
+
+    assert world.said[0] == "Working on the model's answer.\nThe house is well."
+
+
+async def test_stop_ends_the_turn_and_says_what_was_under_way(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        return call(("c", "hang", "{}"))
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hang")
+        await world.effects.hang.wait()
+        await h.say("and more")
+        start = trio.current_time()
+        await h.say("/stop")
+        await h.quiet()
+
+        assert trio.current_time() - start < 2
+    assert len(world.said) == 1
+    assert world.said[0].startswith("Stopped. Under way was hang.")
+    assert "? hang (may or may not have happened; not repeated)" in world.said[0]
+
+
+async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(
+    world: World, autojump_clock: object
+) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(Received("a", "hello", "me", ROUTE, trio.current_time()))
+    await journal.append(TurnStarted("t1", ("a",), 1, "hello"))
+    await journal.append(Received("b", "/stop", "me", ROUTE, trio.current_time()))
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert world.said == ["Stopped. Under way was the model's answer."]
+    assert not world.asked
+
+
+async def test_stop_without_a_turn_says_so(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await h.say("/stop")
+        await h.quiet()
+
+    assert world.said == ["Nothing is running."]
+
+
+async def test_new_starts_over(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        for text in ("one", "/new", "two"):
+            await h.say(text)
+            await h.quiet()
+
+    assert len(world.asked[-1].messages) == 1
+    assert world.said[1].startswith("A new conversation")
+
+
+@pytest.mark.parametrize("text", ["/help", "/start", "/dance"])
+async def test_help(world: World, autojump_clock: object, text: str) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert "/status: " in world.said[0]
+    assert not world.asked
+
+
+async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        assert request.progress is not None
+        request.progress.send_nowait("I think")
+        return await forever(request)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("first")
+        await trio.testing.wait_all_tasks_blocked()
+        outcomes = [await h.say(str(n)) for n in range(21)]
+        assert outcomes == [Taken()] * 20 + [Busy(20)]
+        assert await h.say("/stop") == Taken()
+        await h.quiet()
+
+    assert len(world.said) == 1
+
+
+async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(9)
+        assert request.progress is not None
+        request.progress.send_nowait("so far")
+        await trio.sleep(9)
+        return answer("so far so good")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.typing == 3
+    assert world.drafts == ["so far"]
+
+
+async def test_an_unsure_delivery_is_repeated_and_marked(
+    world: World, autojump_clock: object
+) -> None:
+    world.outcomes = [Unsure("reset"), Sent("2")]
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.said == ["re: hello", "(again) re: hello"]
+
+
+async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
+    world: World, autojump_clock: object
+) -> None:
+    world.outcomes = [Unsent("refused"), Unsent("refused"), Sent("2")]
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.said == ["re: hello"]
+
+
+async def test_an_undeliverable_answer_is_given_up(world: World, autojump_clock: object) -> None:
+    world.outcomes = [Undeliverable("blocked")]
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+        await h.say("again")
+        await h.quiet()
+
+    assert world.said == ["re: again"]
+
+
+async def test_an_idle_session_leaves_the_memory(world: World, autojump_clock: object) -> None:
+    world.idle = 60
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+        assert "s" in h.states
+        await trio.sleep(61)
+        assert "s" not in h.states
+        await h.say("again")
+        await h.quiet()
+
+    assert world.said == ["re: hello", "re: again"]
+    assert len(world.asked[-1].messages) == 3
+
+
+async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for text in ("one", "two"):
+            await h.say(text)
+            await h.quiet()
+    path = world.folder / "s.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b"one", b"eno")
+    path.write_bytes(damaged := b"".join(lines))
+
+    async with house(world) as h:
+        refused = await h.say("three")
+
+    assert isinstance(refused, Refused)
+    assert "line 2" in refused.why
+    assert path.read_bytes() == damaged
+
+
+async def forever(request: Complete) -> Completed:
+    await trio.sleep_forever()
+    raise AssertionError

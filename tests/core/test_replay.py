@@ -1,0 +1,221 @@
+"""What a session's log adds up to."""
+
+import msgspec
+import pytest
+
+from elwood.core.conversation import (
+    Assistant,
+    Human,
+    Notice,
+    Prompt,
+    Result,
+    Results,
+    Text,
+    ToolCall,
+    Usage,
+)
+from elwood.core.replay import Session
+from elwood.core.session import (
+    MAX_SEEN,
+    CallEnded,
+    CallStarted,
+    Compacted,
+    Delivered,
+    Entry,
+    Joined,
+    Posted,
+    Posting,
+    Prompted,
+    Received,
+    Replied,
+    Rewound,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.core.work import GiveUp, Nothing, Resume, Start, commands, next_work
+
+ROUTE = Route("console")
+
+
+def received(id_: str, text: str = "hello", **more: str) -> Received:
+    return Received(id_, text, "me", ROUTE, 0.0, **more)
+
+
+def said(*calls: str, text: str = "") -> Said:
+    blocks = tuple(ToolCall(call, "read_file", "{}") for call in calls)
+    words = (Text(text),) if text else ()
+    message = Assistant((*words, *blocks), "fake", "m", msgspec.Raw(b'["native"]'))
+    return Said("t1", message, Usage())
+
+
+def replied(*inputs: str, turn: str | None = "t1") -> Replied:
+    return Replied(turn or inputs[0], turn, inputs, ROUTE, "answer")
+
+
+def fold(*entries: Entry) -> Session:
+    session = Session()
+    for seq, entry in enumerate(entries, start=1):
+        session.apply(seq, 0.0, entry)
+    return session
+
+
+STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"))
+
+
+def test_a_new_session_has_nothing_to_do() -> None:
+    assert next_work(Session()) == Nothing()
+    assert Session().is_idle
+
+
+def test_all_that_waits_is_one_turn() -> None:
+    session = fold(received("a"), received("b"))
+
+    assert next_work(session) == Start((received("a"), received("b")))
+
+
+def test_commands_are_no_inputs_of_a_turn() -> None:
+    session = fold(received("a", "/status"))
+
+    assert next_work(session) == Nothing()
+    assert [r.id for r in commands(session)] == ["a"]
+    assert not session.is_idle
+
+
+@pytest.mark.parametrize(("starts", "expected"), [(1, Resume(2)), (2, GiveUp()), (3, GiveUp())])
+def test_poison_is_given_up_at_the_third_start(starts: int, expected: object) -> None:
+    again = [TurnStarted("t1", (), attempt, "") for attempt in range(2, starts + 1)]
+
+    assert next_work(fold(*STARTED, *again)) == expected
+
+
+def test_progress_forgives_earlier_starts() -> None:
+    session = fold(*STARTED, TurnStarted("t1", (), 2, ""), said("c"))
+
+    assert next_work(session) == Resume(1)
+
+
+def test_a_finished_turn_leaves_a_delivery() -> None:
+    session = fold(*STARTED, said(text="hi"), replied("a"))
+
+    assert session.turn is None
+    assert list(session.undelivered) == ["t1"]
+    assert not session.is_idle
+
+
+def test_delivery_ends_with_the_last_part() -> None:
+    session = fold(
+        *STARTED, replied("a"), Posting("t1", 0, 1), Posted("t1", 0, "9"), Delivered("t1")
+    )
+
+    assert session.is_idle
+
+
+def test_an_attempt_without_an_end_is_known_after_a_restart() -> None:
+    session = fold(*STARTED, replied("a"), Posting("t1", 0, 1))
+
+    assert session.undelivered["t1"].attempts == {0: 1}
+    assert session.undelivered["t1"].posted == {}
+
+
+def test_results_stand_behind_their_calls_in_order() -> None:
+    session = fold(
+        *STARTED,
+        said("c1", "c2"),
+        CallEnded("t1", "c2", "read_file", "failed", "no"),
+        CallEnded("t1", "c1", "read_file", "ok", "yes"),
+    )
+
+    assert session.messages[-1] == Results((Result("c1", "yes"), Result("c2", "no", failed=True)))
+
+
+def test_a_turn_that_ends_early_leaves_no_orphan_call() -> None:
+    session = fold(
+        *STARTED, said("c1", "c2"), CallStarted("t1", "c1", "shell", "once"), replied("a")
+    )
+
+    results = session.messages[-1]
+    assert isinstance(results, Results)
+    assert [result.failed for result in results.results] == [True, True]
+    assert "may or may not" in results.results[0].text
+    assert "not run" in results.results[1].text
+
+
+def test_a_call_under_way_is_mended_for_the_model_before_it_is_settled() -> None:
+    session = fold(*STARTED, said("c1"))
+
+    assert isinstance(session.messages[-1], Results)
+
+
+def test_an_edit_of_a_waiting_message_replaces_it_and_both_have_one_outcome() -> None:
+    session = fold(received("a", "wrong", message="1:7"), received("b", "right", edits="1:7"))
+
+    work = next_work(session)
+    assert isinstance(work, Start)
+    assert [(r.id, r.text) for r in work.inputs] == [("a", ""), ("b", "right")]
+
+
+def test_an_edit_of_an_edit_replaces_the_newest_text() -> None:
+    session = fold(
+        received("a", "one", message="1:7"),
+        received("b", "two", edits="1:7"),
+        received("c", "three", edits="1:7"),
+    )
+
+    assert [r.text for r in session.waiting.values()] == ["", "", "three"]
+
+
+def test_what_joins_a_running_turn_is_answered_with_it() -> None:
+    session = fold(*STARTED, received("b", "and this"), Joined("t1", ("b",), "and this"))
+
+    assert session.waiting == {}
+    assert session.turn is not None
+    assert [r.id for r in session.turn.inputs] == ["a", "b"]
+    assert session.messages == (Human("hello"), Human("and this"))
+
+
+def test_a_new_epoch_keeps_words_and_drops_provider_content() -> None:
+    session = fold(*STARTED, said(text="hi"), Prompted(Prompt("new")), said(text="ho"))
+
+    assistants = [m for m in session.messages if isinstance(m, Assistant)]
+    assert [(m.text, m.codec) for m in assistants] == [("hi", ""), ("ho", "fake")]
+
+
+def test_new_conversation_is_a_branch_from_the_root() -> None:
+    session = fold(*STARTED, said(text="hi"), replied("a"), Rewound(0))
+
+    assert session.messages == ()
+
+
+def test_a_summary_stands_for_what_was_before_it_and_can_be_rewound_to() -> None:
+    session = fold(
+        *STARTED,  # 1, 2
+        said(text="hi"),  # 3
+        replied("a"),  # 4
+        received("b"),  # 5
+        TurnStarted("t2", ("b",), 1, "again"),  # 6
+        Compacted("the first turn", 6),  # 7
+        Rewound(6),  # 8
+    )
+
+    assert session.messages == (Notice("the first turn"), Human("again"))
+
+
+def test_a_redelivered_id_is_remembered_but_not_for_ever() -> None:
+    session = Session()
+    for number in range(MAX_SEEN + 5):
+        session.apply(number + 1, 0.0, received(str(number)))
+        session.apply(number + 1, 0.0, replied(str(number), turn=None))
+        session.apply(number + 1, 0.0, Delivered(str(number)))
+
+    assert len(session.seen) == MAX_SEEN
+    assert "0" not in session.seen
+    assert str(MAX_SEEN + 4) in session.seen
+
+
+def test_the_state_survives_a_snapshot() -> None:
+    session = fold(*STARTED, said("c1", "c2"), CallEnded("t1", "c1", "read_file", "ok", "yes"))
+
+    copy = msgspec.json.decode(msgspec.json.encode(session), type=Session)
+
+    assert copy == session

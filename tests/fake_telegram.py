@@ -1,0 +1,530 @@
+"""A Bot API with the real one's semantics, on a real loopback socket.
+
+In a test: ``async with fake_telegram() as fake``.  As a process: ``python -m tests.fake_telegram
+--port-file F --log F2``, controlled over the same port under ``/_/`` (see `Control`).
+Rules: protocols/telegram.md of the design; the words of the errors are the server's.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from tests.loopback import Answered, Asked, answer, listen, port_of, serve
+
+BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_bot"}
+# Recognisable in any output, and without the form of a real one.
+TOKEN = "4242:fake-token"
+OWNER = 1001
+MAX_TEXT = 4096
+MAX_POLL = 50
+ENTITY_TYPES = {
+    "mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number", "bold",
+    "italic", "underline", "strikethrough", "spoiler", "blockquote", "expandable_blockquote",
+    "code", "pre", "text_link", "text_mention", "custom_emoji", "date_time",
+}  # fmt: skip
+
+
+@attrs.define
+class Fault:
+    """What goes wrong with the next *times* calls of *method* (``*``: any; in *chat* only).
+
+    *kind*: ``error`` (answer *code*, *description*, *parameters*), ``html`` (a proxy's page with
+    *code*), ``swallow`` (done, but never answered), ``lose`` (done, then the connection is
+    closed), ``hang`` (not done, never answered), ``drop`` (not done, connection closed).
+    """
+
+    method: str
+    kind: str = "error"
+    times: int = 1
+    chat: int | None = None
+    code: int = 500
+    description: str = "Internal Server Error"
+    parameters: dict[str, int] | None = None
+
+
+@attrs.define
+class SentMessage:
+    """A message that the bot made, with what was done to it later."""
+
+    chat: int
+    message_id: int
+    text: str
+    params: dict[str, Any]
+    at: float
+    edits: int = 0
+
+    @property
+    def buttons(self) -> list[str]:
+        rows = (self.params.get("reply_markup") or {}).get("inline_keyboard", [])
+        return [button["callback_data"] for row in rows for button in row]
+
+
+class Refusal(Exception):
+    def __init__(self, code: int, description: str, parameters: dict[str, int] | None = None):
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.parameters = parameters
+
+
+class FakeTelegram:
+    """The server's state.  Tests read *sent*, *drafts*, *calls*, and set the switches."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.time, log: Callable[[str], None] | None = None
+    ) -> None:
+        self.clock = clock
+        self.token = TOKEN
+        self.port = 0
+        self.sent: list[SentMessage] = []
+        self.drafts: list[tuple[int, int, str]] = []
+        self.actions: list[int] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.counts: Counter[str] = Counter()
+        self.answered: dict[str, str] = {}
+        self.commands: list[dict[str, str]] = []
+        self.faults: list[Fault] = []
+        self.webhook = ""
+        self.blocked: set[int] = set()
+        self.unknown: set[int] = set()
+        self.moved: dict[int, int] = {}
+        self.dead_topics: set[int] = set()
+        self.gone: set[int] = set()
+        self.methods_missing: set[str] = set()
+        # Messages per chat within a second that are too many; a violation costs *flood_wait*.
+        self.flood_limit: int | None = None
+        self.flood_wait = 1
+        self.min_poll = 0.0
+        self._recent: dict[int, deque[float]] = {}
+        self._flooded: dict[int, float] = {}
+        self._updates: list[dict[str, Any]] = []
+        self._delivered: set[int] = set()
+        self._next_update = 1000
+        self._next_message = 0
+        self._changed = trio.Event()
+        self._poller: trio.CancelScope | None = None
+        self._log = log
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    # --- what happens outside: people write ---------------------------------------------------
+
+    def push(self, update: dict[str, Any]) -> int:
+        """Queue an update as it is, with an id if it has none; return the id."""
+        if "update_id" not in update:
+            update = {"update_id": self._next_update, **update}
+        number = int(update["update_id"])
+        self._next_update = number + 1
+        self._updates.append(update)
+        self._stir()
+        return number
+
+    def message(
+        self, text: str | None, *, chat: int = OWNER, user: int = OWNER, **more: Any
+    ) -> Any:
+        """Make a message as a person sends it: private unless *chat* is negative."""
+        self._next_message += 1
+        kind = "private" if chat > 0 else "supergroup"
+        made: dict[str, Any] = {
+            "message_id": self._next_message,
+            "date": int(self.clock()),
+            "chat": {"id": chat, "type": kind, "first_name": "Ann"},
+            "from": {"id": user, "is_bot": False, "first_name": "Ann", "language_code": "en"},
+        }
+        if text is not None:
+            made["text"] = text
+        return made | more
+
+    def say(self, text: str | None, **more: Any) -> int:
+        """Let a person send a message; return its update id."""
+        return self.push({"message": self.message(text, **more)})
+
+    def press(self, data: str, *, user: int = OWNER, message: SentMessage | None = None) -> str:
+        """Let a person press a button; return the query id."""
+        query = f"q{self._next_update}"
+        shown = None
+        if message is not None:
+            shown = {
+                "message_id": message.message_id,
+                "chat": {"id": message.chat, "type": "private"},
+                "date": int(message.at),
+                "text": message.text,
+            }
+        asked = {"id": query, "from": {"id": user, "is_bot": False, "first_name": "Ann"}}
+        self.answered[query] = ""
+        pressed = {"callback_query": asked | {"data": data, "chat_instance": "1"}}
+        if shown is not None:
+            pressed["callback_query"]["message"] = shown
+        self.push(pressed)
+        return query
+
+    def show(self, text: str, *, chat: int = OWNER, **params: Any) -> SentMessage:
+        """Let the bot have sent a message."""
+        self._next_message += 1
+        self.sent.append(SentMessage(chat, self._next_message, text, params, self.clock()))
+        return self.sent[-1]
+
+    def fault(self, method: str, kind: str = "error", **more: Any) -> None:
+        self.faults.append(Fault(method, kind, **more))
+
+    @property
+    def unconfirmed(self) -> list[int]:
+        """The updates that the server still keeps."""
+        return [int(update["update_id"]) for update in self._updates]
+
+    def texts(self, chat: int | None = None) -> list[str]:
+        return [m.text for m in self.sent if chat is None or m.chat == chat]
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        """Wait until a condition over this state holds; it can only change by a call or a push."""
+        while not true():
+            await self._changed.wait()
+
+    # --- the server ----------------------------------------------------------------------------
+
+    async def respond(self, asked: Asked) -> Answered:
+        if asked.path.startswith("/_/"):
+            return await self._control(asked)
+        head, _, method = asked.path.partition("?")[0][1:].rpartition("/")
+        if head != f"bot{self.token}":
+            known = head.startswith("bot") and ":" in head
+            return _refused(Refusal(401, "Unauthorized") if known else Refusal(404, "Not Found"))
+        params = asked.json()
+        fault = self._fault(method, params)
+        if fault is not None and fault.kind in {"error", "html", "hang", "drop"}:
+            self._note(method, params, fault.kind)
+            if fault.kind == "hang":
+                await trio.sleep_forever()
+            if fault.kind == "drop":
+                return Answered(0, b"", lost=True)
+            if fault.kind == "html":
+                return Answered(fault.code, b"<html>Bad Gateway</html>", "text/html")
+            return _refused(Refusal(fault.code, fault.description, fault.parameters))
+        try:
+            result = await self._perform(method, params)
+        except Refusal as refusal:
+            self._note(method, params, f"{refusal.code} {refusal.description}")
+            return _refused(refusal)
+        self._note(method, params, fault.kind if fault else "ok")
+        if fault is not None and fault.kind == "swallow":
+            await trio.sleep_forever()
+        if fault is not None and fault.kind == "lose":
+            return Answered(0, b"", lost=True)
+        return answer({"ok": True, "result": result})
+
+    async def _perform(self, method: str, params: dict[str, Any]) -> Any:
+        if method in self.methods_missing:
+            raise Refusal(404, "Not Found: method not found")
+        match method:
+            case "getUpdates":
+                return await self._get_updates(params)
+            case "sendMessage":
+                return self._send_message(params)
+            case "sendMessageDraft":
+                return self._draft(params)
+            case "editMessageText" | "editMessageReplyMarkup":
+                return self._edit(method, params)
+            case "sendChatAction":
+                self._admit(params)
+                self.actions.append(params["chat_id"])
+                return True
+            case "answerCallbackQuery":
+                if params["callback_query_id"] not in self.answered:
+                    raise Refusal(
+                        400,
+                        "Bad Request: query is too old and response timeout expired or query ID "
+                        "is invalid",
+                    )
+                if len(params.get("text", "")) > 200:
+                    raise Refusal(400, "Bad Request: MESSAGE_TOO_LONG")
+                self.answered[params["callback_query_id"]] = params.get("text", "")
+                return True
+            case "getMe":
+                return BOT
+            case "setMyCommands":
+                self.commands = params["commands"]
+                return True
+            case "getWebhookInfo":
+                return {"url": self.webhook, "pending_update_count": len(self._updates)}
+            case "deleteWebhook":
+                self.webhook = ""
+                return True
+        raise Refusal(404, "Not Found: method not found")
+
+    async def _get_updates(self, params: dict[str, Any]) -> list[dict[str, Any]]:
+        if self.webhook:
+            raise Refusal(
+                409,
+                "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook "
+                "to delete the webhook first",
+            )
+        self._confirm(params.get("offset"))
+        if self._poller is not None:
+            self._poller.cancel()
+        limit = max(1, min(params.get("limit", 100), 100))
+        timeout = max(self.min_poll, min(params.get("timeout", 0), MAX_POLL))
+        with trio.CancelScope() as scope:
+            self._poller = scope
+            with trio.move_on_after(timeout):
+                while not self._updates:
+                    await self._changed.wait()
+        if self._poller is not scope:
+            raise Refusal(
+                409,
+                "Conflict: terminated by other getUpdates request; make sure that only one bot "
+                "instance is running",
+            )
+        self._poller = None
+        batch = self._updates[:limit]
+        self._delivered |= {update["update_id"] for update in batch}
+        return batch
+
+    def _confirm(self, offset: int | None) -> None:
+        """Forget what was delivered and stands before *offset*; a new, lower sequence stays."""
+        if offset is None:
+            return
+        while self._updates:
+            first = self._updates[0]["update_id"]
+            if first not in self._delivered or first >= offset:
+                return
+            del self._updates[0]
+            self._stir()
+
+    def _send_message(self, params: dict[str, Any]) -> dict[str, Any]:
+        chat = self._admit(params, counts=True)
+        text = _checked(params)
+        for row in (params.get("reply_markup") or {}).get("inline_keyboard", []):
+            for button in row:
+                if not 1 <= len(button["callback_data"].encode()) <= 64:
+                    raise Refusal(400, "Bad Request: BUTTON_DATA_INVALID")
+        reply = params.get("reply_parameters") or {}
+        if reply.get("message_id") in self.gone and not reply.get("allow_sending_without_reply"):
+            raise Refusal(400, "Bad Request: message to be replied not found")
+        self._next_message += 1
+        made = SentMessage(chat, self._next_message, text, params, self.clock())
+        self.sent.append(made)
+        return {
+            "message_id": made.message_id,
+            "date": int(made.at),
+            "chat": {"id": chat, "type": "private" if chat > 0 else "supergroup"},
+            "from": BOT,
+            "text": text,
+        }
+
+    def _draft(self, params: dict[str, Any]) -> bool:
+        chat = self._admit(params)
+        if chat < 0:
+            raise Refusal(400, "Bad Request: PEER_ID_INVALID")
+        if not params.get("draft_id"):
+            raise Refusal(400, "Bad Request: RANDOM_ID_INVALID")
+        if _units(params.get("text", "")) > MAX_TEXT:
+            raise Refusal(400, "Bad Request: message is too long")
+        self.drafts.append((chat, params["draft_id"], params.get("text", "")))
+        return True
+
+    def _edit(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        chat = self._admit(params, counts=True)
+        found = [m for m in self.sent if m.chat == chat and m.message_id == params["message_id"]]
+        if not found or params["message_id"] in self.gone:
+            raise Refusal(400, "Bad Request: message to edit not found")
+        message = found[0]
+        text = message.text if method == "editMessageReplyMarkup" else _checked(params)
+        markup = params.get("reply_markup")
+        same_entities = method != "editMessageText" or params.get("entities") == message.params.get(
+            "entities"
+        )
+        if text == message.text and same_entities and markup == message.params.get("reply_markup"):
+            raise Refusal(
+                400,
+                "Bad Request: message is not modified: specified new message content and reply "
+                "markup are exactly the same as a current content and reply markup of the message",
+            )
+        message.text, message.edits = text, message.edits + 1
+        message.params = message.params | {"reply_markup": markup}
+        return {"message_id": message.message_id, "chat": {"id": chat}, "date": 0}
+
+    def _admit(self, params: dict[str, Any], *, counts: bool = False) -> int:
+        """Check that the bot may act in this chat now."""
+        chat = int(params["chat_id"])
+        if chat in self.unknown:
+            raise Refusal(400, "Bad Request: chat not found")
+        if chat in self.blocked:
+            raise Refusal(403, "Forbidden: bot was blocked by the user")
+        if chat in self.moved:
+            raise Refusal(
+                400,
+                "Bad Request: group chat was upgraded to a supergroup chat",
+                {"migrate_to_chat_id": self.moved[chat]},
+            )
+        if params.get("message_thread_id") in self.dead_topics:
+            raise Refusal(400, "Bad Request: message thread not found")
+        if self.flood_limit is not None:
+            self._flood(chat, counts)
+        return chat
+
+    def _flood(self, chat: int, counts: bool) -> None:
+        now = self.clock()
+        until = self._flooded.get(chat, 0.0)
+        recent = self._recent.setdefault(chat, deque())
+        while recent and now - recent[0] >= 1.0:
+            recent.popleft()
+        assert self.flood_limit is not None
+        if now >= until and counts and len(recent) >= self.flood_limit:
+            until = self._flooded[chat] = now + self.flood_wait
+        if now < until:
+            wait = int(until - now) + 1
+            raise Refusal(429, f"Too Many Requests: retry after {wait}", {"retry_after": wait})
+        if counts:
+            recent.append(now)
+
+    def _fault(self, method: str, params: dict[str, Any]) -> Fault | None:
+        for fault in self.faults:
+            if fault.method in (method, "*") and fault.chat in (None, params.get("chat_id")):
+                fault.times -= 1
+                if fault.times == 0:
+                    self.faults.remove(fault)
+                return fault
+        return None
+
+    def _note(self, method: str, params: dict[str, Any], outcome: str) -> None:
+        self.calls.append((method, params))
+        self.counts[f"{method} {outcome}"] += 1
+        if self._log is not None:
+            line = {"at": self.clock(), "method": method, "params": params, "outcome": outcome}
+            self._log(json.dumps(line))
+        self._stir()
+
+    def _stir(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # --- the side door -------------------------------------------------------------------------
+
+    async def _control(self, asked: Asked) -> Answered:
+        """``/_/push`` an update, ``say``, ``press``, ``fault``, ``set`` a switch; read ``state``
+        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist, up to ``timeout`` s.
+        """
+        path, _, query = asked.path.removeprefix("/_/").partition("?")
+        given = asked.json()
+        match path:
+            case "push":
+                return answer({"update_id": self.push(given)})
+            case "say":
+                return answer({"update_id": self.say(given.pop("text"), **given)})
+            case "press":
+                return answer({"query": self.press(given["data"], user=given.get("user", OWNER))})
+            case "fault":
+                self.faults.append(Fault(**given))
+                return answer({})
+            case "clear":
+                self.faults.clear()
+                return answer({})
+            case "set":
+                for name, value in given.items():
+                    known = getattr(self, name)
+                    setattr(self, name, set(value) if isinstance(known, set) else value)
+                return answer({})
+            case "sent":
+                return answer([attrs.asdict(m) for m in self.sent[int(query or 0) :]])
+            case "state":
+                return answer(
+                    {
+                        "sent": len(self.sent),
+                        "drafts": len(self.drafts),
+                        "unconfirmed": self.unconfirmed,
+                        "counts": self.counts,
+                        "polling": self._poller is not None,
+                    }
+                )
+            case "wait":
+                with trio.move_on_after(given.get("timeout", 10)):
+                    await self.until(lambda: len(self.sent) >= given["sent"])
+                return answer({"sent": len(self.sent)})
+        return answer({"error": "no such door"}, 404)
+
+
+def _refused(refusal: Refusal) -> Answered:
+    said: dict[str, Any] = {
+        "ok": False,
+        "error_code": refusal.code,
+        "description": refusal.description,
+    }
+    if refusal.parameters:
+        said["parameters"] = refusal.parameters
+    return answer(said, refusal.code)
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _checked(params: dict[str, Any]) -> str:
+    """Return the text as the server keeps it, or refuse it."""
+    text = str(params.get("text", ""))
+    trimmed = text.strip()
+    if not trimmed:
+        raise Refusal(400, "Bad Request: message text is empty")
+    if _units(trimmed) > MAX_TEXT:
+        raise Refusal(400, "Bad Request: message is too long")
+    if "parse_mode" in params:
+        raise Refusal(400, "Bad Request: can't parse entities: the fake knows no parse mode")
+    encoded = trimmed.encode("utf-16-le", "surrogatepass")
+    for entity in params.get("entities", []):
+        start, length = entity["offset"], entity["length"]
+        end = start + length
+        if entity["type"] not in ENTITY_TYPES:
+            raise Refusal(400, f"Bad Request: can't parse entities: unknown {entity['type']}")
+        if start < 0 or length <= 0 or end > len(encoded) // 2:
+            raise Refusal(400, "Bad Request: can't parse entities: entity out of bounds")
+        for cut in (start, end):
+            if 0xDC <= encoded[2 * cut + 1 : 2 * cut + 2].ljust(1, b"\0")[0] <= 0xDF:
+                raise Refusal(400, "Bad Request: can't parse entities: inside of a character")
+        if entity["type"] == "text_link" and not entity.get("url"):
+            raise Refusal(400, "Bad Request: can't parse entities: no URL")
+    return trimmed
+
+
+@asynccontextmanager
+async def fake_telegram(**more: Any) -> AsyncIterator[FakeTelegram]:
+    """Run a fake for the body of the block."""
+    fake = FakeTelegram(**more)
+    listener = await listen()
+    fake.port = port_of(listener)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(
+            lambda task_status: serve(listener, fake.respond, task_status=task_status)
+        )
+        yield fake
+        nursery.cancel_scope.cancel()
+
+
+async def _main(port: int, port_file: Path | None, log: Path | None) -> None:
+    lines = log.open("a", buffering=1) if log else None
+    fake = FakeTelegram(log=(lambda line: print(line, file=lines)) if lines else None)
+    listener = await listen(port)
+    fake.port = port_of(listener)
+    if port_file is not None:
+        temporary = port_file.with_suffix(".new")
+        temporary.write_text(str(fake.port))
+        os.replace(temporary, port_file)
+    await serve(listener, fake.respond)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--port-file", type=Path)
+    parser.add_argument("--log", type=Path)
+    given = parser.parse_args()
+    trio.run(_main, given.port, given.port_file, given.log)

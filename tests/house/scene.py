@@ -1,0 +1,269 @@
+"""Sessions with everything around them bare: a scripted model, an outbox that keeps what it gets.
+
+A `Kill` stands for kill -9: it goes through everything, and the disk takes nothing more.
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC
+from pathlib import Path
+
+import trio
+
+from elwood.actors.sessions import SessionActor
+from elwood.agent.gate import Gate
+from elwood.agent.runner import Surroundings
+from elwood.agent.turn import TurnSettings
+from elwood.core.conversation import Human, Prompt, Results
+from elwood.core.identity import Principal
+from elwood.core.replay import Session
+from elwood.core.session import Entry, Route
+from elwood.messages import (
+    Complete,
+    Completed,
+    Draft,
+    Inbound,
+    Interrupt,
+    ModelsMail,
+    OutboxMail,
+    Post,
+    Reception,
+    Refused,
+    Sent,
+    SessionsMail,
+    Typing,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.runtime import (
+    Board,
+    Child,
+    Mailbox,
+    PoolPolicy,
+    RestartPolicy,
+    inline,
+    run_pool,
+    supervise,
+)
+from elwood.store.calls import Calls
+from elwood.store.disk import Disk
+from elwood.store.journal import Journal
+from elwood.tools import Hands
+from tests.scripted import Effects, answer
+
+ME = Principal("me", "Me", owner=True)
+ROUTE = Route("chat")
+ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
+
+
+class World:
+    """What lies outside of the process and survives it: the disk, the reader, the effects."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls: Callable[[], Calls] = Calls
+        self.posts: list[Post] = []
+        self.drafts: list[str] = []
+        self.typing = 0
+        self.outcomes: list[Sent | Unsure | Unsent | Undeliverable] = []
+        self.effects = Effects()
+        self.model: Callable[[Complete], Awaitable[Completed]] = echo
+        self.asked: list[Complete] = []
+        self.numbers = itertools.count(1)
+        self.settings = TurnSettings()
+        self.idle = 600.0
+        self.dry_run = False
+        self.before_post: Callable[[Post], Awaitable[None]] = nothing
+        self.after_post: Callable[[Post], Awaitable[None]] = nothing
+
+    @property
+    def said(self) -> list[str]:
+        """What the reader has been sent, in order; a repeat is marked."""
+        return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
+
+
+async def nothing(post: Post) -> None:
+    """Do nothing before a message is sent."""
+
+
+async def echo(request: Complete) -> Completed:
+    """Answer with what was said since the last answer."""
+    words = []
+    for message in reversed(request.messages):
+        if isinstance(message, Results):
+            words += [result.text for result in message.results]
+        elif isinstance(message, Human):
+            words.append(message.text.split("\n", 1)[-1])
+        else:
+            break
+    return answer("re: " + " | ".join(reversed(words)))
+
+
+class House:
+    """One process: its sessions, alive until the scope ends."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+        self.models: Mailbox[ModelsMail] = Mailbox("models", 32)
+        self.outbox: Mailbox[OutboxMail] = Mailbox("outbox", 64)
+        self.states: dict[str, Session] = {}
+        self.board = Board(trio.current_time)
+        self.stop = trio.Event()
+        self.disk = Disk(blocking=inline, clock=trio.current_time, calls=world.calls())
+        self.changed = trio.Event()
+
+    async def say(self, text: str, id_: str | None = None, **more: str) -> Reception:
+        """Say something as the channel does: again and again until it is taken."""
+        number = next(self.world.numbers)
+
+        def make() -> Inbound:
+            return Inbound(
+                session="s",
+                id=id_ or f"m{number}",
+                principal=ME,
+                route=ROUTE,
+                text=text,
+                sent_at=trio.current_time(),
+                **more,
+            )
+
+        return await self.sessions.address.insist(make)
+
+    def interrupt(self) -> None:
+        """Press the stop button."""
+        assert self.sessions.address.offer(Interrupt("s"))
+
+    async def quiet(self) -> None:
+        """Wait until every session has nothing left to do."""
+        while any(not state.is_idle for state in self.states.values()):
+            await self.changed.wait()
+
+    def children(self) -> Sequence[Child]:
+        """All actors, the lowest first."""
+        return (
+            Child(self.outbox, self._outbox, ALWAYS),
+            Child(self.models, self._models, ALWAYS),
+            Child(self.sessions, self._sessions, ALWAYS, grace=20.0),
+        )
+
+    async def _outbox(self, mailbox: Mailbox[OutboxMail]) -> None:
+        async for message in mailbox:
+            match message:
+                case Post():
+                    await self.world.before_post(message)
+                    outcome = self.world.outcomes.pop(0) if self.world.outcomes else Sent("1")
+                    if isinstance(outcome, Sent | Unsure):
+                        self.world.posts.append(message)
+                    await self.world.after_post(message)
+                    message.reply.set(outcome)
+                case Draft():
+                    self.world.drafts.append(message.text)
+                case Typing():
+                    self.world.typing += 1
+
+    async def _models(self, mailbox: Mailbox[ModelsMail]) -> None:
+        async with trio.open_nursery() as nursery:
+            async for message in mailbox:
+                if isinstance(message, Complete):
+                    nursery.start_soon(self._complete, message)
+
+    async def _complete(self, request: Complete) -> None:
+        self.world.asked.append(request)
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await request.reply.wait_abandoned()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            request.reply.set(await self.world.model(request))
+            nursery.cancel_scope.cancel()
+
+    async def _sessions(self, mailbox: Mailbox[SessionsMail]) -> None:
+        open_ = self.world.folder / "open"
+
+        async def wake() -> list[str]:
+            return sorted(path.name for path in open_.glob("*"))
+
+        async def mark(id_: str, live: bool) -> None:
+            open_.mkdir(exist_ok=True)
+            (open_ / id_).touch() if live else (open_ / id_).unlink()
+
+        def publish(id_: str, state: Session | None) -> None:
+            if state is None:
+                self.states.pop(id_, None)
+            else:
+                self.states[id_] = state
+            self.changed.set()
+            self.changed = trio.Event()
+
+        async def prompt() -> Prompt:
+            return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
+
+        async def status(id_: str) -> str:
+            return "The house is well."
+
+        def gate(record: Callable[..., Awaitable[None]]) -> Gate:
+            return Gate(
+                tools={tool.name: tool for tool in self.world.effects.tools()},
+                hands=Hands(self.world.folder, inline),
+                record=record,
+                strip=lambda text: text,
+                dry_run=self.world.dry_run,
+            )
+
+        surroundings = Surroundings(
+            models=self.models.address,
+            outboxes={"chat": self.outbox.address},
+            prompt=prompt,
+            gate=gate,
+            mark=mark,
+            publish=publish,
+            status=status,
+            blocking=inline,
+            now=trio.current_time,
+            zone=UTC,
+            turns=self.world.settings,
+            max_tokens=1000,
+            idle=self.world.idle,
+        )
+
+        async def body(id_: str, box: Mailbox[SessionsMail]) -> None:
+            path = self.world.folder / f"{id_}.jsonl"
+            journal: Journal[Entry, Session] = Journal(path, Entry, Session, self.disk)
+            await SessionActor(id_, journal, surroundings).run(box)
+
+        def refuse(message: SessionsMail, why: str) -> None:
+            if isinstance(message, Inbound):
+                message.reply.set(Refused(why))
+
+        await run_pool(
+            mailbox,
+            key=lambda message: message.session,
+            body=body,
+            wake=wake,
+            refuse=refuse,
+            policy=PoolPolicy(),
+            listener=lambda event: None,
+            board=self.board,
+        )
+
+
+@asynccontextmanager
+async def house(world: World) -> AsyncIterator[House]:
+    """Run a house; leaving the block is SIGTERM."""
+    one = House(world)
+    async with trio.open_nursery() as nursery:
+
+        async def run() -> None:
+            await supervise(
+                one.children(), stop=one.stop, listener=lambda event: None, board=one.board
+            )
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(run)
+        yield one
+        one.stop.set()

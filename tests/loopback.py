@@ -1,0 +1,96 @@
+"""A small HTTP/1.1 server on Trio for fakes: real sockets, keep-alive, nothing else."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import attrs
+import trio
+
+
+@attrs.frozen
+class Asked:
+    method: str
+    path: str
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body) if self.body else {}
+
+
+@attrs.frozen
+class Answered:
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    # What the client got to see of it: all, nothing (the connection is closed).
+    lost: bool = False
+
+
+def answer(value: Any, status: int = 200) -> Answered:
+    return Answered(status, json.dumps(value).encode())
+
+
+Respond = Callable[[Asked], Awaitable[Answered]]
+
+
+async def listen(port: int = 0) -> trio.SocketListener:
+    """Open a listener on the loopback interface."""
+    return (await trio.open_tcp_listeners(port, host="127.0.0.1", backlog=1024))[0]
+
+
+def port_of(listener: trio.SocketListener) -> int:
+    return int(listener.socket.getsockname()[1])
+
+
+async def serve(
+    listener: trio.SocketListener,
+    respond: Respond,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer requests until cancelled; *respond* makes the answers."""
+
+    async def connection(stream: trio.SocketStream) -> None:
+        try:
+            await _converse(stream, respond)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            stream.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, connection, [listener])
+        task_status.started()
+
+
+async def _converse(stream: trio.SocketStream, respond: Respond) -> None:
+    buffer = b""
+    while True:
+        while b"\r\n\r\n" not in buffer:
+            more = await stream.receive_some(65536)
+            if not more:
+                return
+            buffer += more
+        head, _, buffer = buffer.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        length = 0
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.lower() == "content-length":
+                length = int(value)
+        while len(buffer) < length:
+            more = await stream.receive_some(65536)
+            if not more:
+                return
+            buffer += more
+        body, buffer = buffer[:length], buffer[length:]
+        said = await respond(Asked(method, path, body))
+        if said.lost:
+            return
+        await stream.send_all(
+            b"HTTP/1.1 %d X\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n"
+            % (said.status, said.content_type.encode(), len(said.body))
+            + said.body
+        )

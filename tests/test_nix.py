@@ -1,0 +1,130 @@
+"""The Nix files and the unit in the documentation: that they parse, and are as closed as tried."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import elwood
+
+ROOT = Path(elwood.__file__).parent.parent
+NIX = sorted([*ROOT.glob("nix/*.nix"), *ROOT.glob("flake.nix")])
+MODULE = ROOT / "nix" / "module.nix"
+
+# Profile A: tried directive by directive with systemd 252 and 257, bubblewrap and node.
+PROFILE = """
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectProc=invisible
+RestrictNamespaces=user pid net ipc uts mnt
+RestrictRealtime=yes
+LockPersonality=yes
+RemoveIPC=yes
+KeyringMode=private
+CapabilityBoundingSet=
+AmbientCapabilities=
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+SystemCallArchitectures=native
+SystemCallFilter=@system-service @pkey landlock_create_ruleset landlock_add_rule \
+landlock_restrict_self seccomp
+SystemCallFilter=~@privileged @resources @keyring userfaultfd
+SystemCallFilter=@mount capset sched_setaffinity setpriority
+SystemCallErrorNumber=EPERM
+UMask=0077
+StateDirectoryMode=0700
+LimitCORE=0
+LimitNOFILE=8192
+TasksMax=512
+MemoryMax=2G
+OOMPolicy=continue
+InaccessiblePaths=-/run/docker.sock -/run/podman -/var/lib/docker
+"""
+# Each of these breaks bubblewrap or node.
+FORBIDDEN = {
+    "MemoryDenyWriteExecute", "ProcSubset", "ProtectHostname", "ProtectKernelLogs",
+    "ProtectKernelTunables", "RestrictSUIDSGID",
+}  # fmt: skip
+LIFE = """
+Type=notify
+WatchdogSec=60
+Restart=always
+RestartSec=10
+RestartPreventExitStatus=78
+TimeoutStopSec=45
+StateDirectory=elwood
+RuntimeDirectory=elwood
+"""
+WANTED = [line for line in (PROFILE + LIFE).splitlines() if line]
+
+
+def without_comments(path: Path) -> str:
+    return "\n".join(
+        line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")
+    )
+
+
+def directives() -> list[str]:
+    """Read serviceConfig as unit lines; lists become one line for each member."""
+    body = without_comments(MODULE).split("serviceConfig = {")[1]
+    lines = []
+    for key, value in re.findall(r"^ +([A-Z]\w+) = (\[.*?\]|.*?);$", body, re.M | re.S):
+        members = re.findall(r'"([^"]*)"', value) if value.startswith("[") else [value.strip('"')]
+        lines += [f"{key}={'yes' if member == 'true' else member}" for member in members]
+    return lines
+
+
+@pytest.mark.parametrize("path", NIX, ids=lambda path: path.name)
+def test_nix_can_parse_the_file(path: Path, tmp_path: Path) -> None:
+    program = shutil.which("nix-instantiate")
+    if program is None:
+        pytest.skip("NIX FILES NOT PARSED: there is no nix-instantiate (Debian: nix-bin)")
+    places = {f"NIX_{name}_DIR": str(tmp_path / name) for name in ("STORE", "STATE", "LOG", "CONF")}
+    done = subprocess.run(
+        [program, "--parse", str(path)],
+        env={"HOME": str(tmp_path), **places},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_nix_files() -> None:
+    assert {"flake.nix", "module.nix", "package.nix"} <= {path.name for path in NIX}
+
+
+@pytest.mark.parametrize("line", WANTED)
+def test_the_unit_has_the_directive(line: str) -> None:
+    assert line in directives()
+
+
+@pytest.mark.parametrize("line", WANTED)
+def test_the_unit_in_the_documentation_has_the_directive(line: str) -> None:
+    assert line in (ROOT / "docs" / "operating.md").read_text().splitlines()
+
+
+def test_the_filters_of_system_calls_keep_their_order() -> None:
+    """A later line takes away from, or adds to, what the earlier ones allow."""
+    wanted = [line for line in PROFILE.splitlines() if line.startswith("SystemCallFilter=")]
+    assert [line for line in directives() if line.startswith("SystemCallFilter=")] == wanted
+
+
+def test_the_unit_has_no_directive_that_breaks_the_sandbox() -> None:
+    assert not FORBIDDEN & {line.split("=")[0] for line in directives()}
+
+
+def test_the_settings_of_the_example_exist() -> None:
+    keys = pytest.importorskip("elwood.config.keys", reason="the configuration is not there yet")
+    example = without_comments(ROOT / "nix" / "example.nix")
+    settings = example.split("settings = {")[1].split("};")[0]
+    used = re.findall(r"^ +([\w.]+) =", settings, re.M)
+    assert used
+    assert set(used) <= set(keys.BY_PATH)
