@@ -238,7 +238,7 @@ def allowed(limits: Limits, ledger: Ledger, session: str, now: float) -> Yes | N
     its = ledger.sessions.get(session) or _NOTHING
     day = ledger.days.get(day_of(now, limits.zone)) or _NOTHING
     never = "for this conversation is reached; only a higher limit in the configuration ends it"
-    resets = f"a day is reached; it resets at {_tomorrow(now, limits.zone)}"
+    resets = "a day is reached; it resets at {}"
     for limit, used, words in (
         (limits.session_tokens, its.tokens, "{} tokens " + never),
         (limits.session_usd, its.usd, "${:.2f} " + never),
@@ -246,7 +246,8 @@ def allowed(limits: Limits, ledger: Ledger, session: str, now: float) -> Yes | N
         (limits.day_usd, day.usd, "${:.2f} " + resets),
     ):
         if limit is not None and used >= limit:
-            return No("the limit of " + words.format(limit))
+            words = "the limit of " + words
+            return No(words.format(limit, _tomorrow(now, limits.zone)))
     return Yes()
 
 

@@ -20,6 +20,8 @@ WRITE_TIMEOUT = 60.0
 POOL_TIMEOUT = 60.0
 # Idle connections are closed before common servers close them (60 s), so that none dies in use.
 KEEPALIVE = 45.0
+# Connections of one pool of the engine, whose work per request grows with their number.
+SHARD = 50
 # Bytes of one answer; more is refused as broken.
 MAX_BODY = 32 * 1024 * 1024
 
@@ -65,7 +67,7 @@ class Client:
 
     def __init__(self, *, connections: int = 100) -> None:
         self._connections = connections
-        self._pools: dict[bytes, httpcore2.AsyncConnectionPool] = {}
+        self._shards: dict[bytes, list[_Shard]] = {}
 
     async def post_json(
         self,
@@ -128,23 +130,48 @@ class Client:
                 }
             },
         )
-        return Exchange(self._pool(target.scheme), request)
+        return Exchange(self._shard(target.scheme), request)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for pool in self._pools.values():
-            await pool.aclose()
+        for shards in self._shards.values():
+            for shard in shards:
+                await shard.pool.aclose()
 
-    def _pool(self, scheme: bytes) -> httpcore2.AsyncConnectionPool:
-        pool = self._pools.get(scheme)
-        if pool is None:
-            pool = self._pools[scheme] = httpcore2.AsyncConnectionPool(
-                ssl_context=_trust() if scheme == b"https" else None,
-                max_connections=self._connections,
-                max_keepalive_connections=min(self._connections, 20),
-                keepalive_expiry=KEEPALIVE,
-            )
-        return pool
+    def _shard(self, scheme: bytes) -> "_Shard":
+        """Return the first pool with room: what is not busy uses one pool only."""
+        shards = self._shards.setdefault(scheme, [])
+        for shard in shards:
+            if shard.running < SHARD:
+                return shard
+        if len(shards) * SHARD < self._connections or not shards:
+            room = min(SHARD, self._connections - len(shards) * SHARD)
+            # What one burst opened need not stay open.
+            shard = _Shard(_pool(scheme, room, keep=5 if shards else 20))
+            shards.append(shard)
+            return shard
+        return min(shards, key=_running)
+
+
+@attrs.define(eq=False)
+class _Shard:
+    """A pool, and how many exchanges run in it."""
+
+    pool: httpcore2.AsyncConnectionPool
+    running: int = 0
+
+
+def _running(shard: _Shard) -> int:
+    return shard.running
+
+
+def _pool(scheme: bytes, connections: int, *, keep: int) -> httpcore2.AsyncConnectionPool:
+    return httpcore2.AsyncConnectionPool(
+        ssl_context=_trust() if scheme == b"https" else None,
+        max_connections=connections,
+        max_keepalive_connections=min(connections, keep),
+        keepalive_expiry=KEEPALIVE,
+    )
 
 
 class Exchange:
@@ -154,17 +181,23 @@ class Exchange:
     leaving after the last byte gives it back.
     """
 
-    def __init__(self, pool: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> None:
-        self._pool = pool
+    def __init__(self, shard: _Shard, request: httpcore2.Request) -> None:
+        self._shard = shard
         self._request = request
         self.status = 0
         self.headers: dict[str, str] = {}
 
     async def __aenter__(self) -> "Exchange":
+        self._shard.running += 1
+        has_begun = False
         try:
-            self._response = await self._pool.handle_async_request(self._request)
+            self._response = await self._shard.pool.handle_async_request(self._request)
+            has_begun = True
         except _FAILURES as error:
             raise _failure(error) from None  # the foreign message may quote a header
+        finally:
+            if not has_begun:
+                self._shard.running -= 1
         self.status = self._response.status
         self.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1")
@@ -179,6 +212,7 @@ class Exchange:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._shard.running -= 1
         await self._chunks.aclose()
         await self._response.aclose()
 

@@ -205,6 +205,31 @@ async def test_cancelled_requests_leave_no_connection_behind() -> None:
         await client.aclose()
 
 
+@pytest.mark.parametrize(("connections", "asked"), [(120, 110), (60, 110), (7, 20)])
+async def test_so_many_requests_run_at_once_and_no_more(connections: int, asked: int) -> None:
+    running = most = 0
+    everybody = trio.Event()
+
+    async def answer(request: Request) -> Reply:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if most == min(connections, asked):
+            everybody.set()
+        await everybody.wait()
+        running -= 1
+        return Reply(pieces=(b"ok",))
+
+    client = Client(connections=connections)
+    async with serving(answer) as url:
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                for _ in range(asked):
+                    nursery.start_soon(post, client, url)
+        await client.aclose()
+    assert most == min(connections, asked)
+
+
 def test_tls_is_verified_and_made_once() -> None:
     context = _trust()
     assert context is _trust()
