@@ -19,19 +19,20 @@ from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
 from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
+from elwood.agent.presence import Presence
+from elwood.agent.prompting import Prompting
 from elwood.agent.runner import Surroundings
+from elwood.agent.turn import TurnSettings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger, Limits
-from elwood.core.context import Documents, assemble
-from elwood.core.conversation import Prompt
 from elwood.core.grants import GrantEntry, Grants
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
-from elwood.core.inspection import SessionSeen
 from elwood.core.redaction import strip
 from elwood.core.replay import Session
 from elwood.core.routing import ModelSettings
 from elwood.core.session import Entry, Route
+from elwood.core.spending import in_words
 from elwood.messages import (
     ApprovalsMail,
     Inbound,
@@ -59,6 +60,7 @@ from elwood.store.calls import Calls
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.journal import Journal
+from elwood.store.markers import Markers
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
@@ -74,10 +76,6 @@ CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 LAST_TURN = 20.0
 # Share of the context that the system prompt may take.
 PROMPT_SHARE = 4
-TOOLS_NOTE = (
-    "What your tools did is recorded and shown to the reader below your answer. "
-    "Never claim to have done what no tool result confirms."
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -143,9 +141,7 @@ class House:
         self._tools = {tool.name: tool for tool in tools}
         self._dry_run = dry_run
         self._started = outside.now()
-        self._states: dict[str, Session] = {}
-        self._turn_since: dict[str, float] = {}
-        self._change = trio.Event()
+        self.presence = Presence(trio.current_time)
         state = config.paths.state
         self._disk = Disk(
             blocking=outside.blocking,
@@ -153,10 +149,11 @@ class House:
             reserve=state / "reserve",
             calls=outside.calls(),
         )
-        self._open = state / "sessions" / "open"
+        self._markers = Markers(state / "sessions" / "open", self._disk)
         self._hands = Hands(config.paths.workspace, outside.blocking)
-        self._workspace = Workspace(Root(config.paths.workspace), outside.blocking)
-        self._prompt: tuple[Documents, Prompt] | None = None
+        workspace = Workspace(Root(config.paths.workspace), outside.blocking)
+        budget = config.turn.context_tokens // PROMPT_SHARE
+        self._prompt = Prompting(workspace, tools, budget)
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -166,20 +163,13 @@ class House:
             self._children(events, listen), stop=self.stop, listener=listen, board=self.board
         )
 
-    async def quiet(self) -> None:
-        """Wait until no session in memory has anything left to do."""
-        while self.sessions.depth or any(not state.is_idle for state in self._states.values()):
-            await self._change.wait()
-
     def strip(self, text: str) -> str:
         """Take the configured secrets out of *text*."""
         return strip(text, self.config.secrets)
 
-    # --- the actors, the lowest first: they are stopped in reverse --------------------------------
+    # --- the actors, the lowest first: they are stopped in reverse -------------------------------
 
-    def _children(
-        self, events: Mailbox[Event], listen: Callable[[Event], None]
-    ) -> Sequence[Child]:
+    def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
         posts = {name: box.address for name, box in self.outboxes.items()}
         owner = [route for channel in self._channels for route in channel.owner]
@@ -196,7 +186,7 @@ class House:
             strip=self.strip,
         )
         book = UsageBook(
-            self._journal("usage", Charged, Ledger),
+            Journal(self._path("usage"), Charged, Ledger, self._disk),
             Limits(**attrs.asdict(config.limits), zone=config.owner.timezone),
             self._models.prices,
             outside.now,
@@ -205,7 +195,7 @@ class House:
             book=book, providers=self._providers, settings=self._models, jitter=outside.random
         )
         approvals = Approvals(
-            self._journal("approvals", GrantEntry, Grants),
+            Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
             door,
             owners=frozenset().union(*(channel.owners for channel in self._channels)),
             owner_route=owner[0] if owner else None,
@@ -227,7 +217,7 @@ class House:
                 mailbox,
                 key=lambda message: message.session,
                 body=lambda id_, box: self._session(id_, surroundings).run(box),
-                wake=self._wake,
+                wake=self._markers.names,
                 refuse=_refuse,
                 policy=PoolPolicy(grace=LAST_TURN),
                 listener=listen,
@@ -251,13 +241,14 @@ class House:
             *intakes,
         )
 
-    def _journal(self, name: str, entries: type, new: type) -> Journal[type, type]:
-        return Journal(self.config.paths.state / f"{name}.jsonl", entries, new, self._disk)
+    def _path(self, name: str) -> Path:
+        return self.config.paths.state / f"{name}.jsonl"
 
-    # --- sessions -----------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------
 
     def _session(self, id_: str, surroundings: Surroundings) -> SessionActor:
-        journal: Journal[Entry, Session] = self._journal(f"sessions/{id_}", Entry, Session)
+        path = self._path(f"sessions/{id_}")
+        journal: Journal[Entry, Session] = Journal(path, Entry, Session, self._disk)
         return SessionActor(id_, journal, surroundings)
 
     def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
@@ -265,7 +256,7 @@ class House:
         return Surroundings(
             models=self.models.address,
             outboxes=outboxes,
-            prompt=self._make_prompt,
+            prompt=self._prompt,
             gate=lambda record: Gate(
                 tools=self._tools,
                 hands=self._hands,
@@ -275,71 +266,25 @@ class House:
                 deadline=config.turn.tool_deadline,
             ),
             mark=self._mark,
-            publish=self._publish,
+            publish=self.presence.publish,
             status=self._status,
             blocking=outside.blocking,
             now=outside.now,
             zone=ZoneInfo(config.owner.timezone),
-            turns=config.turn,
+            turns=TurnSettings(**attrs.asdict(config.turn)),
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
             idle=config.sessions.idle,
         )
 
-    async def _make_prompt(self) -> Prompt:
-        """Make what stands before every message; the same object while nothing changed."""
-        documents = await self._workspace.documents()
-        if self._prompt is None or self._prompt[0] is not documents:
-            budget = self.config.turn.context_tokens // PROMPT_SHARE
-            text = assemble(documents, TOOLS_NOTE, budget)
-            specs = tuple(tool.spec for tool in self._tools.values())
-            self._prompt = (documents, Prompt(text, specs))
-        return self._prompt[1]
-
-    async def _wake(self) -> Sequence[str]:
-        def names() -> list[str]:
-            return sorted(path.name for path in self._open.iterdir()) if self._open.is_dir() else []
-
-        return await self.outside.blocking(names)
-
     async def _mark(self, id_: str, lives: bool) -> None:
-        path = self._open / id_
-        if lives:
-            await self.outside.blocking(lambda: None if path.exists() else self._touch(path))
-        else:
-            await self.outside.blocking(lambda: self._disk.remove(path))
+        await (self._markers.set(id_) if lives else self._markers.clear(id_))
 
-    def _touch(self, path: Path) -> None:
-        self._disk.make_folder(path.parent)
-        self._disk.replace(path, b"")
-
-    def _publish(self, id_: str, state: Session | None) -> None:
-        if state is None:
-            self._states.pop(id_, None)
-        else:
-            self._states[id_] = state
-        if state is None or state.turn is None:
-            self._turn_since.pop(id_, None)
-        else:
-            self._turn_since.setdefault(id_, trio.current_time())
-        self._change.set()
-        self._change = trio.Event()
-
-    # --- what people ask about the house ------------------------------------------------------------
+    # --- what people ask about the house ---------------------------------------------------------
 
     def _seen(self) -> HouseSeen:
-        now = trio.current_time()
-        sessions = tuple(
-            SessionSeen(
-                id_,
-                now - self._turn_since[id_] if id_ in self._turn_since else None,
-                len(state.waiting),
-                len(state.undelivered),
-            )
-            for id_, state in self._states.items()
-            if not state.is_idle
-        )
         python = platform.python_version()
+        sessions = self.presence.seen()
         return HouseSeen(__version__, self._started, os.getpid(), python, sessions)
 
     async def _status(self, session: str) -> str:
@@ -351,7 +296,7 @@ class House:
         except (ActorUnavailable, trio.TooSlowError):
             lines.append("What it has cost cannot be said now.")
         else:
-            lines.append(spent.line)
+            lines.append(in_words(spent))
         stuck = self.board.stuck()
         lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
         return "\n".join(lines)

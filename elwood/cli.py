@@ -57,25 +57,25 @@ def _doctor(given: argparse.Namespace) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
-        from elwood import app
+        from elwood import serving
 
-        return app.run(config)
+        return serving.run(config)
 
     return _configured(given, body)
 
 
 def _demo(given: argparse.Namespace) -> int:
-    from elwood import demo
+    from elwood import serving
 
     _log_to_stderr("info" if given.verbose else "error", None)
-    return demo.demo()
+    return serving.demo()
 
 
 def _chat(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
-        from elwood import app
+        from elwood import serving
 
-        return app.chat(config)
+        return serving.chat(config)
 
     return _configured(given, body, console=True)
 
@@ -85,9 +85,9 @@ def _once(given: argparse.Namespace) -> int:
     text = given.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     def body(config: "Config") -> int:
-        from elwood import app
+        from elwood import serving
 
-        return app.once(
+        return serving.once(
             config, text, session=given.session, dry_run=given.dry_run, verbose=given.verbose
         )
 

@@ -26,7 +26,7 @@ STEPS = {
     "installing": 8,
     "app": 8,
     "doctor": 8,
-    "demo": 9,
+    "serving": 9,
     "cli": 10,
     "__main__": 11,
 }

@@ -36,7 +36,8 @@ class SessionActor:
         self._id = id_
         self._house = house
         self._log = SessionLog(journal, lambda state: house.publish(id_, state))
-        self._delivery = Delivery(self._log, house.outboxes, house.blocking)
+        limit = house.delivery_limit
+        self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:

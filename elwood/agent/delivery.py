@@ -18,8 +18,6 @@ from elwood.runtime import ActorCrashed, ActorDown, Address, Blocking, waiting
 
 log = logging.getLogger("elwood.delivery")
 
-# A delivery older than this is a stuck state (reliability.md, P6), seconds.
-DELIVERY_LIMIT = 60.0
 # First and longest wait between two attempts at a delivery, seconds.
 FIRST_DELAY = 0.5
 MAX_DELAY = 60.0
@@ -28,16 +26,18 @@ MUCH = 10_000
 
 
 class Delivery:
-    """Delivers the replies of one session, in their order."""
+    """Delivers the replies of one session, in their order; one that takes *limit* s is stuck."""
 
     def __init__(
         self,
         log_: SessionLog,
         outboxes: Mapping[str, Address[OutboxMail]],
         blocking: Blocking,
+        limit: float,
     ) -> None:
         self._log = log_
         self._blocking = blocking
+        self._limit = limit
         self._outboxes = outboxes
         self._unsent: set[tuple[str, int]] = set()
 
@@ -56,7 +56,7 @@ class Delivery:
         while True:
             for undelivered in list(self._log.state.undelivered.values()):
                 reply = undelivered.replied.reply
-                with waiting(f"delivery of {reply}", limit=DELIVERY_LIMIT):
+                with waiting(f"delivery of {reply}", limit=self._limit):
                     await self._deliver(undelivered)
             if not self._log.state.undelivered:
                 await self._log.wait_change()

@@ -28,7 +28,8 @@ class Gate:
     """Runs the calls of one turn.
 
     *strip* takes secrets out of a text; *dry_run* answers everything that would change something
-    with "dry run"; *record* appends to the session's log.
+    with "dry run"; *record* appends to the session's log.  No tool may take longer than
+    *deadline* seconds, nor longer than its own limit.
     """
 
     tools: Mapping[str, Tool]
@@ -36,6 +37,7 @@ class Gate:
     record: Record
     strip: Callable[[str], str]
     dry_run: bool = False
+    deadline: float = 60.0
 
     async def perform(self, turn: str, calls: Sequence[OpenCall]) -> None:
         """Bring every one of *calls* to its end; neighbours that only read run side by side.
@@ -98,13 +100,14 @@ class Gate:
         await self._end(turn, call, outcome, self._clean(text, tool.limit), target)
 
     async def _run(self, tool: Tool, given: msgspec.Struct) -> tuple[Outcome, str]:
+        limit = min(self.deadline, tool.timeout)
         try:
-            with trio.fail_after(tool.timeout), waiting(f"tool {tool.name}", limit=tool.timeout):
+            with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
                 return "ok", await tool.run(given, self.hands)
         except ToolFailure as error:
             return "failed", str(error)
         except trio.TooSlowError:
-            text = f"{tool.name} took longer than {tool.timeout:.0f} s and was ended"
+            text = f"{tool.name} took longer than {limit:.0f} s and was ended"
             if tool.effect == "pure":
                 return "failed", text
             return "unknown", f"{text}; {INTERRUPTED}"

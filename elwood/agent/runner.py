@@ -35,8 +35,9 @@ class Surroundings:
 
     *prompt* gives what the documents and tools amount to now; *gate* makes the gate of a session
     from its id and its record.  *publish* shows a session's state to `elwood inspect`; *status*
-    gives the house's lines of /status.  *now* is the wall clock, Unix seconds; *idle* is after
-    how many seconds without work a session leaves the memory.
+    gives the house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that
+    takes *delivery_limit* seconds is stuck; after *idle* seconds without work a session leaves the
+    memory.
     """
 
     models: Address[ModelsMail]
@@ -51,6 +52,7 @@ class Surroundings:
     zone: tzinfo
     turns: TurnSettings
     max_tokens: int
+    delivery_limit: float = 60.0
     idle: float = 600.0
 
 

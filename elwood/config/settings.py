@@ -102,7 +102,7 @@ class Watchdog:
 
     turn: float = 1200.0
     poll: float = 120.0
-    delivery: float = 300.0
+    delivery: float = 60.0
 
 
 @attrs.frozen(kw_only=True)

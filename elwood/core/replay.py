@@ -92,7 +92,7 @@ class Undelivered(msgspec.Struct):
 
 
 class Session(msgspec.Struct):
-    """All that a session knows."""
+    """All that a session knows.  *failed* says that its newest answer states a failure."""
 
     seen: dict[str, None] = {}
     waiting: dict[str, Received] = {}
@@ -101,6 +101,7 @@ class Session(msgspec.Struct):
     path: list[Node] = []
     prompt: Prompt | None = None
     undelivered: dict[str, Undelivered] = {}
+    failed: bool = False
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -206,6 +207,7 @@ class Session(msgspec.Struct):
             self.turn = None
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
+        self.failed = entry.failed
         if entry.text:
             self.undelivered[entry.reply] = Undelivered(entry)
 

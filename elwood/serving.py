@@ -1,0 +1,276 @@
+"""The ways to run the house: as a service, on the console, for one message, as a demonstration."""
+
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import attrs
+import trio
+
+from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
+from elwood.actors.telegram import Intake
+from elwood.actors.telegram_outbox import Outbox
+from elwood.app import Body, Channel, House, Outside
+from elwood.config import Config, Models, Paths, Provider
+from elwood.core.budget import Rate
+from elwood.core.identity import Principal
+from elwood.core.pacing import Pacing
+from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
+from elwood.core.session import Route
+from elwood.installing import copy_documents
+from elwood.messages import Inbound, OutboxMail
+from elwood.runtime import Escalated, Mailbox, in_thread
+from elwood.store.lock import AlreadyRunning, holding
+from elwood.tools.builtin import builtin
+from elwood.wire import provider as wire
+from elwood.wire.http import Client
+from elwood.wire.notify import Notify
+from elwood.wire.offline import OfflineModel
+from elwood.wire.providers import make_provider
+from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.terminal import Lines, read_fd, write_fd
+
+log = logging.getLogger("elwood")
+
+OK, FAILURE, MISCONFIGURED = 0, 1, 78
+OWNER = Principal("console", "owner", owner=True)
+FREE = (Rate(input=0.0, output=0.0),)
+
+
+def run(config: Config) -> int:
+    """Run the service until SIGTERM; return the exit code."""
+    if config.telegram.token is None:
+        print(
+            f"{config.file}: no channel is set up, so nobody could talk to me. Set telegram.token "
+            "(a credential, a file or ELWOOD_TELEGRAM_TOKEN), or try `elwood chat`.",
+            file=sys.stderr,
+        )
+        return MISCONFIGURED
+    settings = TelegramSettings(
+        token=config.telegram.token,
+        owners=config.telegram.owners,
+        groups=config.telegram.groups,
+        base_url=config.telegram.base_url,
+        messages_per_second=int(config.telegram.messages_per_second),
+        poll=int(config.telegram.poll),
+    )
+
+    async def body() -> int:
+        notify = Notify.from_environment(os.environ, os.getpid())
+        return await _live(config, Outside(notify=notify), [_telegram(settings)])
+
+    return _run(config, body)
+
+
+def chat(config: Config) -> int:
+    """Talk on the console; return the exit code."""
+
+    async def body() -> int:
+        return await _live(config, Outside(), [_console()])
+
+    return _run(config, body)
+
+
+def once(config: Config, text: str, *, session: str | None, dry_run: bool, verbose: bool) -> int:
+    """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
+    name = session or f"once-{secrets.token_hex(4)}"
+
+    async def body() -> int:
+        channel = attrs.evolve(_console(), intake=lambda house: _say(house, name, text))
+        return await _live(config, Outside(), [channel], dry_run=dry_run, judged=name)
+
+    return _run(config, body)
+
+
+def demo() -> int:
+    """Talk on the console with the rule-based model, in a fresh folder; return the exit code."""
+    folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
+    paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
+    copy_documents(paths.workspace)
+    config = Config(
+        paths=paths,
+        models=Models(default="offline/rules", summarizer="offline/rules"),
+        providers={"offline": Provider(codec="offline")},
+        file=folder / "config.toml",
+    )
+    if sys.stdin.isatty():
+        print(
+            "This is Elwood with an offline model: a few rules, no language model. Everything\n"
+            f"else is real; the state is in {folder}.\n"
+            'Try "help", "list the files" or "read SOUL.md"; /quit ends.'
+        )
+    return chat(config)
+
+
+# --- how it runs ----------------------------------------------------------------------------------
+
+
+def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
+    state = config.paths.state
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with holding(state):
+            return trio.run(body)
+    except (AlreadyRunning, Escalated) as error:
+        print(error, file=sys.stderr)
+        return FAILURE
+    except OSError as error:
+        print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
+        return FAILURE
+
+
+async def _live(
+    config: Config,
+    outside: Outside,
+    channels: list[Channel],
+    *,
+    dry_run: bool = False,
+    judged: str | None = None,
+) -> int:
+    """Run a house until it is stopped; *judged* is the session whose failure is ours."""
+    models, providers = _models(config, outside)
+    house = House(
+        config,
+        outside,
+        channels,
+        providers=providers,
+        models=models,
+        tools=builtin(),
+        dry_run=dry_run,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_watch_signals, house.stop)
+        await house.live()
+        nursery.cancel_scope.cancel()
+    return FAILURE if judged is not None and house.presence.failed(judged) else OK
+
+
+async def _watch_signals(stop: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            log.info("asked to stop")
+            stop.set()
+            break
+    # The next signal does what it always does: nobody has to wait for an orderly end.
+
+
+def _models(config: Config, outside: Outside) -> tuple[ModelSettings, Mapping[str, wire.Provider]]:
+    """Make the settings of the models actor, and the clients of the providers in use."""
+    settings = ModelSettings(
+        default=config.models.default,
+        summarizer=config.models.summarizer,
+        fallbacks=config.models.fallback,
+        max_tokens=config.models.max_tokens,
+        providers={
+            name: ProviderSettings(
+                api=provider.codec,
+                base_url=provider.base_url,
+                in_flight=config.models.in_flight,
+                version=provider.version,
+                echo_reasoning=provider.echo_reasoning,
+            )
+            for name, provider in config.providers.items()
+            if provider.codec != "offline"
+        },
+        prices={"offline/rules": FREE},
+    )
+    names = {*candidates(settings, "default"), *candidates(settings, "summarizer")}
+    used = {split_name(name)[0] for name in names}
+    providers: dict[str, wire.Provider] = {}
+    for name in sorted(used):
+        provider = config.providers[name]
+        if provider.codec == "offline":
+            providers[name] = OfflineModel()
+            continue
+        providers[name] = make_provider(
+            name,
+            settings.providers[name],
+            provider.key,
+            client=Client(connections=config.models.in_flight),
+            now=outside.now,
+            new_id=outside.new_id,
+        )
+    return settings, providers
+
+
+# --- channels -------------------------------------------------------------------------------------
+
+
+def _telegram(settings: TelegramSettings) -> Channel:
+    def intake(house: House) -> Body:
+        actor = Intake(
+            Bot(settings, Client(connections=4)),
+            settings,
+            sessions=house.sessions.address,
+            approvals=house.approvals.address,
+            outbox=house.outboxes["telegram"].address,
+            random=house.outside.random,
+        )
+
+        async def body(mailbox: Mailbox[None]) -> None:
+            house.up.set()
+            await actor.run(mailbox)
+
+        return body
+
+    async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
+        bot = Bot(settings, Client(connections=64))
+        pacing = Pacing.for_rate(settings.messages_per_second)
+        await Outbox(bot, random=Outside().random, pacing=pacing).run(mailbox)
+
+    return Channel(
+        name="telegram",
+        outbox=outbox,
+        intake=intake,
+        owner=tuple(Route("telegram", chat=user) for user in settings.owners),
+        owners=frozenset(f"tg:{user}" for user in settings.owners),
+    )
+
+
+def _console() -> Channel:
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    outbox = ConsoleOutbox(write_fd(1, in_thread), terminal=terminal)
+
+    def intake(house: House) -> Body:
+        house.up.set()
+        return ConsoleIntake(
+            Lines(read_fd(0)),
+            house.sessions.address,
+            house.outboxes[ROUTE.channel].address,
+            principal=OWNER,
+            new_id=house.outside.new_id,
+            now=house.outside.now,
+            quiet=house.presence.quiet,
+            done=house.stop,
+            terminal=terminal,
+        ).run
+
+    owners = frozenset({OWNER.id})
+    return Channel(
+        name=ROUTE.channel, outbox=outbox.run, intake=intake, owner=(ROUTE,), owners=owners
+    )
+
+
+def _say(house: House, session: str, text: str) -> Body:
+    """Say one thing, wait for the answer, and stop the house."""
+    sent_at, id_ = house.outside.now(), f"once:{house.outside.new_id()}"
+
+    def inbound() -> Inbound:
+        return Inbound(
+            session=session, id=id_, principal=OWNER, route=ROUTE, text=text, sent_at=sent_at
+        )
+
+    async def body(mailbox: Mailbox[None]) -> None:
+        await house.sessions.address.insist(inbound)
+        await house.presence.quiet()
+        house.stop.set()
+        async for _ in mailbox:
+            pass
+
+    return body
