@@ -58,6 +58,7 @@ async def test_it_follows_the_last_message_in_both_languages(tmp_path: Path) -> 
             assert (answered.stop, answered.message.text) == ("end", "Result: two files")
         assert len((await trio.Path(log).read_bytes()).splitlines()) == 4
     finally:
-        await client.aclose()
         process.kill()
-        await process.wait()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+            await client.aclose()
+            await process.wait()
