@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 from elwood.config import ConfigErrors, load
@@ -17,13 +17,11 @@ FILE_MODE = 0o600
 def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
     try:
-        _write(config, template().encode())
+        _write(config, template().encode(), say=print)
         paths = load(config, environ).paths
         for folder in (paths.state, paths.workspace):
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        shipped = default_documents()
-        for document in documents(shipped):
-            _write(paths.workspace / document, (shipped / document).read_bytes())
+        copy_documents(paths.workspace, say=print)
     except ConfigErrors as errors:
         for problem in errors.problems:
             print(problem, file=sys.stderr)
@@ -37,20 +35,27 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     return 0
 
 
+def copy_documents(folder: Path, *, say: Callable[[str], None]) -> None:
+    """Write the documents that we ship into *folder*, and *say* for each what was done."""
+    shipped = default_documents()
+    for document in documents(shipped):
+        _write(folder / document, (shipped / document).read_bytes(), say=say)
+
+
 def documents(shipped: Path) -> list[Path]:
     """List the documents in the folder *shipped*, relative to it."""
     files = (path.relative_to(shipped) for path in shipped.rglob("*.md") if path.is_file())
     return sorted(files)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, FILE_MODE)
     except FileExistsError:
-        print(f"kept     {path}")
+        say(f"kept     {path}")
         return
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-    print(f"written  {path}")
+    say(f"written  {path}")

@@ -19,7 +19,7 @@ from elwood.app import Body, Channel, House, Outside
 from elwood.config import Config, Models, Paths, Provider
 from elwood.core.budget import Rate
 from elwood.core.identity import Principal
-from elwood.core.pacing import Pacing
+from elwood.core.pacing import paced
 from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
 from elwood.core.session import Route
 from elwood.installing import copy_documents
@@ -91,7 +91,7 @@ def demo() -> int:
     """Talk on the console with the rule-based model, in a fresh folder; return the exit code."""
     folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
     paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
-    copy_documents(paths.workspace)
+    copy_documents(paths.workspace, say=lambda line: None)
     config = Config(
         paths=paths,
         models=Models(default="offline/rules", summarizer="offline/rules"),
@@ -221,7 +221,7 @@ def _telegram(settings: TelegramSettings) -> Channel:
 
     async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
         bot = Bot(settings, Client(connections=64))
-        pacing = Pacing.for_rate(settings.messages_per_second)
+        pacing = paced(settings.messages_per_second)
         await Outbox(bot, random=Outside().random, pacing=pacing).run(mailbox)
 
     return Channel(

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Never, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
@@ -29,6 +29,7 @@ from elwood.messages import (
     Meet,
     Migrate,
     Migrations,
+    NotNow,
     OutboxMail,
     Post,
     Pressed,
@@ -102,11 +103,12 @@ class Intake:
         self._outbox = outbox
         self._random = random
 
-    async def run(self, mailbox: Mailbox[Never]) -> None:
+    async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
         self._poll = Poll(self._bot, self._settings, self._random)
         self._talks: dict[Order, deque[Update | Unreadable]] = {}
         self._busy_told: dict[int, float] = {}
+        self._postponed: dict[int, int] = {}  # by chat, the update that had to wait
         self._albums: dict[int, str] = {}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
@@ -238,6 +240,11 @@ class Intake:
                 return told
             case Refused(why=why):
                 return await self._tell(route, f"I could not take this message: {why}")
+            case NotNow(why=why):
+                if self._postponed.get(route.chat) != number:
+                    self._postponed[route.chat] = number
+                    await self._tell(route, f"I cannot take messages now: {why}. I keep trying.")
+                return False
             case None:
                 return await self._tell(
                     route, "I could not take this message. Please send it again in a minute."

@@ -1,4 +1,4 @@
-"""The sessions in memory, as they show themselves to `elwood inspect` and to who waits for quiet."""
+"""The sessions in memory, as they show themselves to `elwood inspect`."""
 
 from collections.abc import Callable
 

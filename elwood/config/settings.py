@@ -109,17 +109,17 @@ class Watchdog:
 class Config:
     """All settings.  *file* is where they stand; *inline* names the secrets in clear in it."""
 
-    owner: Owner
     paths: Paths
-    models: Models
     providers: dict[str, Provider]
-    limits: Limits
-    turn: Turn
-    sessions: Sessions
-    telegram: Telegram
-    log: Log
-    watchdog: Watchdog
     file: Path
+    owner: Owner = attrs.field(factory=Owner)
+    models: Models = attrs.field(factory=Models)
+    limits: Limits = attrs.field(factory=Limits)
+    turn: Turn = attrs.field(factory=Turn)
+    sessions: Sessions = attrs.field(factory=Sessions)
+    telegram: Telegram = attrs.field(factory=Telegram)
+    log: Log = attrs.field(factory=Log)
+    watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
 
     @property

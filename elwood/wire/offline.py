@@ -54,6 +54,12 @@ STEPS = 6
 OPENLY = "I am Elwood's offline model: a handful of rules, not a language model."
 
 
+# How `core.inputs` heads a message, names what it replies to, and marks its parts.
+ABOUT = re.compile(r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*)\]")
+NOTE = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
+TIME = re.compile(r"\b\d{1,2}:\d\d\b")
+
+
 class OfflineModel:
     """The provider with the codec ``offline``.  Costs nothing and never fails."""
 
@@ -142,11 +148,12 @@ def _asked(messages: Sequence[Message], begin: int) -> Iterator[_Asked]:
     for index, message in enumerate(messages):
         if not isinstance(message, Human):
             continue
+        lines = list(_words(message.text))
         if index < begin:
-            said.append(message.text.strip())
+            said.append("\n".join(lines).strip())
             continue
         unclear: list[str] = []
-        for line in message.text.splitlines():
+        for line in lines:
             if not line.strip() or line.startswith(">"):  # a quote of what is replied to
                 continue
             phrase = understand(line)
@@ -162,6 +169,13 @@ def _asked(messages: Sequence[Message], begin: int) -> Iterator[_Asked]:
         if unclear:
             yield _Asked(Unknown("\n".join(unclear)), tuple(said))
             said.append("\n".join(unclear))
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield the lines of people's own words: without what `core.inputs` says about them."""
+    for line in text.splitlines():
+        if not ABOUT.fullmatch(line):
+            yield NOTE.sub("", line)
 
 
 def _outcomes(messages: Sequence[Message]) -> dict[_Wish, list[Result]]:
@@ -248,9 +262,11 @@ def _answer(asked: _Asked, messages: Sequence[Message]) -> str:
 def _time(messages: Sequence[Message]) -> str:
     """Say what the harness told last about the time; there is no clock in here."""
     for message in reversed(messages):
-        if isinstance(message, Notice):
+        if isinstance(message, Notice | Human):
             for line in message.text.splitlines():
-                if re.search(r"\b\d{1,2}:\d\d\b", line):
+                # A person may say any time; only the head of a message is the harness's.
+                told = TIME.search(line) if isinstance(message, Notice) else ABOUT.fullmatch(line)
+                if told and TIME.search(line):
                     return f"I have no clock. The last I was told is: {_literal(line.strip())}"
     return "I do not know: I have no clock, and this conversation has not told me the time."
 

@@ -270,3 +270,17 @@ async def test_the_response_can_be_stored_and_costs_estimated_tokens() -> None:
     assert json.loads(bytes(message.native))[0]["name"] == "list_files"
     assert completion.usage.estimated
     assert completion.usage.input > 0
+
+
+async def test_what_the_house_says_about_a_message_is_not_taken_for_words() -> None:
+    head = "[Saturday 2026-11-21 23:31 UTC]"
+    model = OfflineModel()
+
+    async def said(text: str) -> str:
+        request = ModelRequest(
+            model="rules", prompt=Prompt(""), messages=(Human(text),), max_tokens=100
+        )
+        return (await model.complete(request, lambda so_far: None)).message.text
+
+    assert "hi there" in await said(f"{head}\n[replying to: abc]\n[edited] echo hi there")
+    assert "23:31 UTC" in await said(f"{head}\nwhat time is it")
