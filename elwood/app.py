@@ -2,10 +2,8 @@
 
 import os
 import platform
-import random
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -31,7 +29,7 @@ from elwood.core.inspection import House as HouseSeen
 from elwood.core.redaction import strip
 from elwood.core.replay import Session
 from elwood.core.routing import ModelSettings
-from elwood.core.session import Entry, Route
+from elwood.core.session import Entry
 from elwood.core.spending import in_words
 from elwood.messages import (
     ApprovalsMail,
@@ -42,21 +40,19 @@ from elwood.messages import (
     SessionsMail,
     Spending,
 )
+from elwood.outside import Channel, Doors, Outside
 from elwood.runtime import (
     ActorUnavailable,
     Address,
-    Blocking,
     Board,
     Child,
     Event,
     Mailbox,
     PoolPolicy,
     RestartPolicy,
-    in_thread,
     run_pool,
     supervise,
 )
-from elwood.store.calls import Calls
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.journal import Journal
@@ -64,7 +60,6 @@ from elwood.store.markers import Markers
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
-from elwood.wire.notify import Notify
 from elwood.wire.provider import Provider
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
@@ -76,38 +71,6 @@ CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 LAST_TURN = 20.0
 # Share of the context that the system prompt may take.
 PROMPT_SHARE = 4
-
-
-@attrs.frozen(kw_only=True)
-class Outside:
-    """All that is not decided by the program: the seam for tests.
-
-    *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text.
-    """
-
-    now: Callable[[], float] = time.time
-    random: Callable[[], float] = random.random
-    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
-    blocking: Blocking = in_thread
-    calls: Callable[[], Calls] = Calls
-    notify: Notify = attrs.field(factory=lambda: Notify.from_environment({}, os.getpid()))
-
-
-Body = Callable[[Mailbox[None]], Awaitable[None]]
-
-
-@attrs.frozen(kw_only=True)
-class Channel:
-    """A way to talk with people: its outbox, and its intake, made when the house stands.
-
-    *owner* are the places where the owner is told what goes wrong.
-    """
-
-    name: str
-    outbox: Callable[[Mailbox[OutboxMail]], Awaitable[None]]
-    intake: Callable[["House"], Body]
-    owner: tuple[Route, ...] = ()
-    owners: frozenset[str] = frozenset()
 
 
 class House:
@@ -225,7 +188,7 @@ class House:
             )
 
         intakes = [
-            Child(Mailbox(channel.name, 16), channel.intake(self), WORLD, grace=1.0)
+            Child(Mailbox(channel.name, 16), channel.intake(self._doors(channel)), WORLD, grace=1.0)
             for channel in self._channels
         ]
         outboxes = [
@@ -239,6 +202,17 @@ class House:
             Child(self.sessions, sessions, OURS, grace=LAST_TURN + 1),
             Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
             *intakes,
+        )
+
+    def _doors(self, channel: Channel) -> Doors:
+        return Doors(
+            outside=self.outside,
+            sessions=self.sessions.address,
+            approvals=self.approvals.address,
+            outbox=self.outboxes[channel.name].address,
+            quiet=self.presence.quiet,
+            up=self.up,
+            stop=self.stop,
         )
 
     def _path(self, name: str) -> Path:

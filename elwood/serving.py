@@ -15,7 +15,7 @@ import trio
 from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
 from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
-from elwood.app import Body, Channel, House, Outside
+from elwood.app import House
 from elwood.config import Config, Models, Paths, Provider
 from elwood.core.budget import Rate
 from elwood.core.identity import Principal
@@ -24,6 +24,7 @@ from elwood.core.routing import ModelSettings, ProviderSettings, candidates, spl
 from elwood.core.session import Route
 from elwood.installing import copy_documents
 from elwood.messages import Inbound, OutboxMail
+from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Escalated, Mailbox, in_thread
 from elwood.store.lock import AlreadyRunning, holding
 from elwood.tools.builtin import builtin
@@ -81,7 +82,7 @@ def once(config: Config, text: str, *, session: str | None, dry_run: bool, verbo
     name = session or f"once-{secrets.token_hex(4)}"
 
     async def body() -> int:
-        channel = attrs.evolve(_console(), intake=lambda house: _say(house, name, text))
+        channel = attrs.evolve(_console(), intake=lambda doors: _say(doors, name, text))
         return await _live(config, Outside(), [channel], dry_run=dry_run, judged=name)
 
     return _run(config, body)
@@ -203,18 +204,18 @@ def _models(config: Config, outside: Outside) -> tuple[ModelSettings, Mapping[st
 
 
 def _telegram(settings: TelegramSettings) -> Channel:
-    def intake(house: House) -> Body:
+    def intake(doors: Doors) -> Body:
         actor = Intake(
             Bot(settings, Client(connections=4)),
             settings,
-            sessions=house.sessions.address,
-            approvals=house.approvals.address,
-            outbox=house.outboxes["telegram"].address,
-            random=house.outside.random,
+            sessions=doors.sessions,
+            approvals=doors.approvals,
+            outbox=doors.outbox,
+            random=doors.outside.random,
         )
 
         async def body(mailbox: Mailbox[None]) -> None:
-            house.up.set()
+            doors.up.set()
             await actor.run(mailbox)
 
         return body
@@ -237,17 +238,17 @@ def _console() -> Channel:
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     outbox = ConsoleOutbox(write_fd(1, in_thread), terminal=terminal)
 
-    def intake(house: House) -> Body:
-        house.up.set()
+    def intake(doors: Doors) -> Body:
+        doors.up.set()
         return ConsoleIntake(
             Lines(read_fd(0)),
-            house.sessions.address,
-            house.outboxes[ROUTE.channel].address,
+            doors.sessions,
+            doors.outbox,
             principal=OWNER,
-            new_id=house.outside.new_id,
-            now=house.outside.now,
-            quiet=house.presence.quiet,
-            done=house.stop,
+            new_id=doors.outside.new_id,
+            now=doors.outside.now,
+            quiet=doors.quiet,
+            done=doors.stop,
             terminal=terminal,
         ).run
 
@@ -257,9 +258,9 @@ def _console() -> Channel:
     )
 
 
-def _say(house: House, session: str, text: str) -> Body:
+def _say(doors: Doors, session: str, text: str) -> Body:
     """Say one thing, wait for the answer, and stop the house."""
-    sent_at, id_ = house.outside.now(), f"once:{house.outside.new_id()}"
+    sent_at, id_ = doors.outside.now(), f"once:{doors.outside.new_id()}"
 
     def inbound() -> Inbound:
         return Inbound(
@@ -267,9 +268,9 @@ def _say(house: House, session: str, text: str) -> Body:
         )
 
     async def body(mailbox: Mailbox[None]) -> None:
-        await house.sessions.address.insist(inbound)
-        await house.presence.quiet()
-        house.stop.set()
+        await doors.sessions.insist(inbound)
+        await doors.quiet()
+        doors.stop.set()
         async for _ in mailbox:
             pass
 

@@ -22,6 +22,7 @@ STEPS = {
     "actors": 6,
     "config": 7,
     "inspecting": 7,
+    "outside": 7,
     "verifying": 7,
     "installing": 8,
     "app": 8,

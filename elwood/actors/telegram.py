@@ -10,6 +10,7 @@ from typing import TypeVar
 import attrs
 import trio
 
+from elwood.agent.slash import COMMANDS
 from elwood.core.identity import (
     Addressed,
     House,
@@ -58,12 +59,6 @@ M = TypeVar("M")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-COMMANDS = {
-    "new": "Begin a new conversation",
-    "stop": "Stop what I am doing",
-    "status": "What I am doing, and what it has cost",
-    "help": "What I can do",
-}
 HAND_ON = "handing on a message"
 # Seconds for an answer from inside the house, and how often to ask.
 PATIENCE = 10.0

@@ -41,13 +41,10 @@ from elwood.wire.phrases import (
     understand,
 )
 from elwood.wire.provider import ModelRequest
+from elwood.wire.quoting import MAX_QUOTED, code, cut, fenced, literal, one_line
 
 # Phrases answered at once; more in one message is not talk but a paste.
 MAX_PHRASES = 8
-# Characters of a tool's result that are shown: about a screen, and one message of any channel.
-MAX_SHOWN = 3_000
-# Characters of a person's own words that are quoted back.
-MAX_QUOTED = 500
 # Steps in which an answer is handed to *on_text*.
 STEPS = 6
 
@@ -211,19 +208,19 @@ def _report(phrase: Phrase, result: Result) -> str:
     """Put the outcome of the call for *phrase* into a sentence."""
     match phrase:
         case ListFiles(path):
-            place = _code(path) if path else "your workspace"
+            place = code(path) if path else "your workspace"
             if result.failed:
-                return f"I could not look into {place}: {_line(result.text)}"
-            return f"This is in {place}:\n\n{_fenced(result.text)}"
+                return f"I could not look into {place}: {one_line(result.text)}"
+            return f"This is in {place}:\n\n{fenced(result.text)}"
         case ReadFile(path, first, last):
             if result.failed:
-                return f"I could not read {_code(path)}: {_line(result.text)}"
+                return f"I could not read {code(path)}: {one_line(result.text)}"
             if not result.text.strip():
-                return f"There is nothing in {_code(path)}."
+                return f"There is nothing in {code(path)}."
             if first is None:
-                return f"{_code(path)} says:\n\n{_fenced(result.text)}"
+                return f"{code(path)} says:\n\n{fenced(result.text)}"
             lines = f"Line {first}" if first == last else f"Lines {first} to {last}"
-            return f"{lines} of {_code(path)}:\n\n{_fenced(result.text)}"
+            return f"{lines} of {code(path)}:\n\n{fenced(result.text)}"
         case _:
             return result.text
 
@@ -244,16 +241,16 @@ def _answer(asked: _Asked, messages: Sequence[Message]) -> str:
         case Talk("bye"):
             return "Goodbye."
         case Echo(text):
-            return _literal(text)
+            return literal(text)
         case Recall(which):
             if not asked.before:
                 return "You had not said anything before that."
             said = asked.before[0 if which == "first" else -1]
-            return f"Your {which} message was: “{_literal(_cut(said, MAX_QUOTED))}”"
+            return f"Your {which} message was: “{literal(cut(said, MAX_QUOTED))}”"
         case ListFiles() | ReadFile():
             return "I was given no tool to look at files with, so I cannot."
         case Unknown(text):
-            quoted = _literal(_cut(text, 60).replace("\n", " "))
+            quoted = literal(cut(text, 60).replace("\n", " "))
             return f"I do not understand “{quoted}”. {OPENLY} Try:\n\n{_examples()}"
         case Talk():
             raise AssertionError(asked.phrase)
@@ -267,7 +264,7 @@ def _time(messages: Sequence[Message]) -> str:
                 # A person may say any time; only the head of a message is the harness's.
                 told = TIME.search(line) if isinstance(message, Notice) else ABOUT.fullmatch(line)
                 if told and TIME.search(line):
-                    return f"I have no clock. The last I was told is: {_literal(line.strip())}"
+                    return f"I have no clock. The last I was told is: {literal(line.strip())}"
     return "I do not know: I have no clock, and this conversation has not told me the time."
 
 
@@ -281,32 +278,3 @@ def _growing(text: str) -> Iterator[str]:
     for end in ends[: -1 : max(1, len(ends) // STEPS)]:
         yield text[:end]
     yield text
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
-
-
-def _line(text: str) -> str:
-    return _literal(_cut(" ".join(text.split()), MAX_QUOTED))
-
-
-def _fenced(text: str) -> str:
-    """Show *text* as it is, whatever marks it contains."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    shown = text.rstrip("\n")
-    more = ""
-    if len(shown) > MAX_SHOWN:
-        more = f"\n\nThese are the first {MAX_SHOWN} of {len(shown)} characters."
-        shown = shown[:MAX_SHOWN]
-    return f"{fence}\n{shown}\n{fence}{more}"
-
-
-def _code(path: str) -> str:
-    return _literal(path) if "`" in path else f"`{path}`"
-
-
-def _literal(text: str) -> str:
-    """Take from *text* the power to format, so that Markdown shows it as it was said."""
-    return re.sub(r"([\\`*_~\[\]<>|#])", r"\\\1", text)

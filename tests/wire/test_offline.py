@@ -19,8 +19,9 @@ from elwood.core.conversation import (
     ToolSpec,
     mend,
 )
-from elwood.wire.offline import MAX_PHRASES, MAX_SHOWN, OPENLY, OfflineModel
+from elwood.wire.offline import MAX_PHRASES, OPENLY, OfflineModel
 from elwood.wire.provider import ModelRequest, Provider
+from elwood.wire.quoting import MAX_SHOWN
 
 SCHEMA = msgspec.Raw(b'{"type":"object"}')
 TOOLS = (
