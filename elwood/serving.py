@@ -59,6 +59,7 @@ def run(config: Config) -> int:
         base_url=config.telegram.base_url,
         messages_per_second=int(config.telegram.messages_per_second),
         poll=int(config.telegram.poll),
+        silence=config.watchdog.poll,
     )
 
     async def body() -> int:

@@ -33,8 +33,9 @@ class TelegramSettings:
     """The configuration of the channel.
 
     *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
-    length of a long poll in seconds; the server knows at most 50.  *delete_webhook* allows us to
-    remove a webhook that somebody set (TG-02).
+    length of a long poll in seconds; the server knows at most 50.  After *silence* seconds
+    without an answered poll the channel is stuck.  *delete_webhook* allows us to remove a webhook
+    that somebody set (TG-02).
     """
 
     token: Secret
@@ -43,6 +44,7 @@ class TelegramSettings:
     base_url: str = "https://api.telegram.org"
     messages_per_second: int = 30
     poll: int = 50
+    silence: float = 120.0
     delete_webhook: bool = False
 
 

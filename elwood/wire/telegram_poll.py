@@ -67,21 +67,28 @@ class Poll:
         chat must not keep the others from being heard.
         """
         while True:
-            await self._pause()
-            began = trio.current_time()
-            wait = 0 if self._line.pending else self._settings.poll
-            call = partial(self._bot.get_updates, self._line.offset, wait=wait)
-            updates = await self._tried("the next update", wait, call)
-            if updates is None:
-                continue
-            if not updates and trio.current_time() - began < wait / 2:
-                self._note_idle()
-            else:
-                well(POLL)
+            with waiting("Telegram to answer a poll", limit=self._settings.silence):
+                while (updates := await self._once()) is None:
+                    pass
             fresh = [update for update in updates if self._line.add(update.update_id)]
             if fresh:
                 return fresh
-            self._not_before = began + PAUSE
+
+    async def _once(self) -> list[Update | Unreadable] | None:
+        """Ask once, when it is time for it; None after a failure."""
+        await self._pause()
+        began = trio.current_time()
+        wait = 0 if self._line.pending else self._settings.poll
+        call = partial(self._bot.get_updates, self._line.offset, wait=wait)
+        updates = await self._tried("the next update", wait, call)
+        if updates is None:
+            return None
+        if not updates and trio.current_time() - began < wait / 2:
+            self._note_idle()
+        else:
+            well(POLL)
+        self._not_before = began + PAUSE
+        return updates
 
     def settle(self, number: int) -> None:
         """Let the update *number* be confirmed: somebody answers for it now."""
