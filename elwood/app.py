@@ -246,6 +246,7 @@ class House:
             turns=TurnSettings(**attrs.asdict(config.turn)),
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
+            turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
         )
 
