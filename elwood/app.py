@@ -86,6 +86,7 @@ class House:
         models: ModelSettings,
         tools: Sequence[Tool],
         dry_run: bool = False,
+        grace: float = LAST_TURN,
     ) -> None:
         self.config = config
         self.outside = outside
@@ -103,6 +104,7 @@ class House:
         self._models = models
         self._tools = {tool.name: tool for tool in tools}
         self._dry_run = dry_run
+        self._grace = grace
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
@@ -182,7 +184,7 @@ class House:
                 body=lambda id_, box: self._session(id_, surroundings).run(box),
                 wake=self._markers.names,
                 refuse=_refuse,
-                policy=PoolPolicy(grace=LAST_TURN),
+                policy=PoolPolicy(grace=self._grace),
                 listener=listen,
                 board=self.board,
             )
@@ -199,7 +201,7 @@ class House:
             *outboxes,
             Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
-            Child(self.sessions, sessions, OURS, grace=LAST_TURN + 1),
+            Child(self.sessions, sessions, OURS, grace=self._grace + 1),
             Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
             *intakes,
         )

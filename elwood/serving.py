@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -15,7 +15,7 @@ import trio
 from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
 from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
-from elwood.app import House
+from elwood.app import LAST_TURN, House
 from elwood.config import Config, Models, Paths, Provider
 from elwood.core.budget import Rate
 from elwood.core.identity import Principal
@@ -27,6 +27,7 @@ from elwood.messages import Inbound, OutboxMail
 from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Escalated, Mailbox, in_thread
 from elwood.store.lock import AlreadyRunning, holding
+from elwood.tools import Tool
 from elwood.tools.builtin import builtin
 from elwood.wire import provider as wire
 from elwood.wire.http import Client
@@ -43,8 +44,12 @@ OWNER = Principal("console", "owner", owner=True)
 FREE = (Rate(input=0.0, output=0.0),)
 
 
-def run(config: Config) -> int:
-    """Run the service until SIGTERM; return the exit code."""
+def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_TURN) -> int:
+    """Run the service until SIGTERM; return the exit code.
+
+    *more_tools* stand beside the built-in ones.  What has begun may go on for *grace* seconds
+    after SIGTERM.
+    """
     if config.telegram.token is None:
         print(
             f"{config.file}: no channel is set up, so nobody could talk to me. Set telegram.token "
@@ -63,7 +68,8 @@ def run(config: Config) -> int:
 
     async def body() -> int:
         notify = Notify.from_environment(os.environ, os.getpid())
-        return await _live(config, Outside(notify=notify), [_telegram(settings)])
+        outside, channels = Outside(notify=notify), [_telegram(settings)]
+        return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
 
     return _run(config, body)
 
@@ -133,6 +139,8 @@ async def _live(
     *,
     dry_run: bool = False,
     judged: str | None = None,
+    more_tools: Sequence[Tool] = (),
+    grace: float = LAST_TURN,
 ) -> int:
     """Run a house until it is stopped; *judged* is the session whose failure is ours."""
     models, providers = _models(config, outside)
@@ -142,8 +150,9 @@ async def _live(
         channels,
         providers=providers,
         models=models,
-        tools=builtin(),
+        tools=(*builtin(), *more_tools),
         dry_run=dry_run,
+        grace=grace,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch_signals, house.stop)

@@ -1,0 +1,46 @@
+"""`elwood run` with one tool more, of class once: ``python -m tests.house.effectful --config F``.
+
+``act`` appends a line to *effects* in the workspace.  While there is a file *hold*, it then does
+not come to its end.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import trio
+
+from elwood import log, serving
+from elwood.config import load
+from elwood.core.redaction import strip
+from elwood.tools import Hands, Tool
+
+EFFECTS, HOLD = "effects", "hold"
+# Seconds that a turn may go on after SIGTERM: less than in life, for the sake of the tests.
+GRACE = 0.5
+
+
+class Act(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+async def act(given: Act, hands: Hands) -> str:
+    await trio.sleep(0.01)
+    with (hands.workspace / EFFECTS).open("a") as file:
+        file.write(f"{given.name}\n")
+    await trio.sleep(0.01)
+    while (hands.workspace / HOLD).exists():
+        await trio.sleep(0.01)  # noqa: ASYNC110  it is another process that takes it away
+    return f"acted on {given.name}"
+
+
+ACT = Tool("act", "Act.", Act, act, risk="write", effect="once", target=lambda given: given.name)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True)
+    config = load(parser.parse_args().config, os.environ)
+    log.set_up(config.log.level, lambda text: strip(text, config.secrets), environ=os.environ)
+    sys.exit(serving.run(config, more_tools=(ACT,), grace=GRACE))
