@@ -23,7 +23,7 @@ from elwood.agent.runner import Surroundings
 from elwood.agent.turn import TurnSettings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger, Limits
-from elwood.core.grants import GrantEntry, Grants
+from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.redaction import strip
@@ -65,8 +65,6 @@ from elwood.wire.provider import Provider
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
 OURS = RestartPolicy()
-# A code that a person reads from one screen and types on another: no 0 and O, no 1 and l.
-CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
 # Share of the context that the system prompt may take.
@@ -164,7 +162,7 @@ class House:
             door,
             owners=frozenset().union(*(channel.owners for channel in self._channels)),
             owner_route=owner[0] if owner else None,
-            new_code=lambda: "".join(secrets.choice(CODE_LETTERS) for _ in range(8)),
+            new_code=pairing_code,
             clock=outside.now,
         )
         control = Control(
@@ -276,6 +274,11 @@ class House:
         stuck = self.board.stuck()
         lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
         return "\n".join(lines)
+
+
+def pairing_code() -> str:
+    """Make a code that nobody can guess, and that can be typed."""
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
 
 
 def _refuse(message: SessionsMail, why: str) -> None:
