@@ -31,9 +31,10 @@ async def act(given: Act, hands: Hands) -> str:
     with (hands.workspace / EFFECTS).open("a") as file:
         file.write(f"{given.name}\n")
     await trio.sleep(0.01)
-    while (hands.workspace / HOLD).exists():
-        await trio.sleep(0.01)  # noqa: ASYNC110  it is another process that takes it away
-    return f"acted on {given.name}"
+    while True:
+        if not (hands.workspace / HOLD).exists():
+            return f"acted on {given.name}"
+        await trio.sleep(0.01)
 
 
 ACT = Tool("act", "Act.", Act, act, risk="write", effect="once", target=lambda given: given.name)

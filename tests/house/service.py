@@ -16,7 +16,7 @@ import trio
 
 from elwood.core.session import Entry
 from elwood.store.chain import is_sound
-from tests.fake_http import Reply, Request, serving
+from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
 from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
@@ -72,20 +72,32 @@ class Town:
         self.models.otherwise = obedient
         self.models.log = self._note
 
+    def found(self, models: str) -> None:
+        """Write the configuration; *models* is the address of the provider."""
+        (self.folder / "workspace").mkdir(parents=True)
+        self.config.write_text(
+            CONFIG.format(
+                folder=self.folder,
+                owners=list(FRIENDS),
+                group=GROUP,
+                telegram=self.telegram.url,
+                models=models,
+            )
+        )
+
     # --- processes -----------------------------------------------------------------------------
 
     async def spawn(self) -> None:
         """Begin a process."""
         assert self.process is None, "one is running"
         self._polls = self.telegram.polls
-        self.process = await self.begin("run" if self._entry == "elwood" else "")
+        self.process = await self._begin()
 
-    async def begin(self, *arguments: str) -> trio.Process:
-        """Begin any process on this state folder, with its stderr kept."""
-        given = [argument for argument in arguments if argument]
+    async def _begin(self) -> trio.Process:
+        what = ["run"] if self._entry == "elwood" else []
         with self.stderr.open("ab") as stderr:
             return await trio.lowlevel.open_process(
-                [sys.executable, "-m", self._entry, "--config", str(self.config), *given],
+                [sys.executable, "-m", self._entry, "--config", str(self.config), *what],
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -157,6 +169,14 @@ class Town:
         """Wait until a condition over what the Bot API saw holds."""
         with trio.fail_after(PATIENCE):
             await self.telegram.until(true)
+
+    async def eventually(self, true: Callable[[], Any]) -> None:
+        """Wait until a condition over the state folder holds, of which nobody tells us."""
+        with trio.fail_after(PATIENCE):
+            while True:
+                if true():
+                    return
+                await trio.sleep(0.01)
 
     async def says(self, count: int) -> list[str]:
         """Wait for *count* messages of ours; return them all."""
@@ -235,35 +255,21 @@ def obedient(body: Json) -> Step:
             span.appendleft(message)
     asked = "\n".join(words(message) for message in span)
     todo = [name for name in re.findall(r"act (m\d{4})", asked) if name not in called]
-    calls = [("act", f'{{"name": "{name}"}}') for name in todo]
+    wanted = [("act", f'{{"name": "{name}"}}') for name in todo]
     if re.search(r"look m\d{4}", asked) and "a look" not in called:
-        calls.append(("list_files", "{}"))
-    if calls:
-        return Say(calls=tuple(calls))
+        wanted.append(("list_files", "{}"))
+    if wanted:
+        return Say(calls=tuple(wanted))
     return Say(f"Heard {' '.join(dict.fromkeys(MARK.findall(asked)))}.")
 
 
 @asynccontextmanager
 async def town(folder: Path, *, effectful: bool = False) -> AsyncIterator[Town]:
     """Make a town; at the end nothing runs in it any more, and its log holds no secret."""
-    folder.mkdir(exist_ok=True)
-    (folder / "workspace").mkdir()
     models = FakeModels(key=KEY)
-
-    async def answer(request: Request) -> Reply:
-        return await models.answer(request)
-
-    async with fake_telegram() as telegram, serving(answer) as url:
+    async with fake_telegram() as telegram, serving(models.answer) as url:
         one = Town(folder, telegram, models, effectful=effectful)
-        one.config.write_text(
-            CONFIG.format(
-                folder=folder,
-                owners=list(FRIENDS),
-                group=GROUP,
-                telegram=telegram.url,
-                models=url,
-            )
-        )
+        one.found(url)
         try:
             yield one
         except BaseException:
