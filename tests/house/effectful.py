@@ -18,8 +18,9 @@ from elwood.core.redaction import strip
 from elwood.tools import Hands, Tool
 
 EFFECTS, HOLD = "effects", "hold"
-# Seconds that a turn may go on after SIGTERM: less than in life, for the sake of the tests.
-GRACE = 0.5
+# Seconds that what has begun may go on after SIGTERM: less than in life, for the sake of the tests,
+# but enough for a second try at a delivery.
+GRACE = 1.5
 
 
 class Act(msgspec.Struct, forbid_unknown_fields=True):

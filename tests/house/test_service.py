@@ -200,7 +200,7 @@ async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) ->
         here.models.script.append(step)
         await here.start()
         here.telegram.say("tell m0001")
-        await here.until(lambda: here.telegram.drafts)
+        await here.asks(1)
 
         tree = (await here.command("inspect")).stdout.decode()
         assert "1 open turn" in tree.splitlines()[0]
