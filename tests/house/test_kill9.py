@@ -14,8 +14,11 @@ from tests.fake_models import Say, Step
 from tests.house.judging import broken, name
 from tests.house.service import FRIENDS, GROUP, MARK, Town, obedient, town
 
-# Seconds from the restart to the answers of what waited, on a machine that has nothing else to do.
-PROMISED = 2.0
+# Seconds from the restart to the answers of what waited, and those of a plain turn, on a machine
+# that has nothing else to do.  A loaded one may take longer for both.
+PROMISED, PLAIN = 2.0, 0.1
+# Messages pushed in one life, at most: so many that never twenty wait, or the next is not taken.
+MOST = 4
 MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
 
 
@@ -26,23 +29,26 @@ class Story:
         self.here = here
         self.chance = chance
         self.pushed: dict[int, str] = {}
+        self.room = MOST
 
-    def push(self) -> None:
-        """Let somebody say something."""
+    def push(self, kind: str, chat: int) -> str:
+        """Let somebody say something in *chat*; return the mark of it."""
         mark = f"m{len(self.pushed):04}"
-        kind = self.chance.choices(["tell", "act", "look"], [5, 4, 1])[0]
-        chat = self.chance.choice([*FRIENDS, GROUP])
         text, more = f"{kind} {mark}", {}
         if chat == GROUP:
             text, more = f"@elwood_bot {text}", {"entities": [MENTION]}
         user = chat if chat != GROUP else self.chance.choice(FRIENDS)
         self.pushed[self.here.telegram.say(text, chat=chat, user=user, **more)] = mark
+        return mark
 
     async def go_on(self) -> None:
-        """Push for ever."""
+        """Push for ever, anything to anybody, as long as there is room."""
         while True:
             await trio.sleep(self.chance.expovariate(4.0))
-            self.push()
+            if self.room:
+                self.room -= 1
+                kind = self.chance.choices(["tell", "act", "look"], [5, 4, 1])[0]
+                self.push(kind, self.chance.choice([*FRIENDS, GROUP]))
 
     def unanswered(self) -> set[str]:
         """Return the marks that were seen in no message."""
@@ -85,57 +91,58 @@ async def test_kills_at_random_instants_break_no_promise(
     async with town(tmp_path / "town", effectful=True) as here:
         here.models.otherwise = thoughtful
         story = Story(here, chance)
-        took: list[float] = []
+        caught_up: list[tuple[float, float]] = []
         async with trio.open_nursery() as nursery:
             nursery.start_soon(story.go_on)
             for _ in range(kills):
                 here.telegram.faults.clear()
-                await _one_life(story, took)
+                story.room = MOST
+                if times := await _one_life(story):
+                    caught_up.append(times)
+                await here.kill()
             nursery.cancel_scope.cancel()
         here.telegram.faults.clear()
-        up = await here.start()
-        await story.answered(set(story.pushed.values()))
-        took.append(trio.current_time() - up)
-        plain = await _plain_turn(here)
+        caught_up.append(await _catch_up(story, set(story.pushed.values())))
         await here.stop()
 
         assert broken(here, story.pushed) == []
         await here.verify()
-        # A plain turn takes 0.05 s where nobody else wants the machine.
-        assert max(took) <= max(PROMISED, PROMISED * plain / 0.1), (took, plain)
-        assert len(took) > kills / 10
+        late = [(took, turn) for took, turn in caught_up if took > PROMISED * max(1, turn / PLAIN)]
+        assert late == []
+        assert len(caught_up) > kills / 10
         assert len(here.effects) > kills / 10
-    print(f"{kills} kills, {len(story.pushed)} messages, answered at most {max(took):.2f} s later")
+    longest = max(took for took, _ in caught_up)
+    print(f"{kills} kills, {len(story.pushed)} messages, answered at most {longest:.2f} s later")
 
 
-async def _one_life(story: Story, took: list[float]) -> None:
-    """Start a process and kill it while it starts, while it works, or soon after it has caught up.
-
-    Adds the time of the catching up to *took*.
-    """
+async def _one_life(story: Story) -> tuple[float, float] | None:
+    """Live for a while: only start, or work, or catch up; return the time of the catching up."""
     here, chance = story.here, story.chance
-    match chance.choices(["starting", "working", "caught up"], [2, 5, 3])[0]:
-        case "starting":
+    match chance.choices(["start", "work", "catch up"], [2, 5, 3])[0]:
+        case "start":
             await here.spawn()
             await trio.sleep(chance.uniform(0.0, 0.5))
-        case "working":
+        case "work":
             if chance.random() < 0.3:
-                kind = chance.choice(["swallow", "hang", "lose", "drop"])
-                here.telegram.fault("sendMessage", kind)
+                here.telegram.fault(
+                    "sendMessage", chance.choice(["swallow", "hang", "lose", "drop"])
+                )
             await here.start()
             await trio.sleep(chance.uniform(0.0, 0.3))
         case _:
-            owed = story.unanswered()
-            up = await here.start()
-            await story.answered(owed)
-            took.append(trio.current_time() - up)
+            took = await _catch_up(story, story.unanswered())
             await trio.sleep(chance.uniform(0.0, 0.1))
-    await here.kill()
+            return took
+    return None
 
 
-async def _plain_turn(here: Town) -> float:
-    """Measure a turn in which nothing happens."""
-    began, count = trio.current_time(), len(here.telegram.sent)
-    here.telegram.say("tell m9999")
-    await here.says(count + 1)
-    return trio.current_time() - began
+async def _catch_up(story: Story, owed: set[str]) -> tuple[float, float]:
+    """Measure how long it takes until *owed* are answered, and then how long a plain turn takes.
+
+    In seconds; the first from the first poll on.
+    """
+    began = await story.here.start()
+    await story.answered(owed)
+    caught_up = trio.current_time()
+    await story.answered({story.push("tell", story.chance.choice(FRIENDS))})
+    return caught_up - began, trio.current_time() - caught_up
