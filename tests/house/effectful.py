@@ -28,10 +28,11 @@ class Act(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def act(given: Act, hands: Hands) -> str:
+    # Time for a kill before the effect, and more of it after: there a repeat would do harm.
     await trio.sleep(0.01)
     with (hands.workspace / EFFECTS).open("a") as file:
         file.write(f"{given.name}\n")
-    await trio.sleep(0.01)
+    await trio.sleep(0.06)
     while True:
         if not (hands.workspace / HOLD).exists():
             return f"acted on {given.name}"

@@ -23,6 +23,12 @@ def broken(town: Town, pushed: dict[int, str]) -> list[str]:
     return found
 
 
+def uncertain(town: Town) -> int:
+    """Count the calls of `act` that a kill has cut off: those that a repeat would do twice."""
+    entries = [entry for journal in town.journals().values() for entry in journal]
+    return sum(isinstance(e, CallEnded) and e.outcome == "unknown" for e in entries)
+
+
 def _outcomes(town: Town, entries: list[Entry], pushed: dict[int, str]) -> list[str]:
     """P1: each message has one outcome, which is delivered and seen."""
     found = []
