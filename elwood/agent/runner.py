@@ -10,9 +10,10 @@ import trio
 from elwood.agent.delivery import Delivery
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
-from elwood.agent.turn import Answer, Means, TurnSettings, run_turn
+from elwood.agent.turn import Answer, Means, run_turn
 from elwood.core.conversation import Prompt
 from elwood.core.inputs import render, stale_note
+from elwood.core.limits import TurnSettings
 from elwood.core.receipts import activity
 from elwood.core.replay import Session
 from elwood.core.session import Received, Replied, TurnStarted

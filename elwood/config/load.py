@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from elwood.config.problems import ConfigErrors, Problem, Where, dotted
-from elwood.config.settings import BUILT_IN, SECTIONS, Config, Provider
+from elwood.config.settings import BUILT_IN, SECTIONS, Config
 from elwood.config.source import FromVariable, Source, Tree, parse
 from elwood.config.structure import described, structure, unknown
+from elwood.core.routing import ProviderSettings
 from elwood.store.secrets import SecretUnusable, look_up
 
 # Bytes of a configuration file.
@@ -59,7 +60,7 @@ class _Loading:
             order = sorted(self._problems, key=lambda p: (p.line or math.inf, p.variable or p.key))
             raise ConfigErrors(order)
         made: Mapping[str, object] = sections | {
-            "providers": {k: v for k, v in providers.items() if isinstance(v, Provider)}
+            "providers": {k: v for k, v in providers.items() if isinstance(v, ProviderSettings)}
         }
         return Config(**made, file=self._path, inline=tuple(self._inline))  # type: ignore[arg-type]
 
@@ -198,10 +199,10 @@ class _Loading:
                 self._complain(
                     where, "not a name for a provider", "use small letters, digits, - and _"
                 )
-            made[name] = provider = self._section(where, Provider, "providers.NAME")
-            if not isinstance(provider, Provider):
+            made[name] = provider = self._section(where, ProviderSettings, "providers.NAME")
+            if not isinstance(provider, ProviderSettings):
                 continue
-            if provider.codec != "offline" and not provider.base_url:
+            if provider.api != "offline" and not provider.base_url:
                 self._complain((*where, "base_url"), "is missing", "write the API's address")
         return made
 
@@ -209,11 +210,11 @@ class _Loading:
         """Check that each model's provider exists, whatever else is wrong with the models."""
         if not isinstance(models, dict):
             return
-        fallback = models.get("fallback")
+        fallbacks = models.get("fallbacks")
         wanted: list[tuple[Where, object]] = [
             (("models", "default"), models.get("default")),
             (("models", "summarizer"), models.get("summarizer")),
-            *((("models", "fallback", n), model) for n, model in enumerate(_listed(fallback))),
+            *((("models", "fallbacks", n), model) for n, model in enumerate(_listed(fallbacks))),
         ]
         for where, model in wanted:
             provider, slash, _ = model.partition("/") if isinstance(model, str) else ("", "", "")
