@@ -138,6 +138,16 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     assert "x: no such key" in done.stderr
 
 
+@pytest.mark.parametrize("arguments", [["inspect"], ["pair", "x"], ["receipts", "verify"]])
+def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
+    """On a server the credentials are the service's alone."""
+    configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
+    assert elwood(tmp_path, "run").returncode == 78
+    done = elwood(tmp_path, *arguments)
+    assert done.returncode == 1  # nothing runs here, and there are no journals
+    assert "telegram-token" not in done.stderr
+
+
 def test_without_a_running_house_inspect_fails_in_words(tmp_path: Path) -> None:
     configured(tmp_path, "")
     for arguments in (["inspect"], ["inspect", "--json"], ["pair", "abc"]):

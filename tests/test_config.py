@@ -332,6 +332,20 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
     assert config.inline == ()
 
 
+def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[telegram]\ntoken = "${TOKEN}"\n[providers.openai]\nkey = "file:/no/such/file"\n'
+        '[paths]\nruntime = "/run/elwood"'
+    )
+    environ = {"HOME": "/h", "ANTHROPIC_API_KEY": "k", "ELWOOD__PROVIDERS__OLLAMA__KEY": "k"}
+    config = load(path, dict(environ), secrets=False)
+    assert config.paths.runtime == Path("/run/elwood")
+    assert config.secrets == ()
+    with pytest.raises(ConfigErrors):
+        load(path, environ)
+
+
 def test_secrets_in_clear_in_the_file_are_named(tmp_path: Path) -> None:
     config = configured(tmp_path, f'[telegram]\ntoken = "{TOKEN}"\n[providers.openai]\nkey = "k"')
     assert config.inline == ("telegram.token", "providers.openai.key")
