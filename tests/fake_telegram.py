@@ -241,6 +241,10 @@ class FakeTelegram:
                 return self._draft(params)
             case "editMessageText" | "editMessageReplyMarkup":
                 return self._edit(method, params)
+            case "deleteMessage":
+                self._admit(params)
+                self.gone.add(params["message_id"])
+                return True
             case "sendChatAction":
                 self._admit(params)
                 self.actions.append(params["chat_id"])

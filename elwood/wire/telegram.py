@@ -128,6 +128,10 @@ class Bot:
             ask["entities"] = entities
         await self._edit("editMessageText", ask)
 
+    async def delete_message(self, chat: int, message: int) -> None:
+        """Delete one of our messages."""
+        await self._call("deleteMessage", {"chat_id": chat, "message_id": message}, bool)
+
     async def edit_message_reply_markup(self, chat: int, message: int) -> None:
         """Take the buttons off one of our messages."""
         await self._edit("editMessageReplyMarkup", {"chat_id": chat, "message_id": message})
