@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -15,7 +15,7 @@ import trio
 from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
 from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
-from elwood.app import House
+from elwood.app import LAST_TURN, House
 from elwood.config import Config, Paths
 from elwood.core.identity import Principal
 from elwood.core.pacing import paced
@@ -26,6 +26,7 @@ from elwood.messages import Inbound, OutboxMail
 from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Escalated, Mailbox, in_thread
 from elwood.store.lock import AlreadyRunning, holding
+from elwood.tools import Tool
 from elwood.tools.builtin import builtin
 from elwood.wire.http import Client
 from elwood.wire.notify import Notify
@@ -41,8 +42,12 @@ OK, FAILURE, MISCONFIGURED = 0, 1, 78
 OWNER = Principal("console", "owner", owner=True)
 
 
-def run(config: Config) -> int:
-    """Run the service until SIGTERM; return the exit code."""
+def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_TURN) -> int:
+    """Run the service until SIGTERM; return the exit code.
+
+    *more_tools* stand beside the built-in ones.  What has begun may go on for *grace* seconds
+    after SIGTERM.
+    """
     if config.telegram.token is None:
         print(
             f"{config.file}: no channel is set up, so nobody could talk to me. Set telegram.token "
@@ -53,7 +58,8 @@ def run(config: Config) -> int:
 
     async def body() -> int:
         notify = Notify.from_environment(os.environ, os.getpid())
-        return await _live(config, Outside(notify=notify), [_telegram(config.telegram)])
+        outside, channels = Outside(notify=notify), [_telegram(config.telegram)]
+        return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
 
     return _run(config, body)
 
@@ -123,6 +129,8 @@ async def _live(
     *,
     dry_run: bool = False,
     judged: str | None = None,
+    more_tools: Sequence[Tool] = (),
+    grace: float = LAST_TURN,
 ) -> int:
     """Run a house until it is stopped; *judged* is the session whose failure is ours."""
     house = House(
@@ -130,8 +138,9 @@ async def _live(
         outside,
         channels,
         providers=_providers(config, outside),
-        tools=builtin(),
+        tools=(*builtin(), *more_tools),
         dry_run=dry_run,
+        grace=grace,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch_signals, house.stop)

@@ -90,6 +90,8 @@ class FakeTelegram:
         self.actions: list[int] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
+        # Polls that have come in, answered or not.
+        self.polls = 0
         self.answered: dict[str, str] = {}
         self.commands: list[dict[str, str]] = []
         self.faults: list[Fault] = []
@@ -279,6 +281,7 @@ class FakeTelegram:
                 "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook "
                 "to delete the webhook first",
             )
+        self.polls += 1
         self._confirm(params.get("offset"))
         if self._poller is not None:
             self._poller.cancel()
