@@ -105,6 +105,8 @@ class FakeTelegram:
         self.flood_wait = 1
         # A proxy in between that answers every poll at once.
         self.instant = False
+        # When the first poll came.
+        self.polled_at: float | None = None
         self._recent: dict[int, deque[float]] = {}
         self._flooded: dict[int, float] = {}
         self._updates: list[dict[str, Any]] = []
@@ -282,6 +284,7 @@ class FakeTelegram:
         timeout = 0 if self.instant else max(0, min(params.get("timeout", 0), MAX_POLL))
         with trio.CancelScope() as scope:
             self._poller = scope
+            self.polled_at = self.polled_at or self.clock()
             self._stir()
             with trio.move_on_after(timeout):
                 while not self._updates:
@@ -420,7 +423,8 @@ class FakeTelegram:
 
     async def _control(self, asked: Asked) -> Answered:
         """``/_/push`` an update, ``say``, ``press``, ``fault``, ``set`` a switch; read ``state``
-        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist, up to ``timeout`` s.
+        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist and somebody has polled, up
+        to ``timeout`` s.
         """
         path, _, query = asked.path.removeprefix("/_/").partition("?")
         given = asked.json()
@@ -456,8 +460,8 @@ class FakeTelegram:
                 )
             case "wait":
                 with trio.move_on_after(given.get("timeout", 10)):
-                    await self.until(lambda: len(self.sent) >= given["sent"])
-                return answer({"sent": len(self.sent)})
+                    await self.until(lambda: self.polled_at and len(self.sent) >= given["sent"])
+                return answer({"sent": len(self.sent), "polled_at": self.polled_at})
         return answer({"error": "no such door"}, 404)
 
 
