@@ -25,6 +25,8 @@ log = logging.getLogger("elwood.turns")
 
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
 TYPING_EVERY = 4.0
+# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
+SILENT = 0.5
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -160,17 +162,19 @@ class TurnRunner:
         assert turn is not None
         draft = self._log.state.turns * DRAFTS_PER_TURN
         shown = False
+        loud_at = trio.current_time() + SILENT
 
         def show(text: str) -> bool:
             nonlocal shown
             route = turn.route
-            if not route.private:
+            if not route.private or trio.current_time() < loud_at:
                 return False
             shown = True
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
             return house.outboxes[route.channel].offer(message)
 
         async def type_() -> None:
+            await trio.sleep_until(loud_at)
             while not shown:
                 house.outboxes[turn.route.channel].offer(Typing(route=turn.route))
                 await trio.sleep(TYPING_EVERY)
