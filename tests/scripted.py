@@ -87,9 +87,11 @@ class Effects:
             return f"acted on {given.name}"
 
         async def fail(given: Nothing, hands: Hands) -> str:
+            await trio.lowlevel.checkpoint()
             raise ToolFailure("there is nothing to do it with")
 
         async def crash(given: Nothing, hands: Hands) -> str:
+            await trio.lowlevel.checkpoint()
             raise ZeroDivisionError("oops")
 
         async def hang(given: Nothing, hands: Hands) -> str:

@@ -65,6 +65,7 @@ async def test_receipts_stand_below_the_answer(world: World, autojump_clock: obj
     steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
 
     async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
         return steps.pop(0)
 
     world.model = model
@@ -96,6 +97,7 @@ async def test_stop_ends_the_turn_and_says_what_was_under_way(
     world: World, autojump_clock: object
 ) -> None:
     async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
         return call(("c", "hang", "{}"))
 
     world.model = model

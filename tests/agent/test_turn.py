@@ -387,6 +387,7 @@ async def test_mending_ends() -> None:
 
 async def test_a_crash_of_the_models_actor_is_tried_once_more() -> None:
     async def crash(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
         raise ActorCrashed("models")
 
     scene = Scene()

@@ -83,6 +83,7 @@ STORY: tuple[Message, ...] = (("m1", "hello"), ("m2", "please act"), ("m3", "/st
 
 async def obedient(request: Complete) -> Completed:
     """Look and act when asked to act; else say what was heard."""
+    await trio.lowlevel.checkpoint()
     last = request.messages[-1]
     text = getattr(last, "text", "")
     if "please act" in text:

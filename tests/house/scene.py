@@ -90,6 +90,7 @@ async def nothing(post: Post) -> None:
 
 async def echo(request: Complete) -> Completed:
     """Answer with what was said since the last answer."""
+    await trio.lowlevel.checkpoint()
     words = []
     for message in reversed(request.messages):
         if isinstance(message, Results):
@@ -186,9 +187,11 @@ class House:
         open_ = self.world.folder / "open"
 
         async def wake() -> list[str]:
+            await trio.lowlevel.checkpoint()
             return sorted(path.name for path in open_.glob("*"))
 
         async def mark(id_: str, live: bool) -> None:
+            await trio.lowlevel.checkpoint()
             open_.mkdir(exist_ok=True)
             (open_ / id_).touch() if live else (open_ / id_).unlink()
 
@@ -201,9 +204,11 @@ class House:
             self.changed = trio.Event()
 
         async def prompt() -> Prompt:
+            await trio.lowlevel.checkpoint()
             return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
 
         async def status(id_: str) -> str:
+            await trio.lowlevel.checkpoint()
             return "The house is well."
 
         def gate(record: Callable[..., Awaitable[None]]) -> Gate:
