@@ -423,8 +423,8 @@ class FakeTelegram:
 
     async def _control(self, asked: Asked) -> Answered:
         """``/_/push`` an update, ``say``, ``press``, ``fault``, ``set`` a switch; read ``state``
-        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist and somebody has polled, up
-        to ``timeout`` s.
+        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist and somebody has
+        polled, up to ``timeout`` s.
         """
         path, _, query = asked.path.removeprefix("/_/").partition("?")
         given = asked.json()

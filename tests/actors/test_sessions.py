@@ -259,14 +259,14 @@ async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
             await h.quiet()
     path = world.folder / "s.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1].replace(b"one", b"eno")
+    lines[0] = lines[0].replace(b"one", b"eno")
     path.write_bytes(damaged := b"".join(lines))
 
     async with house(world) as h:
         refused = await h.say("three")
 
     assert isinstance(refused, Refused)
-    assert "line 2" in refused.why
+    assert "line 1" in refused.why
     assert path.read_bytes() == damaged
 
 

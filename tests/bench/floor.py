@@ -91,4 +91,5 @@ async def complete(model: httpx2.AsyncClient, history: list[Json]) -> list[Json]
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    _, at, secret, thinker, shelf = sys.argv
+    trio.run(main, at, secret, thinker, shelf)
