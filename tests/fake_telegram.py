@@ -422,9 +422,9 @@ class FakeTelegram:
     # --- the side door -------------------------------------------------------------------------
 
     async def _control(self, asked: Asked) -> Answered:
-        """``/_/push`` an update, ``say``, ``press``, ``fault``, ``set`` a switch; read ``state``
-        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist and somebody has
-        polled, up to ``timeout`` s.
+        """``/_/push`` an update, ``say``, let a ``crowd`` say it, one in each of so many chats,
+        ``press``, ``fault``, ``set`` a switch; read ``state`` and ``sent`` (from ``?n``); ``wait``
+        until ``sent`` messages exist and somebody has polled, up to ``timeout`` s.
         """
         path, _, query = asked.path.removeprefix("/_/").partition("?")
         given = asked.json()
@@ -433,6 +433,10 @@ class FakeTelegram:
                 return answer({"update_id": self.push(given)})
             case "say":
                 return answer({"update_id": self.say(given.pop("text"), **given)})
+            case "crowd":
+                for chat in range(1, given["chats"] + 1):
+                    self.say(given["text"], chat=chat, user=chat)
+                return answer({"at": self.clock()})
             case "press":
                 return answer({"query": self.press(given["data"], user=given.get("user", OWNER))})
             case "fault":
