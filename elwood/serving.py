@@ -1,5 +1,6 @@
 """The ways to run the house: as a service, on the console, for one message, as a demonstration."""
 
+import gc
 import logging
 import os
 import secrets
@@ -113,6 +114,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(state):
+            _tune_collector()
             return trio.run(body)
     except (AlreadyRunning, Escalated) as error:
         print(error, file=sys.stderr)
@@ -120,6 +122,16 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     except OSError as error:
         print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
         return FAILURE
+
+
+def _tune_collector() -> None:
+    """Spend less on the search for garbage: what was imported is none, and cycles are rare here.
+
+    A thousand conversations at once are a million objects, and Python's own figures would have
+    them all looked at every few hundred new ones (measured: a sixth of the CPU time).
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 async def _live(
