@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import attrs
 import trio
 
 from elwood import __version__
@@ -20,15 +19,13 @@ from elwood.agent.gate import Gate
 from elwood.agent.presence import Presence
 from elwood.agent.prompting import Prompting
 from elwood.agent.runner import Surroundings
-from elwood.agent.turn import TurnSettings
 from elwood.config import Config
-from elwood.core.budget import Charged, Ledger, Limits
+from elwood.core.budget import Charged, Ledger
 from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.redaction import strip
 from elwood.core.replay import Session
-from elwood.core.routing import ModelSettings
 from elwood.core.session import Entry
 from elwood.core.spending import in_words
 from elwood.messages import (
@@ -81,7 +78,6 @@ class House:
         channels: Sequence[Channel],
         *,
         providers: Mapping[str, Provider],
-        models: ModelSettings,
         tools: Sequence[Tool],
         dry_run: bool = False,
         grace: float = LAST_TURN,
@@ -99,7 +95,6 @@ class House:
         }
         self._channels = channels
         self._providers = providers
-        self._models = models
         self._tools = {tool.name: tool for tool in tools}
         self._dry_run = dry_run
         self._grace = grace
@@ -150,12 +145,16 @@ class House:
         )
         book = UsageBook(
             Journal(self._path("usage"), Charged, Ledger, self._disk),
-            Limits(**attrs.asdict(config.limits), zone=config.owner.timezone),
-            self._models.prices,
+            config.limits,
+            config.owner.timezone,
             outside.now,
         )
         models = Models(
-            book=book, providers=self._providers, settings=self._models, jitter=outside.random
+            book=book,
+            providers=self._providers,
+            settings=config.models,
+            in_flight={name: config.providers[name].in_flight for name in self._providers},
+            jitter=outside.random,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
@@ -245,7 +244,7 @@ class House:
             blocking=outside.blocking,
             now=outside.now,
             zone=ZoneInfo(config.owner.timezone),
-            turns=TurnSettings(**attrs.asdict(config.turn)),
+            turns=config.turn,
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
             idle=config.sessions.idle,
@@ -263,7 +262,9 @@ class House:
 
     async def _status(self, session: str) -> str:
         uptime = age(self.outside.now() - self._started)
-        lines = [f"Elwood {__version__}, up for {uptime}, thinking with {self._models.default}."]
+        lines = [
+            f"Elwood {__version__}, up for {uptime}, thinking with {self.config.models.default}."
+        ]
         try:
             with trio.fail_after(0.5):
                 spent = await self.models.address.ask(Spending(session=session))

@@ -33,8 +33,9 @@ from elwood.messages import (
     Unsure,
 )
 from elwood.wire.http import Client, Unreachable
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES, TelegramError, explain
+from elwood.wire.telegram_settings import TelegramSettings
 from tests.actors.telegram_neighbours import intake, outbox, settings
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 
