@@ -139,6 +139,8 @@ class Models:
                 race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)
                 ask.reply.set(await self._answer(ask))
                 race.cancel_scope.cancel()
+            # Beside what the session does next; nobody's next call is allowed before it is done.
+            await self._book.settle()
         finally:
             self._calls -= 1
 
@@ -240,7 +242,6 @@ class Models:
         ask = errand.ask
         name, model = split_name(errand.model)
         told: str | None = None
-        failure: ModelFailure | None = None
 
         def on_text(text: str) -> None:
             nonlocal told
@@ -264,21 +265,18 @@ class Models:
             with waiting(f"a response of {errand.model}", limit=LONGEST):
                 completion = await self._providers[name].complete(request, on_text)
         except ModelFailure as error:
-            failure = error
+            if told is not None and error.kind in _BILLED:
+                self._book.owe(ask.session, errand.model, rough(ask.prompt, ask.messages, told))
+            raise
         except trio.Cancelled:
             if told is not None:
                 guess = rough(ask.prompt, ask.messages, told)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
                     await self._book.note(ask.session, errand.model, guess)
             raise
-        if failure is not None:
-            if told is not None and failure.kind in _BILLED:
-                guess = rough(ask.prompt, ask.messages, told)
-                await self._book.note(ask.session, errand.model, guess)
-            raise failure
         lane.well()
         well(name)
-        await self._book.note(ask.session, errand.model, completion.usage)
+        self._book.owe(ask.session, errand.model, completion.usage)
         return completion
 
     async def _check_models(self, scope: trio.CancelScope) -> None:
