@@ -90,6 +90,8 @@ class FakeTelegram:
         self.actions: list[int] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
+        # Polls that have come in, answered or not.
+        self.polls = 0
         self.answered: dict[str, str] = {}
         self.commands: list[dict[str, str]] = []
         self.faults: list[Fault] = []
@@ -243,6 +245,10 @@ class FakeTelegram:
                 return self._draft(params)
             case "editMessageText" | "editMessageReplyMarkup":
                 return self._edit(method, params)
+            case "deleteMessage":
+                self._admit(params)
+                self.gone.add(params["message_id"])
+                return True
             case "sendChatAction":
                 self._admit(params)
                 self.actions.append(params["chat_id"])
@@ -277,6 +283,7 @@ class FakeTelegram:
                 "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook "
                 "to delete the webhook first",
             )
+        self.polls += 1
         self._confirm(params.get("offset"))
         if self._poller is not None:
             self._poller.cancel()

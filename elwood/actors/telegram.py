@@ -41,7 +41,7 @@ from elwood.messages import (
     Unsent,
 )
 from elwood.runtime import Address, Mailbox, Request, trouble, well
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES, explain
 from elwood.wire.telegram_poll import Poll
 from elwood.wire.telegram_reading import (
@@ -53,6 +53,7 @@ from elwood.wire.telegram_reading import (
     said,
     unsupported,
 )
+from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import CallbackQuery, Message, Unreadable, Update
 
 M = TypeVar("M")

@@ -10,9 +10,10 @@ import trio
 from elwood.agent.delivery import Delivery
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
-from elwood.agent.turn import Answer, Means, TurnSettings, run_turn
+from elwood.agent.turn import Answer, Means, run_turn
 from elwood.core.conversation import Prompt
 from elwood.core.inputs import render, stale_note
+from elwood.core.limits import TurnSettings
 from elwood.core.receipts import activity
 from elwood.core.replay import Session
 from elwood.core.session import Received, Replied, TurnStarted
@@ -193,11 +194,11 @@ class TurnRunner:
         def show(text: str) -> bool:
             nonlocal shown
             route = turn.route
-            if not route.private or trio.current_time() < loud_at:
+            if trio.current_time() < loud_at:
                 return False
-            shown = True
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
-            return house.outboxes[route.channel].offer(message)
+            shown = house.outboxes[route.channel].offer(message)
+            return shown
 
         async def type_() -> None:
             await trio.sleep_until(loud_at)

@@ -11,8 +11,9 @@ import trio
 from elwood.core.pacing import Budget, Window
 from elwood.core.updates import Unconfirmed
 from elwood.runtime import trouble, waiting, well
-from elwood.wire.telegram import POLL_MARGIN, Bot, TelegramSettings
+from elwood.wire.telegram import POLL_MARGIN, Bot
 from elwood.wire.telegram_errors import FAILURES, Failure, TelegramError, explain
+from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import Me, Unreadable, Update
 
 T = TypeVar("T")
