@@ -169,7 +169,7 @@ class TurnRunner:
         assert turn is not None
         limit = self._house.turns.deadline
         answer: Answer | None = None
-        log.info("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
+        log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
