@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import attrs
 import trio
 
 from elwood import __version__
@@ -20,15 +19,13 @@ from elwood.agent.gate import Gate
 from elwood.agent.presence import Presence
 from elwood.agent.prompting import Prompting
 from elwood.agent.runner import Surroundings
-from elwood.agent.turn import TurnSettings
 from elwood.config import Config
-from elwood.core.budget import Charged, Ledger, Limits
+from elwood.core.budget import Charged, Ledger
 from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.redaction import strip
 from elwood.core.replay import Session
-from elwood.core.routing import ModelSettings
 from elwood.core.session import Entry
 from elwood.core.spending import in_words
 from elwood.messages import (
@@ -81,9 +78,9 @@ class House:
         channels: Sequence[Channel],
         *,
         providers: Mapping[str, Provider],
-        models: ModelSettings,
         tools: Sequence[Tool],
         dry_run: bool = False,
+        grace: float = LAST_TURN,
     ) -> None:
         self.config = config
         self.outside = outside
@@ -98,9 +95,9 @@ class House:
         }
         self._channels = channels
         self._providers = providers
-        self._models = models
         self._tools = {tool.name: tool for tool in tools}
         self._dry_run = dry_run
+        self._grace = grace
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
@@ -148,19 +145,23 @@ class House:
         )
         book = UsageBook(
             Journal(self._path("usage"), Charged, Ledger, self._disk),
-            Limits(**attrs.asdict(config.limits), zone=config.owner.timezone),
-            self._models.prices,
+            config.limits,
+            config.owner.timezone,
             outside.now,
         )
         models = Models(
-            book=book, providers=self._providers, settings=self._models, jitter=outside.random
+            book=book,
+            providers=self._providers,
+            settings=config.models,
+            in_flight={name: config.providers[name].in_flight for name in self._providers},
+            jitter=outside.random,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
             door,
             owners=frozenset().union(*(channel.owners for channel in self._channels)),
             owner_route=owner[0] if owner else None,
-            new_code=lambda: "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH)),
+            new_code=pairing_code,
             clock=outside.now,
         )
         control = Control(
@@ -180,7 +181,7 @@ class House:
                 body=lambda id_, box: self._session(id_, surroundings).run(box),
                 wake=self._markers.names,
                 refuse=_refuse,
-                policy=PoolPolicy(grace=LAST_TURN),
+                policy=PoolPolicy(grace=self._grace),
                 listener=listen,
                 board=self.board,
             )
@@ -197,7 +198,7 @@ class House:
             *outboxes,
             Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
-            Child(self.sessions, sessions, OURS, grace=LAST_TURN + 1),
+            Child(self.sessions, sessions, OURS, grace=self._grace + 1),
             Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
             *intakes,
         )
@@ -243,7 +244,7 @@ class House:
             blocking=outside.blocking,
             now=outside.now,
             zone=ZoneInfo(config.owner.timezone),
-            turns=TurnSettings(**attrs.asdict(config.turn)),
+            turns=config.turn,
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
             turn_limit=config.watchdog.turn,
@@ -262,7 +263,9 @@ class House:
 
     async def _status(self, session: str) -> str:
         uptime = age(self.outside.now() - self._started)
-        lines = [f"Elwood {__version__}, up for {uptime}, thinking with {self._models.default}."]
+        lines = [
+            f"Elwood {__version__}, up for {uptime}, thinking with {self.config.models.default}."
+        ]
         try:
             with trio.fail_after(0.5):
                 spent = await self.models.address.ask(Spending(session=session))
@@ -273,6 +276,11 @@ class House:
         stuck = self.board.stuck()
         lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
         return "\n".join(lines)
+
+
+def pairing_code() -> str:
+    """Make a code that nobody can guess, and that can be typed."""
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
 # What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
+# The configuration of a service of the system, for those who have none of their own.
+SYSTEM = Path("/etc/elwood/config.toml")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _init(given: argparse.Namespace) -> int:
     from elwood import installing
 
-    return installing.install(given.config, os.environ)
+    return installing.install(given.config or default_config(os.environ.get), os.environ)
 
 
 def _doctor(given: argparse.Namespace) -> int:
     from elwood import doctor
 
-    return doctor.doctor(given.config, os.environ)
+    return doctor.doctor(_found(given.config), os.environ)
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -100,7 +102,7 @@ def _inspect(given: argparse.Namespace) -> int:
 
         return inspecting.inspect(config.paths.runtime, given.json, given.watch)
 
-    return _configured(given, body, console=True)
+    return _configured(given, body, console=True, secrets=False)
 
 
 def _pair(given: argparse.Namespace) -> int:
@@ -109,7 +111,7 @@ def _pair(given: argparse.Namespace) -> int:
 
         return inspecting.pair(config.paths.runtime, given.code)
 
-    return _configured(given, body, console=True)
+    return _configured(given, body, console=True, secrets=False)
 
 
 def _verify(given: argparse.Namespace) -> int:
@@ -118,20 +120,28 @@ def _verify(given: argparse.Namespace) -> int:
     if given.paths:
         return verifying.verify(given.paths)
 
-    return _configured(given, lambda config: verifying.verify([config.paths.state]), console=True)
+    def body(config: "Config") -> int:
+        return verifying.verify([config.paths.state])
+
+    return _configured(given, body, console=True, secrets=False)
 
 
 def _configured(
-    given: argparse.Namespace, body: Callable[["Config"], int], *, console: bool = False
+    given: argparse.Namespace,
+    body: Callable[["Config"], int],
+    *,
+    console: bool = False,
+    secrets: bool = True,
 ) -> int:
     """Run *body* with the configuration; say what is wrong with it, if anything is.
 
-    On a *console* only what goes wrong is logged, unless the person wants more.
+    On a *console* only what goes wrong is logged, unless the person wants more.  Without *secrets*
+    everybody can run it who may read the configuration.
     """
     from elwood.config import ConfigErrors, load
 
     try:
-        config = load(given.config, os.environ)
+        config = load(_found(given.config), os.environ, secrets=secrets)
     except ConfigErrors as errors:
         for problem in errors.problems:
             print(problem, file=sys.stderr)
@@ -160,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(command=None)
     parser.add_argument("--version", action="version", version=f"elwood {__version__}")
-    _add_config(parser, default_config(os.environ.get))
+    _add_config(parser, None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def add(
@@ -197,14 +207,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_config(parser: argparse.ArgumentParser, default: Path | str) -> None:
+def _add_config(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
         default=default,
-        help="the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml)",
+        help=f"the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or {SYSTEM})",
     )
+
+
+def _found(given: Path | None) -> Path:
+    """Choose the configuration: what was *given*, one's own, that of the system."""
+    own = given or default_config(os.environ.get)
+    return SYSTEM if given is None and not own.exists() and SYSTEM.exists() else own
 
 
 def default_config(variable: Callable[[str], str | None]) -> Path:

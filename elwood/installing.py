@@ -18,7 +18,7 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
     try:
         _write(config, template().encode(), say=print)
-        paths = load(config, environ).paths
+        paths = load(config, environ, secrets=False).paths
         for folder in (paths.state, paths.workspace):
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         copy_documents(paths.workspace, say=print)

@@ -4,6 +4,7 @@ Grouped by the actor that receives them.  Whatever may wait goes to a lower step
 hints, by `offer` (architecture §5).
 """
 
+import math
 from typing import Literal
 
 import attrs
@@ -125,6 +126,7 @@ class Complete(Request[Completed]):
 
     *progress* gets the text so far, as a whole, each time there is more; what does not fit is
     dropped.  *max_tokens* overrides the configured limit.  *no_thinking* leaves old thinking out.
+    *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
     """
 
     session: str
@@ -134,6 +136,7 @@ class Complete(Request[Completed]):
     progress: trio.MemorySendChannel[str] | None = None
     max_tokens: int | None = None
     no_thinking: bool = False
+    until: float = math.inf
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,13 @@ let
   inherit (lib) mkOption types;
   cfg = config.services.elwood;
   format = pkgs.formats.toml { };
-  configFile = format.generate "elwood-config.toml" cfg.settings;
+  # The service would learn its folders from systemd; `elwood inspect` in a shell does not.
+  paths = {
+    state = "/var/lib/elwood";
+    runtime = "/run/elwood";
+  };
+  settings = lib.recursiveUpdate { inherit paths; } cfg.settings;
+  configFile = format.generate "elwood-config.toml" settings;
 
   # Secrets in the settings would be in the store; `file:` and `${VAR}` only say where one is.
   isSecret =

@@ -74,14 +74,14 @@ def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> N
 )
 def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path, arguments: list[str]) -> None:
     path = configured(tmp_path, '[turn]\ndedline = 5\n[log]\nlevel = "loud"\n')
-    done = elwood(tmp_path, *arguments, ELWOOD__MODELS__IN_FLIGHT="0")
+    done = elwood(tmp_path, *arguments, ELWOOD__MODELS__MAX_TOKENS="0")
     assert done.returncode == 78
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         f"{path}:2: turn.dedline: no such key; did you mean deadline?",
         f"{path}:4: log.level: expected one of debug, info, warning, error, "
         'found the text "loud"; write debug or info or warning or error',
-        "ELWOOD__MODELS__IN_FLIGHT: models.in_flight: 0 is out of range; it must be from 1 to 1000",
+        "ELWOOD__MODELS__MAX_TOKENS: models.max_tokens: 0 is too small; the least is 1",
     ]
 
 
@@ -136,6 +136,16 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     done = elwood(tmp_path, "init")
     assert done.returncode == 78
     assert "x: no such key" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["inspect"], ["pair", "x"], ["receipts", "verify"]])
+def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
+    """On a server the credentials are the service's alone."""
+    configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
+    assert elwood(tmp_path, "run").returncode == 78
+    done = elwood(tmp_path, *arguments)
+    assert done.returncode == 1  # nothing runs here, and there are no journals
+    assert "telegram-token" not in done.stderr
 
 
 def test_without_a_running_house_inspect_fails_in_words(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
 def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
     assert config.models.default == "anthropic/claude-sonnet-5-5"
-    assert sorted(config.providers) == ["anthropic", "ollama", "openai"]
+    assert sorted(config.providers) == ["anthropic", "offline", "ollama", "openai"]
     assert config.telegram.token is None
     assert config.secrets == ()
     assert config.file == tmp_path / "config.toml"
@@ -50,9 +50,9 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
         turn.deadline = 60
         [models]
         default = "local/qwen"
-        fallback = ["openai/gpt", "anthropic/claude"]
+        fallbacks = ["openai/gpt", "anthropic/claude"]
         [providers.local]
-        codec = "openai"
+        api = "openai"
         base_url = "http://127.0.0.1:8080/v1"
         echo_reasoning = "reasoning"
         [telegram]
@@ -67,7 +67,7 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
     assert config.limits.day_usd == 5.0
     assert config.turn.deadline == 60.0
     assert isinstance(config.turn.deadline, float)
-    assert config.models.fallback == ("openai/gpt", "anthropic/claude")
+    assert config.models.fallbacks == ("openai/gpt", "anthropic/claude")
     assert config.providers["local"].echo_reasoning == "reasoning"
     assert config.telegram.owners == (123456789012, 2)
 
@@ -92,8 +92,8 @@ WRONG = [
     ('[models]\nmax_tokens = true',
      "2: models.max_tokens: expected a whole number, found true; "
      "write digits only, without quotes"),
-    ('[models]\nin_flight = 0',
-     "2: models.in_flight: 0 is out of range; it must be from 1 to 1000"),
+    ('[models]\nmax_tokens = 0',
+     "2: models.max_tokens: 0 is too small; the least is 1"),
     ('[turn]\ndeadline = "5"',
      '2: turn.deadline: expected a number, found the text "5"; write a number, without quotes'),
     ('[turn]\ndeadline = nan', "2: turn.deadline: nan is out of range; it must be from 1 to 86400"),
@@ -124,20 +124,21 @@ WRONG = [
     ('[providers]\nanthropic = 5', "2: providers.anthropic: expected a table, found the number 5; "
      "begin it with [providers.anthropic]"),
     ('[providers.local]\nbase_url = "http://x"',
-     "1: providers.local.codec: is missing; write it"),
-    ('[providers.local]\ncodec = "openai"',
+     "1: providers.local.api: is missing; write it"),
+    ('[providers.local]\napi = "openai"',
      "1: providers.local.base_url: is missing; write the API's address"),
-    ('[providers.local]\ncodec = "opnai"\nbase_url = "http://x"',
-     "2: providers.local.codec: expected one of anthropic, openai, offline, "
+    ('[providers.local]\napi = "opnai"\nbase_url = "http://x"',
+     "2: providers.local.api: expected one of anthropic, openai, offline, "
      'found the text "opnai"; did you mean openai?'),
-    ('[providers."a/b"]\ncodec = "offline"',
+    ('[providers."a/b"]\napi = "offline"',
      "1: providers.a/b: not a name for a provider; use small letters, digits, - and _"),
     ('[models]\ndefault = "claude"',
      "2: models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5"),
     ('[models]\ndefault = "antropic/claude"',
      "2: models.default: there is no provider antropic; did you mean anthropic?"),
-    ('[models]\nfallback = ["x/y"]',
-     "2: models.fallback[0]: there is no provider x; there are anthropic, ollama, openai"),
+    ('[models]\nfallbacks = ["x/y"]',
+     "2: models.fallbacks[0]: there is no provider x; "
+     "there are anthropic, offline, ollama, openai"),
     ('[paths]\nstate = "here"', '2: paths.state: the text "here" is not an absolute path; '
      "write it from / or ~/ on"),
     ('[log]\nlevel = "all"', '2: log.level: expected one of debug, info, warning, error, '
@@ -173,8 +174,8 @@ level = 3
 [modles]
 [models]
 default = "x/y"
-fallback = [3, "z/z"]
-in_flight = 0
+fallbacks = [3, "z/z"]
+max_tokens = 0
 [telegram]
 token = 5
 """
@@ -184,9 +185,9 @@ token = 5
         ["config.toml:3", "log.level"],
         ["config.toml:4", "modles"],
         ["config.toml:6", "models.default"],
-        ["config.toml:7", "models.fallback[0]"],
-        ["config.toml:7", "models.fallback[1]"],
-        ["config.toml:8", "models.in_flight"],
+        ["config.toml:7", "models.fallbacks[0]"],
+        ["config.toml:7", "models.fallbacks[1]"],
+        ["config.toml:8", "models.max_tokens"],
         ["config.toml:10", "telegram.token"],
         ["ELWOOD__TURN__MAX_ROUNDS", "turn.max_rounds"],
     ]
@@ -218,26 +219,26 @@ def test_an_unreadable_file_is_one_problem(
 def test_variables_come_before_the_file(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
-        'turn.deadline = 5\n[providers.my-box]\ncodec = "openai"\nbase_url = "http://x"',
+        'turn.deadline = 5\n[providers.my-box]\napi = "openai"\nbase_url = "http://x"',
         ELWOOD__TURN__DEADLINE="7.5",
-        ELWOOD__MODELS__IN_FLIGHT="3",
-        ELWOOD__MODELS__FALLBACK='["openai/gpt"]',
+        ELWOOD__MODELS__MAX_TOKENS="3",
+        ELWOOD__MODELS__FALLBACKS='["openai/gpt"]',
         ELWOOD__OWNER__NAME="5",
         ELWOOD__LIMITS__DAY_USD="1",
         ELWOOD__PROVIDERS__MY_BOX__BASE_URL="http://y",
         ELWOOD__PROVIDERS__OPENAI__ECHO_REASONING="reasoning",
-        ELWOOD__PROVIDERS__NEW='{"codec": "offline"}',
+        ELWOOD__PROVIDERS__NEW='{"api": "offline"}',
         ELWOOD__TELEGRAM='{"owners": [5]}',
         ELWOOD__TELEGRAM__POLL="3",
     )
     assert config.turn.deadline == 7.5
-    assert config.models.in_flight == 3
-    assert config.models.fallback == ("openai/gpt",)
+    assert config.models.max_tokens == 3
+    assert config.models.fallbacks == ("openai/gpt",)
     assert config.owner.name == "5"
     assert config.limits.day_usd == 1.0
     assert config.providers["my-box"].base_url == "http://y"
     assert config.providers["openai"].echo_reasoning == "reasoning"
-    assert config.providers["new"].codec == "offline"
+    assert config.providers["new"].api == "offline"
     assert config.telegram.owners == (5,)
     assert config.telegram.poll == 3.0
 
@@ -256,9 +257,9 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         ("TELEGRAM__OWNERS", "me", "telegram.owners: expected a list in JSON; write [1, 2]"),
         ("TELEGRAM__OWNERS", '["5"]', 'telegram.owners[0]: expected a whole number, '
          'found the text "5"; write digits only, without quotes'),
-        ("MODELS__FALLBACK", '["x/y"]', "models.fallback[0]: there is no provider x; "
-         "there are anthropic, ollama, openai"),
-        ("PROVIDERS__OPENAI__CODEC", "gpt", "providers.openai.codec: expected one of anthropic, "
+        ("MODELS__FALLBACKS", '["x/y"]', "models.fallbacks[0]: there is no provider x; "
+         "there are anthropic, offline, ollama, openai"),
+        ("PROVIDERS__OPENAI__API", "gpt", "providers.openai.api: expected one of anthropic, "
          'openai, offline, found the text "gpt"; write anthropic or openai or offline'),
         ("TURN__DEDLINE", "5", "turn.dedline: no such key; did you mean deadline?"),
         ("TRUN__DEADLINE", "5", "trun: no such key; did you mean turn?"),
@@ -299,7 +300,7 @@ def test_all_is_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
 def test_secrets_are_found_where_the_configuration_names_none(tmp_path: Path) -> None:
     (tmp_path / "local-key").write_text("k3\n")
     (tmp_path / "config.toml").write_text(
-        '[providers.local]\ncodec = "openai"\nbase_url = "http://x"'
+        '[providers.local]\napi = "openai"\nbase_url = "http://x"'
     )
     environ = {
         "ELWOOD_TELEGRAM_TOKEN": "k0",
@@ -314,6 +315,7 @@ def test_secrets_are_found_where_the_configuration_names_none(tmp_path: Path) ->
         "anthropic": Secret("k1"),
         "openai": Secret("k2"),
         "ollama": None,
+        "offline": None,
     }
     assert set(config.secrets) == {Secret(f"k{n}") for n in range(4)}
     assert set(environ) == {"CREDENTIALS_DIRECTORY"}
@@ -328,6 +330,20 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
     assert config.providers["openai"].key == Secret("k2")
     assert environ == {"NAME": "Ada"}
     assert config.inline == ()
+
+
+def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[telegram]\ntoken = "${TOKEN}"\n[providers.openai]\nkey = "file:/no/such/file"\n'
+        '[paths]\nruntime = "/run/elwood"'
+    )
+    environ = {"HOME": "/h", "ANTHROPIC_API_KEY": "k", "ELWOOD__PROVIDERS__OLLAMA__KEY": "k"}
+    config = load(path, dict(environ), secrets=False)
+    assert config.paths.runtime == Path("/run/elwood")
+    assert config.secrets == ()
+    with pytest.raises(ConfigErrors):
+        load(path, environ)
 
 
 def test_secrets_in_clear_in_the_file_are_named(tmp_path: Path) -> None:

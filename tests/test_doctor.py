@@ -219,7 +219,7 @@ async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
         'models.default = "toy/rules"\nmodels.summarizer = "toy/rules"\n'
-        'providers.toy.codec = "offline"',
+        'providers.toy.api = "offline"',
     )
     async with a_client() as client:
         assert await examine_services(config, client, NOW) == []
@@ -310,9 +310,9 @@ def test_a_configuration_that_others_can_change_is_a_problem(tmp_path: Path) -> 
 def test_missing_secrets_are_named(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
-        'models.fallback = ["local/x", "ollama/y", "far/z"]\n'
-        'providers.local = { codec = "openai", base_url = "http://[::1]:8080" }\n'
-        'providers.far = { codec = "openai", base_url = "https://example.org" }',
+        'models.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
+        'providers.local = { api = "openai", base_url = "http://[::1]:8080" }\n'
+        'providers.far = { api = "openai", base_url = "https://example.org" }',
     )
     assert about("credentials", examine_machine(config)) == [
         (

@@ -40,7 +40,6 @@ async def test_it_follows_the_last_message_in_both_languages(tmp_path: Path) -> 
             provider = make_provider(
                 "a",
                 settings,
-                None,
                 client=client,
                 now=lambda: 0.0,
                 new_id=lambda: "x",

@@ -117,6 +117,14 @@ def test_the_filters_of_system_calls_keep_their_order() -> None:
     assert [line for line in directives() if line.startswith("SystemCallFilter=")] == wanted
 
 
+def test_the_folders_are_written_where_a_shell_finds_them() -> None:
+    """systemd tells them to the service alone; `elwood inspect` reads the configuration."""
+    module, manual = MODULE.read_text(), (ROOT / "docs" / "operating.md").read_text()
+    for line in ('state = "/var/lib/elwood"', 'runtime = "/run/elwood"'):
+        assert f"{line};" in module
+        assert f"\n{line}\n" in manual
+
+
 def test_the_unit_has_no_directive_that_breaks_the_sandbox() -> None:
     assert not FORBIDDEN & {line.split("=")[0] for line in directives()}
 

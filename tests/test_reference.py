@@ -10,7 +10,8 @@ import elwood
 from elwood.config import load
 from elwood.config.keys import BY_PATH, KEYS
 from elwood.config.reference import reference, template
-from elwood.config.settings import SECTIONS, Provider
+from elwood.config.settings import SECTIONS
+from elwood.core.routing import ProviderSettings
 
 REFERENCE = Path(elwood.__file__).parents[1] / "docs" / "reference" / "config.md"
 
@@ -22,7 +23,7 @@ def test_the_reference_equals_what_the_code_generates() -> None:
 
 
 def test_every_key_is_described_and_every_description_has_a_key() -> None:
-    classes = SECTIONS | {"providers.NAME": Provider}
+    classes = SECTIONS | {"providers.NAME": ProviderSettings}
     keys = [f"{name}.{field.name}" for name, cls in classes.items() for field in attrs.fields(cls)]
     assert sorted(keys) == sorted(BY_PATH)
     assert len(KEYS) == len(BY_PATH)

@@ -18,7 +18,6 @@ from elwood.core.routing import (
     GiveUp,
     ModelSettings,
     NextModel,
-    ProviderSettings,
     Reaction,
     Wait,
     candidates,
@@ -47,7 +46,7 @@ log = logging.getLogger("elwood.models")
 MAX_CALLS = 2_000
 # Seconds of trouble with a provider after which it is shown (LLM-01).
 SHOW_AFTER = 30.0
-# Seconds after which a response shows as stuck; the turn's own limit is 300.
+# Seconds after which a response shows as stuck: the longest ones take five minutes.
 LONGEST = 330.0
 # Seconds given to note what a call cost that was broken off.
 LAST_NOTE = 5.0
@@ -81,13 +80,14 @@ class _Errand:
             attempt=attempt,
             elapsed=self.elapsed,
             jitter=jitter,
+            left=self.ask.until - trio.current_time(),
         )
 
 
 class Models:
     """The only holder of keys (in *providers*) and writer of the usage book.
 
-    *jitter* gives random numbers from 0 to 1.
+    *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
     """
 
     def __init__(
@@ -96,16 +96,14 @@ class Models:
         book: UsageBook,
         providers: Mapping[str, Provider],
         settings: ModelSettings,
+        in_flight: Mapping[str, int],
         jitter: Callable[[], float],
     ) -> None:
         self._book = book
         self._providers = providers
         self._settings = settings
         self._jitter = jitter
-        default = ProviderSettings(api="openai")
-        self._lanes = {
-            name: Lane(settings.providers.get(name, default).in_flight) for name in providers
-        }
+        self._lanes = {name: Lane(in_flight[name]) for name in providers}
         self._calls = 0
 
     async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
@@ -139,6 +137,7 @@ class Models:
                 race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)
                 ask.reply.set(await self._answer(ask))
                 race.cancel_scope.cancel()
+            await self._book.settle()  # beside what the session does next, before any next call
         finally:
             self._calls -= 1
 
@@ -208,7 +207,7 @@ class Models:
             kind = fault.kind if fault is not None else "rate_limit"
             limit = routing.patience(kind, errand.model, errand.rest)
             with (
-                trio.move_on_at(errand.since + limit) as patience,
+                trio.move_on_at(min(errand.since + limit, errand.ask.until)) as patience,
                 waiting(f"a place at {name}", limit=limit),
             ):
                 ticket = await lane.enter()
@@ -240,7 +239,8 @@ class Models:
         ask = errand.ask
         name, model = split_name(errand.model)
         told: str | None = None
-        failure: ModelFailure | None = None
+        completion: Completion | None = None
+        failure = ModelFailure(name, "stalled", "it was not done when time was up")
 
         def on_text(text: str) -> None:
             nonlocal told
@@ -261,7 +261,8 @@ class Models:
             no_thinking=ask.no_thinking,
         )
         try:
-            with waiting(f"a response of {errand.model}", limit=LONGEST):
+            what = f"a response of {errand.model}"
+            with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, on_text)
         except ModelFailure as error:
             failure = error
@@ -271,14 +272,13 @@ class Models:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
                     await self._book.note(ask.session, errand.model, guess)
             raise
-        if failure is not None:
+        if completion is None:
             if told is not None and failure.kind in _BILLED:
-                guess = rough(ask.prompt, ask.messages, told)
-                await self._book.note(ask.session, errand.model, guess)
+                self._book.owe(ask.session, errand.model, rough(ask.prompt, ask.messages, told))
             raise failure
         lane.well()
         well(name)
-        await self._book.note(ask.session, errand.model, completion.usage)
+        self._book.owe(ask.session, errand.model, completion.usage)
         return completion
 
     async def _check_models(self, scope: trio.CancelScope) -> None:

@@ -41,9 +41,9 @@ from elwood.messages import (
     Unsent,
 )
 from elwood.runtime import Address, Mailbox, Request, trouble, well
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES, explain
-from elwood.wire.telegram_poll import Poll
+from elwood.wire.telegram_poll import SILENCE, Poll
 from elwood.wire.telegram_reading import (
     Order,
     heard,
@@ -53,6 +53,7 @@ from elwood.wire.telegram_reading import (
     said,
     unsupported,
 )
+from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import CallbackQuery, Message, Unreadable, Update
 
 M = TypeVar("M")
@@ -61,8 +62,7 @@ log = logging.getLogger(__name__)
 
 HAND_ON = "handing on a message"
 # Seconds for an answer from inside the house, and how often to ask.
-PATIENCE = 10.0
-TRIES = 3
+PATIENCE, TRIES = 10.0, 3
 # Seconds for a notice to a person to be sent.
 NOTICE = 60.0
 # Seconds between two notices to one chat that too much is waiting.
@@ -78,7 +78,7 @@ class Intake:
     """The long poll and, for each chat, one task that hands its updates on in order.
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
-    keeps it, so this actor keeps nothing.  *random* gives numbers from 0 to 1.
+    keeps it, so this actor keeps nothing.  *random* and *silence* are those of `Poll`.
     """
 
     def __init__(
@@ -90,21 +90,23 @@ class Intake:
         approvals: Address[ApprovalsMail],
         outbox: Address[OutboxMail],
         random: Callable[[], float],
+        silence: float = SILENCE,
     ) -> None:
         self._bot = bot
         self._settings = settings
         self._sessions = sessions
         self._approvals = approvals
         self._outbox = outbox
-        self._random = random
+        self._new_poll = partial(Poll, bot, settings, random, silence)
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
-        self._poll = Poll(self._bot, self._settings, self._random)
+        self._poll = self._new_poll()
         self._talks: dict[Order, deque[Update | Unreadable]] = {}
         self._busy_told: dict[int, float] = {}
         self._postponed: dict[int, int] = {}  # by chat, the update that had to wait
         self._albums: dict[int, str] = {}
+        self._why = ""  # an update was not taken; there is no checkpoint from here to its use
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
             async for _ in mailbox:
@@ -147,7 +149,8 @@ class Intake:
         while waiting_for:
             pause = 1.0
             while not await self._handle(waiting_for[0]):
-                trouble(HAND_ON, "nobody takes it and its sender cannot be told")
+                trouble(HAND_ON, self._why or "nobody takes it and its sender cannot be told")
+                self._why = ""
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
             well(HAND_ON)
@@ -239,6 +242,7 @@ class Intake:
                 if self._postponed.get(route.chat) != number:
                     self._postponed[route.chat] = number
                     await self._tell(route, f"I cannot take messages now: {why}. I keep trying.")
+                self._why = why
                 return False
             case None:
                 return await self._tell(

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from elwood.core.characters import utf16_length
-from elwood.core.drafts import LIMIT, frame
+from elwood.core.drafts import LIMIT
 from elwood.core.markdown import Rich, mark_repeat
 from elwood.core.pacing import Budget, Pacing
 from elwood.core.splitting import split
@@ -18,6 +18,7 @@ from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.wire.http import Interrupted, Unreachable
 from elwood.wire.telegram import CALL_TIMEOUT, Bot
 from elwood.wire.telegram_errors import FAILURES, TelegramError, Way, explain, remedy
+from elwood.wire.telegram_preview import Preview
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,12 @@ Sending = Sent | Unsure | Unsent | Undeliverable
 LANE = 64
 # Seconds after which an idle chat is forgotten: its longest window has passed.
 IDLE = 60.0
-# Seconds for which a draft is taken to be on the screen (the API shows it for 30).
-DRAFT_SHOWN = 25.0
 # Seconds at most by which a flood wait is prolonged at random.
 JITTER = 0.25
 # Seconds to wait when flood control does not say how long.
 FLOOD = 5.0
+# Messages of a group's budget that edits leave for what is final.
+EDITS_LEAVE = 2
 # The topic that every forum has; messages to it name none.
 GENERAL = 1
 SEND = "sending to Telegram"
@@ -49,10 +50,7 @@ class _Lane:
     preview: Draft | Typing | None = None
     busy: bool = False
     flooded_until: float = 0.0
-    draft: int | None = None
-    shown: str | None = None
-    shown_at: float = float("-inf")
-    typed_at: float = float("-inf")
+    screen: Preview = attrs.field(factory=Preview)
     wake: trio.Event = attrs.field(factory=trio.Event)
 
 
@@ -124,13 +122,13 @@ class Outbox:
         ):
             return False
         if isinstance(mail, Typing):
-            drafting = lane.shown is not None and now - lane.shown_at < DRAFT_SHOWN
-            return not drafting and now - lane.typed_at >= self._pacing.typing_gap
-        if not (mail.route.private and self._has_drafts):
+            return lane.screen.wants_typing(now, self._pacing)
+        private = mail.route.private
+        if not private and lane.messages.delay(now, leave=EDITS_LEAVE):
             return False
-        if now - lane.shown_at < self._pacing.draft_gap:
-            return False
-        return frame(mail.text, lane.shown if lane.draft == mail.draft else None) is not None
+        return (self._has_drafts or not private) and lane.screen.wants(
+            now, mail.draft, mail.text, self._pacing, private=private
+        )
 
     async def _keep(self, chat: int, lane: _Lane) -> None:
         """Serve one chat until it has been idle for long."""
@@ -147,7 +145,8 @@ class Outbox:
                 with trio.move_on_after(max(IDLE, lane.flooded_until - trio.current_time())):
                     await lane.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                if not (lane.posts or lane.preview or self._stopping):
+                waits = lane.posts or lane.preview or lane.screen.message is not None
+                if not (waits or self._stopping):
                     del self._lanes[chat]
                     return
 
@@ -158,13 +157,15 @@ class Outbox:
         lane.busy = True
         topic = _topic(preview.route.topic)
         try:
-            if isinstance(preview, Draft):
-                text = frame(preview.text) or ""
-                lane.draft, lane.shown, lane.shown_at = preview.draft, text, now
-                await self._bot.send_message_draft(lane.chat, preview.draft, text, topic=topic)
+            if isinstance(preview, Typing):
+                await lane.screen.type(self._bot, lane.chat, topic, now)
+            elif preview.route.private:
+                await lane.screen.draft(
+                    self._bot, lane.chat, topic, preview.draft, preview.text, now
+                )
             else:
-                lane.typed_at = now
-                await self._bot.send_chat_action(lane.chat, topic=topic)
+                lane.messages = lane.messages.spend(now)
+                await lane.screen.edit(self._bot, lane.chat, topic, preview.text, now)
         except TelegramError as error:
             if error.code == 429:
                 self._flooded(lane, error)
@@ -179,12 +180,12 @@ class Outbox:
         lane.busy = True
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
             outcome = await self._send(chat, lane, post)
+        post.reply.set(outcome)
+        if isinstance(outcome, Sent):
+            await lane.screen.end(self._bot, lane.chat)
         lane.busy = False
-        lane.draft, lane.shown = None, None  # a message ends what was shown of it
-        lane.typed_at = float("-inf")
         if isinstance(outcome, Undeliverable):
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
-        post.reply.set(outcome)
 
     async def _send(self, chat: int, lane: _Lane, post: Post) -> Sending:
         way = Way(lane.chat, _topic(post.route.topic), post.route.reply_to)

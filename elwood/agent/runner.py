@@ -10,9 +10,10 @@ import trio
 from elwood.agent.delivery import Delivery
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
-from elwood.agent.turn import Answer, Means, TurnSettings, run_turn
+from elwood.agent.turn import Answer, Means, run_turn
 from elwood.core.conversation import Prompt
 from elwood.core.inputs import render, stale_note
+from elwood.core.limits import TurnSettings
 from elwood.core.receipts import activity
 from elwood.core.replay import Session
 from elwood.core.session import Received, Replied, TurnStarted
@@ -25,6 +26,8 @@ log = logging.getLogger("elwood.turns")
 
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
 TYPING_EVERY = 4.0
+# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
+SILENT = 0.5
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
@@ -75,11 +78,24 @@ class TurnRunner:
         self._stopped_by: Received | None = None
         self.is_working = False
 
-    def work(self, nursery: trio.Nursery) -> None:
-        """Begin with what is to be done, unless that has begun already."""
+    def beginning(self, received: Received) -> TurnStarted | None:
+        """Make the entry that starts a turn on *received*; None if something comes before that.
+
+        Who writes it, in one line with *received*, must call `work` with it at once.
+        """
+        state = self._log.state
+        if self.is_working or state.turn is not None or state.waiting:
+            return None
+        return self._start((received,))
+
+    def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
+        """Begin with what is to be done, unless that has begun already.
+
+        *begun* is the turn to be run first, if its start has been written.
+        """
         if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
             self.is_working = True
-            nursery.start_soon(self._run_turns)
+            nursery.start_soon(self._run_turns, begun)
 
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
@@ -112,36 +128,49 @@ class TurnRunner:
         ]
         return ", ".join(running) or "the model's answer"
 
-    async def _run_turns(self) -> None:
-        state, house = self._log.state, self._house
+    def _start(self, inputs: tuple[Received, ...]) -> TurnStarted:
+        ids = tuple(received.id for received in inputs)
+        text = render(inputs, self._house.now(), self._house.zone)
+        return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text)
+
+    async def _run_turns(self, started: TurnStarted | None) -> None:
         try:
             while True:
-                match next_work(state):
-                    case Nothing():
-                        return
-                    case GiveUp():
-                        await self._reply(Answer(GIVEN_UP, failed=True))
-                        continue
-                    case Start(inputs):
-                        ids = tuple(received.id for received in inputs)
-                        text = render(inputs, house.now(), house.zone)
-                        started = TurnStarted(f"t{state.turns + 1}", ids, 1, text)
-                    case Resume(attempt):
-                        assert state.turn is not None
-                        started = TurnStarted(state.turn.id, (), attempt, "")
-                await self._log.keep(started)
+                if started is None:
+                    started = await self._next_turn()
+                if started is None:
+                    return
                 with bind(turn=started.turn):
                     await self._run_turn(started)
+                started = None
         finally:
             self.is_working = False
             self._log.changed()
+
+    async def _next_turn(self) -> TurnStarted | None:
+        """Write down that the next turn starts; None if there is nothing to do."""
+        state = self._log.state
+        while True:
+            match next_work(state):
+                case Nothing():
+                    return None
+                case GiveUp():
+                    await self._reply(Answer(GIVEN_UP, failed=True))
+                    continue
+                case Start(inputs):
+                    started = self._start(inputs)
+                case Resume(attempt):
+                    assert state.turn is not None
+                    started = TurnStarted(state.turn.id, (), attempt, "")
+            await self._log.keep(started)
+            return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._log.state.turn
         assert turn is not None
         limit = self._house.turns.deadline
         answer: Answer | None = None
-        log.info("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
+        log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=self._house.turn_limit):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
@@ -164,17 +193,19 @@ class TurnRunner:
         assert turn is not None
         draft = self._log.state.turns * DRAFTS_PER_TURN
         shown = False
+        loud_at = trio.current_time() + SILENT
 
         def show(text: str) -> bool:
             nonlocal shown
             route = turn.route
-            if not route.private:
+            if trio.current_time() < loud_at:
                 return False
-            shown = True
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
-            return house.outboxes[route.channel].offer(message)
+            shown = house.outboxes[route.channel].offer(message)
+            return shown
 
         async def type_() -> None:
+            await trio.sleep_until(loud_at)
             while not shown:
                 house.outboxes[turn.route.channel].offer(Typing(route=turn.route))
                 await trio.sleep(TYPING_EVERY)

@@ -13,6 +13,7 @@ import trio
 from elwood.agent.gate import Gate
 from elwood.core.compaction import cut
 from elwood.core.conversation import Assistant, Completion, Prompt
+from elwood.core.limits import TurnSettings
 from elwood.core.loops import Loops
 from elwood.core.reaction import (
     Continue,
@@ -45,17 +46,9 @@ Record = Callable[..., Awaitable[None]]
 
 # How often a model call may be begun anew because another message came before anything was shown.
 MAX_RESTARTS = 5
-
-
-@attrs.frozen(kw_only=True)
-class TurnSettings:
-    """Limits of a turn: model responses with calls, tokens of context, and seconds."""
-
-    max_rounds: int = 20
-    deadline: float = 900.0
-    model_deadline: float = 300.0
-    tool_deadline: float = 60.0
-    context_tokens: int = 150_000
+# Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
+# call end it themselves: they know what it failed of.
+TO_SAY_WHY = 10.0
 
 
 @attrs.frozen(kw_only=True)
@@ -240,6 +233,8 @@ class _TurnRun:
 
     async def _complete(self, progress: trio.MemorySendChannel[str]) -> Completed:
         means = self._means
+        now = trio.current_time()
+        limit = min(means.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
             request = Complete(
                 session=means.session_id,
@@ -249,15 +244,15 @@ class _TurnRun:
                 progress=progress,
                 max_tokens=self._max_tokens,
                 no_thinking=self._no_thinking,
+                until=now + limit - min(TO_SAY_WHY, limit / 10),
             )
             try:
-                with trio.fail_after(means.settings.model_deadline):
+                with trio.fail_at(now + limit):
                     return await means.complete(request)
             except ActorUnavailable as error:
                 if last:
                     return ModelUnavailable(str(error))
             except trio.TooSlowError:
-                limit = means.settings.model_deadline
                 return ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
         raise AssertionError("unreachable")
 

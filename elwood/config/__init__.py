@@ -2,33 +2,16 @@
 
 from elwood.config.load import load
 from elwood.config.problems import ConfigErrors, Problem
-from elwood.config.settings import (
-    Config,
-    Limits,
-    Log,
-    Models,
-    Owner,
-    Paths,
-    Provider,
-    Sessions,
-    Telegram,
-    Turn,
-    Watchdog,
-)
+from elwood.config.settings import Config, Log, Owner, Paths, Sessions, Watchdog
 
 __all__ = [
     "Config",
     "ConfigErrors",
-    "Limits",
     "Log",
-    "Models",
     "Owner",
     "Paths",
     "Problem",
-    "Provider",
     "Sessions",
-    "Telegram",
-    "Turn",
     "Watchdog",
     "load",
 ]

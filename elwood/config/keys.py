@@ -92,8 +92,8 @@ def is_group(value: object) -> None:
 
 
 _SECRET = "`file:` and an absolute path, or the secret itself; better is the credential"
-_ANTHROPIC = "for the codec anthropic:"
-_OPENAI = "for the codec openai:"
+_ANTHROPIC = "for the API anthropic:"
+_OPENAI = "for the API openai:"
 KEYS = (
     Key("owner.name", "what Elwood calls you", example='"Ada"'),
     Key("owner.timezone", "the time zone you live in, by its IANA name", is_timezone),
@@ -118,29 +118,31 @@ KEYS = (
     Key("models.default", "the model that answers, as provider/name", is_model),
     Key("models.summarizer", "the model that shortens long conversations", is_model),
     Key(
-        "models.fallback",
+        "models.fallbacks",
         "models to try, in this order, when the default cannot answer",
         is_model,
         example='["openai/gpt-5"]',
     ),
     Key("models.max_tokens", "most tokens of one response", at_least(1)),
-    Key("models.in_flight", "most model calls at once", between(1, 1000)),
-    Key("providers.NAME.codec", "the API it speaks; offline is a model made of rules"),
+    Key("providers.NAME.api", "the API it speaks; offline is a model made of rules"),
     Key("providers.NAME.base_url", "address of the API, to which paths are added", is_url),
     Key(
         "providers.NAME.key",
         f"{_SECRET} `NAME-key`",
         default="credential `NAME-key`; else `$ANTHROPIC_API_KEY`, `$OPENAI_API_KEY` for these two",
     ),
+    Key("providers.NAME.in_flight", "most calls at once", between(1, 1000)),
+    Key("providers.NAME.stall", "seconds of silence that end a response", between(1, 3600)),
     Key("providers.NAME.version", f"{_ANTHROPIC} the anthropic-version header"),
     Key("providers.NAME.echo_reasoning", f"{_OPENAI} the field that takes back earlier reasoning"),
+    Key("providers.NAME.limit_field", f"{_OPENAI} the field that takes models.max_tokens"),
     Key("limits.session_tokens", "most tokens of one conversation", at_least(1), example="2000000"),
     Key("limits.session_usd", "most US dollars of one conversation", at_least(0), example="5.0"),
     Key("limits.day_tokens", "most tokens of one day", at_least(1), example="10000000"),
     Key("limits.day_usd", "most US dollars of one day", at_least(0), example="20.0"),
     Key("turn.max_rounds", "most model calls for one answer", between(1, 1000)),
     Key("turn.deadline", "seconds for one answer", between(1, 86_400)),
-    Key("turn.model_deadline", "seconds for one model call", between(1, 86_400)),
+    Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
     Key("turn.tool_deadline", "seconds for one tool call", between(1, 86_400)),
     Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
     Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
@@ -153,8 +155,9 @@ KEYS = (
     Key("telegram.owners", "ids of the users it belongs to", is_user, example="[123456789]"),
     Key("telegram.groups", "ids of the groups it answers in", is_group, example="[-1001234567890]"),
     Key("telegram.base_url", "address of the Bot API", is_url),
-    Key("telegram.messages_per_second", "most messages to all chats", between(0.1, 1000)),
+    Key("telegram.messages_per_second", "most messages to all chats", between(1, 1000)),
     Key("telegram.poll", "seconds that Telegram may hold a poll open", between(0, 50)),
+    Key("telegram.delete_webhook", "remove a webhook, which keeps messages from us"),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -167,8 +170,8 @@ SECTIONS = {
     "paths": "Folders, absolute or from `~` on.",
     "models": "Which models think.",
     "providers": (
-        "Services that run models, one table each. `anthropic`, `openai` and `ollama` (at "
-        "127.0.0.1:11434) exist without being written; what is written adds to them."
+        "Services that run models, one table each. `anthropic`, `openai`, `ollama` (at "
+        "127.0.0.1:11434) and `offline` exist without being written; what is written adds to them."
     ),
     "limits": "What may be spent. Checked before each model call; no limits unless written.",
     "turn": "Bounds of one answer.",

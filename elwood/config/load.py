@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from elwood.config.problems import ConfigErrors, Problem, Where, dotted
-from elwood.config.settings import BUILT_IN, SECTIONS, Config, Provider
+from elwood.config.settings import BUILT_IN, SECTIONS, Config
 from elwood.config.source import FromVariable, Source, Tree, parse
 from elwood.config.structure import described, structure, unknown
+from elwood.core.routing import ProviderSettings
 from elwood.store.secrets import SecretUnusable, look_up
 
 # Bytes of a configuration file.
@@ -23,20 +24,22 @@ KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-def load(path: Path, environ: MutableMapping[str, str]) -> Config:
+def load(path: Path, environ: MutableMapping[str, str], *, secrets: bool = True) -> Config:
     """Read the configuration in *path*, with what *environ* sets over it.
 
-    Looks up all secrets; the variables they came from are removed from *environ*.
+    Looks up all *secrets*, and removes the variables they came from from *environ*; or has none,
+    for commands that need no secret and may not be allowed to read them.
     Raises ConfigErrors with everything that is wrong, in the order of the file.
     """
-    return _Loading(path, environ).config()
+    return _Loading(path, environ, secrets).config()
 
 
 class _Loading:
     """One run of `load`: what has been read and what was wrong with it so far."""
 
-    def __init__(self, path: Path, environ: MutableMapping[str, str]) -> None:
+    def __init__(self, path: Path, environ: MutableMapping[str, str], secrets: bool) -> None:
         self._path = path
+        self._with_secrets = secrets
         self._environ = environ
         self._problems: list[Problem] = []
         self._inline: list[str] = []
@@ -45,11 +48,16 @@ class _Loading:
 
     def config(self) -> Config:
         self._source = self._read()
+        if not self._with_secrets:
+            _forget_secrets(self._source.tree)  # before they are missed
         self._source.expand(self._environ, self._complain)
         self._source.overlay(self._environ)
         tree = self._source.tree
         self._complete(tree)
-        self._secrets(tree)
+        if self._with_secrets:
+            self._secrets(tree)
+        else:
+            _forget_secrets(tree)
         for name in sorted(tree.keys() - SECTIONS.keys() - {"providers"}):
             self._complain((name,), *unknown(name, [*SECTIONS, "providers"]))
         sections = {name: self._section((name,), cls, name) for name, cls in SECTIONS.items()}
@@ -59,7 +67,7 @@ class _Loading:
             order = sorted(self._problems, key=lambda p: (p.line or math.inf, p.variable or p.key))
             raise ConfigErrors(order)
         made: Mapping[str, object] = sections | {
-            "providers": {k: v for k, v in providers.items() if isinstance(v, Provider)}
+            "providers": {k: v for k, v in providers.items() if isinstance(v, ProviderSettings)}
         }
         return Config(**made, file=self._path, inline=tuple(self._inline))  # type: ignore[arg-type]
 
@@ -198,10 +206,10 @@ class _Loading:
                 self._complain(
                     where, "not a name for a provider", "use small letters, digits, - and _"
                 )
-            made[name] = provider = self._section(where, Provider, "providers.NAME")
-            if not isinstance(provider, Provider):
+            made[name] = provider = self._section(where, ProviderSettings, "providers.NAME")
+            if not isinstance(provider, ProviderSettings):
                 continue
-            if provider.codec != "offline" and not provider.base_url:
+            if provider.api != "offline" and not provider.base_url:
                 self._complain((*where, "base_url"), "is missing", "write the API's address")
         return made
 
@@ -209,17 +217,26 @@ class _Loading:
         """Check that each model's provider exists, whatever else is wrong with the models."""
         if not isinstance(models, dict):
             return
-        fallback = models.get("fallback")
+        fallbacks = models.get("fallbacks")
         wanted: list[tuple[Where, object]] = [
             (("models", "default"), models.get("default")),
             (("models", "summarizer"), models.get("summarizer")),
-            *((("models", "fallback", n), model) for n, model in enumerate(_listed(fallback))),
+            *((("models", "fallbacks", n), model) for n, model in enumerate(_listed(fallbacks))),
         ]
         for where, model in wanted:
             provider, slash, _ = model.partition("/") if isinstance(model, str) else ("", "", "")
             if provider and slash and provider not in providers:
                 _, remedy = unknown(provider, providers)
                 self._complain(where, f"there is no provider {provider}", remedy)
+
+
+def _forget_secrets(tree: Tree) -> None:
+    """Leave the secrets out, wherever they are kept."""
+    providers = tree.get("providers")
+    tables = [(table, "key") for table in providers.values()] if isinstance(providers, dict) else []
+    for table, key in [*tables, (tree.get("telegram"), "token")]:
+        if isinstance(table, dict):
+            table.pop(key, None)
 
 
 def _listed(value: object) -> list[object]:

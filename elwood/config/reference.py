@@ -11,8 +11,9 @@ import msgspec
 
 from elwood.config.keys import BY_PATH, Key
 from elwood.config.keys import SECTIONS as ABOUT
-from elwood.config.settings import SECTIONS, Provider
+from elwood.config.settings import SECTIONS
 from elwood.core.redaction import Secret
+from elwood.core.routing import ProviderSettings
 
 _INTRODUCTION = """\
 <!-- Generated from elwood/config/: python -m elwood.config.reference > docs/reference/config.md -->
@@ -39,7 +40,7 @@ _HEAD = """\
 """
 _PROVIDER = """\
 #[providers.local]
-#codec = "openai"
+#api = "openai"
 #base_url = "http://127.0.0.1:8080/v1"
 """
 
@@ -82,7 +83,7 @@ def _prose(text: str) -> str:
 
 def _fields(section: str) -> Iterator[tuple["attrs.Attribute[object]", Key]]:
     name = "providers.NAME" if section == "providers" else section
-    for field in attrs.fields(SECTIONS.get(section, Provider)):
+    for field in attrs.fields(SECTIONS.get(section, ProviderSettings)):
         yield field, BY_PATH[f"{name}.{field.name}"]
 
 

@@ -1,11 +1,18 @@
-"""Everything that can be set, with its defaults; what each means stands in `config.keys`."""
+"""Everything that can be set; what each means stands in `config.keys`.
+
+The rooms have their own settings; here are those of nobody in particular, and how all go together.
+"""
 
 from pathlib import Path
 from typing import Literal
 
 import attrs
 
+from elwood.core.budget import Limits
+from elwood.core.limits import TurnSettings
 from elwood.core.redaction import Secret
+from elwood.core.routing import ModelSettings, ProviderSettings
+from elwood.wire.telegram_settings import TelegramSettings
 
 
 @attrs.frozen(kw_only=True)
@@ -26,67 +33,10 @@ class Paths:
 
 
 @attrs.frozen(kw_only=True)
-class Models:
-    """Which models think, as provider/name."""
-
-    default: str = "anthropic/claude-sonnet-5-5"
-    summarizer: str = "anthropic/claude-haiku-5-5"
-    fallback: tuple[str, ...] = ()
-    max_tokens: int = 16_000
-    in_flight: int = 64
-
-
-@attrs.frozen(kw_only=True)
-class Provider:
-    """A service that runs models."""
-
-    codec: Literal["anthropic", "openai", "offline"]
-    base_url: str = ""
-    key: Secret | None = None
-    version: str = "2026-10-21"
-    echo_reasoning: Literal[
-        "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
-    ] = "none"
-
-
-@attrs.frozen(kw_only=True)
-class Limits:
-    """What may be spent; None means no limit."""
-
-    session_tokens: int | None = None
-    session_usd: float | None = None
-    day_tokens: int | None = None
-    day_usd: float | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Turn:
-    """Bounds of one answer; times in seconds."""
-
-    max_rounds: int = 20
-    deadline: float = 900.0
-    model_deadline: float = 300.0
-    tool_deadline: float = 60.0
-    context_tokens: int = 150_000
-
-
-@attrs.frozen(kw_only=True)
 class Sessions:
     """Life of a conversation in memory; times in seconds."""
 
     idle: float = 600.0
-
-
-@attrs.frozen(kw_only=True)
-class Telegram:
-    """The Telegram channel; off without a token."""
-
-    token: Secret | None = None
-    owners: tuple[int, ...] = ()
-    groups: tuple[int, ...] = ()
-    base_url: str = "https://api.telegram.org"
-    messages_per_second: float = 25.0
-    poll: float = 50.0
 
 
 @attrs.frozen(kw_only=True)
@@ -110,14 +60,14 @@ class Config:
     """All settings.  *file* is where they stand; *inline* names the secrets in clear in it."""
 
     paths: Paths
-    providers: dict[str, Provider]
+    providers: dict[str, ProviderSettings]
     file: Path
     owner: Owner = attrs.field(factory=Owner)
-    models: Models = attrs.field(factory=Models)
+    models: ModelSettings = attrs.field(factory=ModelSettings)
     limits: Limits = attrs.field(factory=Limits)
-    turn: Turn = attrs.field(factory=Turn)
+    turn: TurnSettings = attrs.field(factory=TurnSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
-    telegram: Telegram = attrs.field(factory=Telegram)
+    telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
@@ -129,21 +79,28 @@ class Config:
         return tuple(secret for secret in (self.telegram.token, *keys) if secret is not None)
 
 
-# Sections and the classes of their keys.  `providers` is none: it holds one Provider per name.
+# Sections and the classes of their keys.  `providers` is none: it has one of
+# ProviderSettings per name.
 SECTIONS: dict[str, type] = {
     "owner": Owner,
     "paths": Paths,
-    "models": Models,
+    "models": ModelSettings,
     "limits": Limits,
-    "turn": Turn,
+    "turn": TurnSettings,
     "sessions": Sessions,
-    "telegram": Telegram,
+    "telegram": TelegramSettings,
     "log": Log,
     "watchdog": Watchdog,
 }
 # Providers that exist without being written down; what is written adds to them.
 BUILT_IN: dict[str, dict[str, object]] = {
-    "anthropic": {"codec": "anthropic", "base_url": "https://api.anthropic.com"},
-    "openai": {"codec": "openai", "base_url": "https://api.openai.com/v1"},
-    "ollama": {"codec": "openai", "base_url": "http://127.0.0.1:11434/v1"},
+    "anthropic": {"api": "anthropic", "base_url": "https://api.anthropic.com"},
+    "openai": {
+        "api": "openai",
+        "base_url": "https://api.openai.com/v1",
+        # Its newer models know no other; most other services know only the old one.
+        "limit_field": "max_completion_tokens",
+    },
+    "ollama": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"},
+    "offline": {"api": "offline"},
 }

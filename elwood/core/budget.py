@@ -73,6 +73,7 @@ PRICES: Mapping[str, Price] = {
     "anthropic/claude-haiku-4-5-20251001": _flat(1, 5, 0.10, 1.25),
     "anthropic/claude-sonnet-4-6": _flat(3, 15, 0.30, 3.75),
     "anthropic/claude-sonnet-4-5-20250929": _flat(3, 15, 0.30, 3.75),
+    "offline/rules": _flat(0, 0, 0, 0),
 }
 
 
@@ -175,13 +176,12 @@ def _keep(values: dict[str, V], key: str, value: V, most: int) -> None:
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """Hard limits; None means none.  *zone* (IANA name) says when a day begins."""
+    """Hard limits of what may be spent; None means none."""
 
     session_tokens: int | None = None
     session_usd: float | None = None
     day_tokens: int | None = None
     day_usd: float | None = None
-    zone: str = "UTC"
 
 
 @attrs.frozen
@@ -205,15 +205,13 @@ def day_of(now: float, zone: str) -> str:
     return datetime.fromtimestamp(now, ZoneInfo(zone)).date().isoformat()
 
 
-def charge(
-    session: str, model: str, usage: Usage, *, now: float, zone: str, prices: Mapping[str, Price]
-) -> Charged:
-    """Make the entry for one call of *model*, priced by *prices* before our own table.
+def charge(session: str, model: str, usage: Usage, *, now: float, zone: str) -> Charged:
+    """Make the entry for one call of *model*; without a price if our table has none.
 
-    >>> charge("s", "anthropic/claude-opus-5", Usage(1000), now=0, zone="UTC", prices={}).usd
+    >>> charge("s", "anthropic/claude-opus-5", Usage(1000), now=0, zone="UTC").usd
     0.005
     """
-    price = prices.get(model) or PRICES.get(model)
+    price = PRICES.get(model)
     return Charged(
         session=session,
         model=model,
@@ -227,8 +225,10 @@ def charge(
     )
 
 
-def allowed(limits: Limits, ledger: Ledger, session: str, now: float) -> Yes | No:
-    """Decide before a call whether it may be made (LLM-42).
+def allowed(
+    limits: Limits, ledger: Ledger, session: str, now: float, zone: str = "UTC"
+) -> Yes | No:
+    """Decide before a call whether it may be made (LLM-42); *zone* says when a day begins.
 
     What runs at this moment is not counted yet: a limit may be overshot by the calls in flight.
 
@@ -236,7 +236,7 @@ def allowed(limits: Limits, ledger: Ledger, session: str, now: float) -> Yes | N
     'the limit of 0 tokens a day is reached; it resets at 1970-01-02 00:00 UTC'
     """
     its = ledger.sessions.get(session) or _NOTHING
-    day = ledger.days.get(day_of(now, limits.zone)) or _NOTHING
+    day = ledger.days.get(day_of(now, zone)) or _NOTHING
     never = "for this conversation is reached; only a higher limit in the configuration ends it"
     resets = "a day is reached; it resets at {}"
     for limit, used, words in (
@@ -247,13 +247,13 @@ def allowed(limits: Limits, ledger: Ledger, session: str, now: float) -> Yes | N
     ):
         if limit is not None and used >= limit:
             words = "the limit of " + words
-            return No(words.format(limit, _tomorrow(now, limits.zone)))
+            return No(words.format(limit, _tomorrow(now, zone)))
     return Yes()
 
 
-def spent(limits: Limits, ledger: Ledger, session: str, now: float) -> Spent:
+def spent(limits: Limits, ledger: Ledger, session: str, now: float, zone: str = "UTC") -> Spent:
     """Sum up for people."""
-    today = day_of(now, limits.zone)
+    today = day_of(now, zone)
     its = ledger.sessions.get(session) or _NOTHING
     day = ledger.days.get(today) or _NOTHING
     month = ledger.months.get(today[:7]) or _NOTHING

@@ -64,8 +64,10 @@ class Pacing:
     group: tuple[Window, ...] = (Window(4, 4.0), Window(20, 60.0))
     previews: tuple[Window, ...] = (Window(20, 5.0), Window(40, 30.0))
     total: tuple[Window, ...] = (Window(30, 1.0),)
-    # Seconds between two frames of a draft, and between two chat actions (one is seen for 5 s).
+    # Seconds between two frames of a draft, between two edits in a group (they count as messages
+    # there), and between two chat actions (one is seen for 5 s).
     draft_gap: float = 1.0
+    edit_gap: float = 3.0
     typing_gap: float = 4.0
 
 

@@ -1,11 +1,12 @@
 """Which model answers, and what to do when a provider fails."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
 
-from elwood.core.budget import Price
+from elwood.core.redaction import Secret
 
 # How a provider failed; the rows are those of reliability.md §3.
 FailureKind = Literal[
@@ -36,13 +37,13 @@ EchoReasoning = Literal[
 class ProviderSettings:
     """One service that answers for models; *api* is the language it speaks.
 
-    *base_url* is the service's address, empty for the API's own.  *in_flight* requests run at
-    once; silence of *stall* seconds means that the response is dead.  *version* is the
-    ``anthropic-version``; the last two are for OpenAI-shaped services only.
+    *in_flight* requests run at once; silence of *stall* seconds means that the response is dead.
+    *version* is the ``anthropic-version``; the last two are for OpenAI-shaped services only.
     """
 
-    api: Literal["anthropic", "openai"]
+    api: Literal["anthropic", "openai", "offline"]
     base_url: str = ""
+    key: Secret | None = None
     in_flight: int = 64
     stall: float = 90.0
     version: str = "2026-10-21"
@@ -50,24 +51,17 @@ class ProviderSettings:
     limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
 
 
-def _known_providers() -> dict[str, ProviderSettings]:
-    return {"anthropic": ProviderSettings(api="anthropic")}
-
-
 @attrs.frozen(kw_only=True)
 class ModelSettings:
     """Models are named ``provider/model``; *fallbacks* are tried in order when one cannot answer.
 
-    *max_tokens* bounds each response, thinking included.  *prices* adds to and overrides the
-    table of `core.budget`, by the same names.
+    *max_tokens* bounds each response, thinking included.
     """
 
     default: str = "anthropic/claude-sonnet-5-5"
     summarizer: str = "anthropic/claude-haiku-5-5"
     fallbacks: tuple[str, ...] = ()
-    max_tokens: int = 32_000
-    providers: Mapping[str, ProviderSettings] = attrs.field(factory=_known_providers)
-    prices: Mapping[str, Price] = attrs.field(factory=dict)
+    max_tokens: int = 16_000
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -92,24 +86,6 @@ def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """
     first = settings.summarizer if role == "summarizer" else settings.default
     return tuple(dict.fromkeys((first, *settings.fallbacks)))
-
-
-def mistakes(settings: ModelSettings) -> tuple[str, ...]:
-    """Say what is wrong with the names of models: no provider, or one that is not configured.
-
-    >>> mistakes(ModelSettings(default="qwen", fallbacks=("local/qwen",)))
-    ("'qwen' is not of the form provider/model", "there is no provider 'local' (local/qwen)")
-    """
-    found = []
-    for name in dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks)):
-        try:
-            provider, _ = split_name(name)
-        except ValueError as error:
-            found.append(str(error))
-        else:
-            if provider not in settings.providers:
-                found.append(f"there is no provider {provider!r} ({name})")
-    return tuple(found)
 
 
 @attrs.frozen
@@ -181,7 +157,7 @@ class GiveUp:
 Reaction = Wait | NextModel | GiveUp
 
 # Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
-# by itself, where the turn's own deadline comes first (LLM-01, LLM-08).
+# by itself (LLM-01, LLM-08).  Whoever asks may have less patience, and says so.
 SERVER_PATIENCE = 300.0
 QUEUE_PATIENCE = 900.0
 # Seconds after which another model is better than waiting, if one is configured (LLM-04).
@@ -243,12 +219,19 @@ def describe(model: str, fault: Fault) -> str:
 
 
 def react(
-    fault: Fault, *, model: str, rest: tuple[str, ...], attempt: int, elapsed: float, jitter: float
+    fault: Fault,
+    *,
+    model: str,
+    rest: tuple[str, ...],
+    attempt: int,
+    elapsed: float,
+    jitter: float,
+    left: float = math.inf,
 ) -> Reaction:
     """Decide what follows the *attempt*-th failure (from 1) of *model* in a row.
 
     *rest* are the models still to try, *elapsed* the seconds since this one was first wanted,
-    *jitter* a random number from 0 to 1.
+    *jitter* a random number from 0 to 1; in *left* seconds nobody will want an answer any more.
 
     >>> react(Fault("overloaded"), model="a/m", rest=(), attempt=2, elapsed=1.0, jitter=0.0)
     Wait(seconds=1.0)
@@ -258,9 +241,9 @@ def react(
     kind = fault.kind
     if _retriable(fault, attempt):
         seconds = _delay(fault, attempt, jitter)
-        if elapsed + seconds <= patience(kind, model, rest):
+        if elapsed + seconds <= patience(kind, model, rest) and seconds < left:
             return Wait(seconds)
-    rest = _useful(kind, model, rest)
+    rest = _useful(kind, model, rest) if left > 0 else ()
     why = describe(model, fault)
     if rest and kind not in {"too_long", "history"}:
         return NextModel(rest[0], why)

@@ -63,7 +63,7 @@ def credentials(config: Config) -> Iterator[Finding]:
         is_local = urlsplit(provider.base_url).hostname in LOOPBACK
         if provider.key is not None:
             yield Finding("ok", "credentials", f"{name}-key is there")
-        elif provider.codec != "offline" and not is_local:
+        elif provider.api != "offline" and not is_local:
             variable = f", into ${KEY_VARIABLES[name]}" if name in KEY_VARIABLES else ""
             remedy = (
                 f"put it into the credential {name}-key{variable}, or name a file that has it "

@@ -10,7 +10,8 @@ import attrs
 import msgspec
 import trio
 
-from elwood.config import Config, Provider
+from elwood.config import Config
+from elwood.core.routing import ProviderSettings
 from elwood.doctor.findings import Finding
 from elwood.wire.http import Answer, Client, Interrupted, Unreachable
 
@@ -67,7 +68,7 @@ async def examine_services(config: Config, client: Client, now: float) -> list[F
     used = used_models(config)
     async with trio.open_nursery() as nursery:
         for name, models in used.items():
-            if config.providers[name].codec != "offline":
+            if config.providers[name].api != "offline":
                 nursery.start_soon(ask_provider, name, models)
         if config.telegram.token is not None:
             nursery.start_soon(ask_telegram)
@@ -79,7 +80,7 @@ async def examine_services(config: Config, client: Client, now: float) -> list[F
 def used_models(config: Config) -> dict[str, list[str]]:
     """List the providers in use, each with the names of its models in use."""
     used: dict[str, list[str]] = {}
-    for model in (config.models.default, config.models.summarizer, *config.models.fallback):
+    for model in (config.models.default, config.models.summarizer, *config.models.fallbacks):
         provider, _, name = model.partition("/")
         used.setdefault(provider, [])
         if name not in used[provider]:
@@ -88,11 +89,11 @@ def used_models(config: Config) -> dict[str, list[str]]:
 
 
 async def _provider(
-    name: str, provider: Provider, models: list[str], client: Client, now: float
+    name: str, provider: ProviderSettings, models: list[str], client: Client, now: float
 ) -> _Reached:
     base = provider.base_url.rstrip("/")
     headers: dict[str, str] = {}
-    if provider.codec == "anthropic":
+    if provider.api == "anthropic":
         url = f"{base}/v1/models?limit=1000"
         headers["anthropic-version"] = provider.version
         if provider.key is not None:

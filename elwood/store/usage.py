@@ -1,6 +1,6 @@
 """The book of what models cost: the usage journal, and the limits that it decides about."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import trio
 
@@ -9,7 +9,6 @@ from elwood.core.budget import (
     Ledger,
     Limits,
     No,
-    Price,
     Spent,
     Yes,
     allowed,
@@ -24,19 +23,19 @@ from elwood.store.journal import DiskFull, Journal
 class UsageBook:
     """Notes each call, and answers what has been and what may be spent.
 
-    *now* is the Unix clock; *prices* go before the table of `core.budget`.
+    *now* is the Unix clock; a day begins at midnight in *zone* (IANA name).
     """
 
     def __init__(
         self,
         journal: Journal[Charged, Ledger],
         limits: Limits,
-        prices: Mapping[str, Price],
+        zone: str,
         now: Callable[[], float],
     ) -> None:
         self._journal = journal
         self._limits = limits
-        self._prices = prices
+        self._zone = zone
         self._now = now
         self._owed: list[Charged] = []
         self._writing = trio.Lock()
@@ -47,24 +46,27 @@ class UsageBook:
 
     def spent(self, session: str) -> Spent:
         """Sum up for people."""
-        return spent(self._limits, self._journal.state, session, self._now())
+        return spent(self._limits, self._journal.state, session, self._now(), self._zone)
 
     def allowed(self, session: str) -> Yes | No:
         """Decide whether *session* may make a call now."""
-        return allowed(self._limits, self._journal.state, session, self._now())
+        return allowed(self._limits, self._journal.state, session, self._now(), self._zone)
 
     async def settle(self) -> bool:
-        """Write what could not be written; False if it still cannot: no call may be made."""
+        """Write what is owed; False if the disk is full, and then no call may be made."""
         return not self._owed or await self._write()
 
-    async def note(self, session: str, model: str, usage: Usage) -> None:
-        """Note what a call cost.
-
-        On a full disk it stays owed, in memory, and stops further calls until it is written.
-        """
-        zone, prices = self._limits.zone, self._prices
-        entry = charge(session, model, usage, now=self._now(), zone=zone, prices=prices)
+    def owe(self, session: str, model: str, usage: Usage) -> None:
+        """Note what a call cost: in memory, until `settle` has written it."""
+        entry = charge(session, model, usage, now=self._now(), zone=self._zone)
         self._owed.append(entry)
+
+    async def note(self, session: str, model: str, usage: Usage) -> None:
+        """Note what a call cost, and write it.
+
+        On a full disk it stays owed, and stops further calls until it is written.
+        """
+        self.owe(session, model, usage)
         await self._write()
 
     async def _write(self) -> bool:

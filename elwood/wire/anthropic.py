@@ -22,7 +22,6 @@ from elwood.wire.calls import Line, Refusal, arguments_of, decode, is_json, kind
 from elwood.wire.calls import tool_name as safe_name
 from elwood.wire.provider import HistoryProblem, ModelFailure, ModelRequest
 
-BASE_URL = "https://api.anthropic.com"
 CODEC = "anthropic"
 
 _TYPES = {

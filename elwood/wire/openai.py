@@ -19,8 +19,6 @@ from elwood.wire.calls import Line, Refusal, decode, is_json, kind_of
 from elwood.wire.openai_stream import REASONING, Merge, wire_call
 from elwood.wire.provider import HistoryProblem, ModelFailure, ModelRequest
 
-BASE_URL = "https://api.openai.com/v1"
-
 LimitField = Literal["max_tokens", "max_completion_tokens", "none"]
 
 

@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from typing import assert_never
 
-from elwood.core.redaction import Secret
 from elwood.core.routing import ProviderSettings
 from elwood.wire import anthropic, openai
 from elwood.wire.calls import Line
 from elwood.wire.http import Client
+from elwood.wire.offline import OfflineModel
 from elwood.wire.provider import Provider
 
 
 def make_provider(
     name: str,
     settings: ProviderSettings,
-    key: Secret | None,
     *,
     client: Client,
     now: Callable[[], float],
@@ -24,9 +23,8 @@ def make_provider(
 
     *now* is the Unix clock, *new_id* names tool calls that a service left without a name.
     """
-    default = anthropic.BASE_URL if settings.api == "anthropic" else openai.BASE_URL
-    url = settings.base_url or default
-    line = Line(name, client, url, key=key, stall=settings.stall, now=now)
+    url = settings.base_url
+    line = Line(name, client, url, key=settings.key, stall=settings.stall, now=now)
     match settings.api:
         case "anthropic":
             return anthropic.Anthropic(line, version=settings.version)
@@ -34,5 +32,7 @@ def make_provider(
             return openai.OpenAI(
                 line, echo=settings.echo_reasoning, limit=settings.limit_field, new_id=new_id
             )
+        case "offline":
+            return OfflineModel()
         case _:
             assert_never(settings.api)

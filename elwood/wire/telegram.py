@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import attrs
 import msgspec
 
 from elwood.core.markdown import Entity
-from elwood.core.redaction import Secret
 from elwood.wire.http import Answer, Client
 from elwood.wire.telegram_errors import TelegramError
+from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import Me, Sent, Unreadable, Update, WebhookInfo, read_updates
 
 T = TypeVar("T")
@@ -28,26 +27,6 @@ MAX_ANSWER = 200
 BATCH = 100
 
 
-@attrs.frozen(kw_only=True)
-class TelegramSettings:
-    """The configuration of the channel.
-
-    *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
-    length of a long poll in seconds; the server knows at most 50.  After *silence* seconds
-    without an answered poll the channel is stuck.  *delete_webhook* allows us to remove a webhook
-    that somebody set (TG-02).
-    """
-
-    token: Secret
-    owners: tuple[int, ...] = ()
-    groups: tuple[int, ...] = ()
-    base_url: str = "https://api.telegram.org"
-    messages_per_second: int = 30
-    poll: int = 50
-    silence: float = 120.0
-    delete_webhook: bool = False
-
-
 class _Reply(msgspec.Struct):
     ok: bool = False
     result: msgspec.Raw = msgspec.Raw(b"null")
@@ -63,12 +42,14 @@ class Bot:
     """
 
     def __init__(self, settings: TelegramSettings, client: Client) -> None:
-        self._settings = settings
+        assert settings.token is not None, "without a token the channel is off"
+        self._base_url = settings.base_url
+        self._token = settings.token
         self._client = client
         self._prefix = f"{settings.base_url.rstrip('/')}/bot{settings.token.reveal()}/"
 
     def __repr__(self) -> str:
-        return f"Bot({self._settings.base_url})"
+        return f"Bot({self._base_url})"
 
     async def get_me(self) -> Me:
         """Return who we are."""
@@ -147,6 +128,10 @@ class Bot:
             ask["entities"] = entities
         await self._edit("editMessageText", ask)
 
+    async def delete_message(self, chat: int, message: int) -> None:
+        """Delete one of our messages."""
+        await self._call("deleteMessage", {"chat_id": chat, "message_id": message}, bool)
+
     async def edit_message_reply_markup(self, chat: int, message: int) -> None:
         """Take the buttons off one of our messages."""
         await self._edit("editMessageReplyMarkup", {"chat_id": chat, "message_id": message})
@@ -221,7 +206,7 @@ class Bot:
 
     def _clean(self, description: str) -> str:
         """Take the token out of what a server, or a proxy before it, echoes."""
-        return description.replace(self._settings.token.reveal(), "***")[:300]
+        return description.replace(self._token.reveal(), "***")[:300]
 
 
 def _button(label: str, data: str) -> dict[str, str]:

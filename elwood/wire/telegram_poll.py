@@ -11,8 +11,9 @@ import trio
 from elwood.core.pacing import Budget, Window
 from elwood.core.updates import Unconfirmed
 from elwood.runtime import trouble, waiting, well
-from elwood.wire.telegram import POLL_MARGIN, Bot, TelegramSettings
+from elwood.wire.telegram import POLL_MARGIN, Bot
 from elwood.wire.telegram_errors import FAILURES, Failure, TelegramError, explain
+from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import Me, Unreadable, Update
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ CONFLICT_PAUSE = 5.0
 CONFLICTS = 3
 # Seconds between two tries when a person has to act: a revoked token, a second poller, a webhook.
 SLOW = 300.0
+# Seconds without an answered poll after which that shows, unless the operator says otherwise.
+SILENCE = 120.0
 # Seconds after which that shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
@@ -40,13 +43,20 @@ ALARM = 30.0
 class Poll:
     """Delivers updates until each is settled; what is not comes again, also after a restart.
 
-    *random* gives numbers from 0 to 1 for jitter.
+    *random* gives numbers from 0 to 1; *silence* seconds without an answer show as stuck.
     """
 
-    def __init__(self, bot: Bot, settings: TelegramSettings, random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        bot: Bot,
+        settings: TelegramSettings,
+        random: Callable[[], float],
+        silence: float = SILENCE,
+    ) -> None:
         self._bot = bot
         self._settings = settings
         self._random = random
+        self._silence = silence
         self._line = Unconfirmed()
         self._settled = trio.Event()
         self._failures = 0
@@ -67,7 +77,7 @@ class Poll:
         chat must not keep the others from being heard.
         """
         while True:
-            with waiting("Telegram to answer a poll", limit=self._settings.silence):
+            with waiting("Telegram to answer a poll", limit=self._silence):
                 while (updates := await self._once()) is None:
                     pass
             fresh = [update for update in updates if self._line.add(update.update_id)]

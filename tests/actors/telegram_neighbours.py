@@ -40,7 +40,8 @@ from elwood.messages import (
 )
 from elwood.runtime import Board, Child, Crashed, Event, Mailbox, supervise
 from elwood.wire.http import Client
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
+from elwood.wire.telegram_settings import TelegramSettings
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 
 # No limits of ours: what is tested then is the fake's.

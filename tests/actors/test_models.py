@@ -1,6 +1,7 @@
 """The models actor: waits, fallbacks, budgets and the shared lane, in virtual time."""
 
 import errno
+import math
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -135,8 +136,9 @@ class House:
         return {trouble.what: trouble.error for trouble in desk.troubles.values()}
 
 
-def wanted(session: str = "s", role: str = "default") -> Complete:
-    return Complete(session=session, role=role, prompt=PROMPT, messages=(Human("hi"),))
+def wanted(session: str = "s", role: str = "default", *, within: float = math.inf) -> Complete:
+    until = trio.current_time() + within
+    return Complete(session=session, role=role, prompt=PROMPT, messages=(Human("hi"),), until=until)
 
 
 @asynccontextmanager
@@ -146,6 +148,7 @@ async def house(
     settings: ModelSettings = ONE,
     limits: Limits | None = None,
     jitter: float = 0.0,
+    in_flight: int = 64,
     **providers: Provider,
 ) -> AsyncIterator[House]:
     start = trio.current_time()
@@ -156,8 +159,14 @@ async def house(
     calls = Full()
     disk = Disk(blocking=inline, clock=now, calls=calls)
     journal = Journal[Charged, Ledger](folder / "usage.jsonl", Charged, Ledger, disk)
-    book = UsageBook(journal, limits or Limits(), settings.prices, now)
-    models = Models(book=book, providers=providers, settings=settings, jitter=lambda: jitter)
+    book = UsageBook(journal, limits or Limits(), "UTC", now)
+    models = Models(
+        book=book,
+        providers=providers,
+        settings=settings,
+        in_flight=dict.fromkeys(providers, in_flight),
+        jitter=lambda: jitter,
+    )
     mailbox = Mailbox[ModelsMail]("models", 32)
     board, stop = Board(trio.current_time), trio.Event()
     async with trio.open_nursery() as nursery:
@@ -260,6 +269,44 @@ async def test_without_a_fallback_five_minutes_are_the_end(
         assert 100 < at(a)[-1] <= 300
         assert len(a.asked) < 12
         assert "a" in it.troubles()
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        Fail("offline"),
+        Fail("overloaded"),
+        Fail("rate_limit", retry_after=100.0),
+        Fail("rate_limit", retry_after=7.0),
+        Fail("bad_key"),
+        Fail("cut", begun=True),
+    ],
+)
+@pytest.mark.parametrize("settings", [ONE, TWO])
+async def test_the_reason_is_told_before_the_asker_loses_patience(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    fail: Fail,
+    settings: ModelSettings,
+) -> None:
+    a = Scripted(otherwise=fail, took=10.0)
+    b = Scripted(otherwise=fail, took=10.0)
+    async with house(tmp_path, settings=settings, a=a, b=b) as it:
+        with trio.fail_after(60.5):
+            answer = await it.models.ask(wanted(within=60.0))
+    assert isinstance(answer, ModelUnavailable)
+    assert "scripted" in answer.why
+
+
+async def test_a_response_that_takes_too_long_is_ended_told_and_charged(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, a=Scripted(took=1000.0)) as it:
+        with trio.fail_after(60.5):
+            answer = await it.models.ask(wanted(within=60.0))
+        assert isinstance(answer, ModelUnavailable)
+        assert "was not done when time was up" in answer.why
+        assert it.book.spent("s").session_tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -423,10 +470,8 @@ async def test_ten_sessions_hit_by_overload_send_one_probe_at_a_time(
 async def test_at_most_so_many_calls_are_in_flight(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    providers = {"a": ProviderSettings(api="openai", in_flight=3)}
-    settings = attrs.evolve(ONE, providers=providers)
     a = Scripted()
-    async with house(tmp_path, settings=settings, a=a) as it, trio.open_nursery() as nursery:
+    async with house(tmp_path, in_flight=3, a=a) as it, trio.open_nursery() as nursery:
         for number in range(10):
             nursery.start_soon(it.ask, f"s{number}")
     assert a.most == 3
@@ -477,6 +522,7 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
     a = Scripted()
     async with house(tmp_path, a=a) as it:
         assert isinstance(await it.ask(), Completion)
+        await trio.testing.wait_all_tasks_blocked()  # until its cost is noted
         it.disk.is_full = True
         assert isinstance(await it.ask(), Completion)
         answer = await it.ask()
@@ -485,6 +531,7 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
         assert "usage journal" in it.troubles()
         it.disk.is_full = False
         assert isinstance(await it.ask(), Completion)
+        await trio.testing.wait_all_tasks_blocked()
         assert it.troubles() == {}
         assert (await it.models.ask(Spending(session="s"))).session_tokens == 330
     assert len(a.asked) == 3
@@ -523,8 +570,7 @@ async def real(folder: Path, fake: FakeModels) -> AsyncIterator[House]:
     async with serving(fake.answer) as url:
         provider = make_provider(
             "a",
-            ProviderSettings(api="anthropic", base_url=url),
-            Secret("sk-ant-1234567890"),
+            ProviderSettings(api="anthropic", base_url=url, key=Secret("sk-ant-1234567890")),
             client=client,
             now=lambda: NOON,
             new_id=lambda: "x",

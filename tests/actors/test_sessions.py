@@ -7,12 +7,14 @@ import trio
 import trio.testing
 
 from elwood.core.conversation import Human
+from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Received, TurnStarted
 from elwood.messages import (
     Busy,
     Complete,
     Completed,
+    ModelUnavailable,
     Refused,
     Sent,
     Taken,
@@ -59,6 +61,28 @@ async def test_a_redelivered_message_is_taken_once(world: World, autojump_clock:
         await trio.testing.wait_all_tasks_blocked()
 
     assert world.said == ["re: hello"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [TurnSettings(), TurnSettings(model_deadline=30.0), TurnSettings(deadline=30.0)],
+    ids=["as it comes", "a short call", "a short turn"],
+)
+async def test_why_no_model_answered_is_told_before_time_is_up(
+    world: World, autojump_clock: object, settings: TurnSettings
+) -> None:
+    """Who asks the model says how long an answer is of use, and waits a little longer."""
+
+    async def model(request: Complete) -> Completed:
+        await trio.sleep_until(request.until)
+        return ModelUnavailable("the network is down")
+
+    world.model, world.settings = model, settings
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.said == ["I cannot answer now: the network is down"]
 
 
 async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
@@ -169,13 +193,14 @@ async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
 ) -> None:
     async def model(request: Complete) -> Completed:
         assert request.progress is not None
+        await trio.sleep(1)  # nothing is shown of a shorter turn
         request.progress.send_nowait("I think")
         return await forever(request)
 
     world.model = model
     async with house(world) as h:
         await h.say("first")
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(2)
         outcomes = [await h.say(str(n)) for n in range(21)]
         assert outcomes == [Taken()] * 20 + [Busy(20)]
         assert await h.say("/stop") == Taken()
@@ -258,14 +283,14 @@ async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
             await h.quiet()
     path = world.folder / "s.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1].replace(b"one", b"eno")
+    lines[0] = lines[0].replace(b"one", b"eno")
     path.write_bytes(damaged := b"".join(lines))
 
     async with house(world) as h:
         refused = await h.say("three")
 
     assert isinstance(refused, Refused)
-    assert "line 2" in refused.why
+    assert "line 1" in refused.why
     assert path.read_bytes() == damaged
 
 

@@ -33,8 +33,9 @@ from elwood.messages import (
     Unsure,
 )
 from elwood.wire.http import Client, Unreachable
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES, TelegramError, explain
+from elwood.wire.telegram_settings import TelegramSettings
 from tests.actors.telegram_neighbours import intake, outbox, settings
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 
@@ -602,12 +603,31 @@ async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockCl
         out.typing()  # a draft is shown already
         await fake.until(lambda: len(fake.drafts) == 2)
         group = Route("telegram", GROUP, private=False)
-        out.draft("no drafts here", route=group)
         out.typing(route=group)
         await fake.until(lambda: fake.actions)
         assert isinstance(await out.post("done"), Sent)
         assert fake.drafts == [(OWNER, 1, "a"), (OWNER, 1, "abc")]
         assert fake.actions == [GROUP]
+
+
+async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.rate = 20.0
+    group = Route("telegram", GROUP, private=False)
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.draft("I think", route=group)
+        await fake.until(lambda: fake.sent)
+        out.draft("I think that", route=group)  # within three seconds
+        await trio.sleep(3.5)
+        out.draft("I think that it", route=group)
+        await fake.until(lambda: fake.sent[0].edits == 1)
+        assert fake.sent[0].text == "I think that it …"  # so that it can be told from an answer
+        assert isinstance(await out.post("It is.", route=group), Sent)
+        await fake.until(lambda: fake.gone)
+        assert [message.text for message in fake.sent] == ["I think that it …", "It is."]
+        assert fake.gone == {fake.sent[0].message_id}
+        assert not fake.drafts
 
 
 async def test_a_server_without_drafts_is_not_asked_twice() -> None:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from elwood.agent.gate import Gate
-from elwood.agent.turn import Answer, Means, TurnSettings, run_turn
+from elwood.agent.turn import Answer, Means, run_turn
 from elwood.core.conversation import (
     Assistant,
     Completion,
@@ -17,6 +17,7 @@ from elwood.core.conversation import (
     Prompt,
     Results,
 )
+from elwood.core.limits import TurnSettings
 from elwood.core.receipts import activity
 from elwood.core.replay import Session
 from elwood.core.session import (

@@ -11,11 +11,9 @@ from elwood.core.routing import (
     ModelSettings,
     NextModel,
     Offer,
-    ProviderSettings,
     Reaction,
     Wait,
     candidates,
-    mistakes,
     react,
     split_name,
     warnings,
@@ -133,12 +131,6 @@ def test_roles_choose_the_first_model_and_fallbacks_follow_once() -> None:
     assert candidates(settings, "default") == ("a/m", "a/s", "b/n")
     assert candidates(settings, "summarizer") == ("a/s", "b/n")
     assert candidates(settings, "unheard of") == ("a/m", "a/s", "b/n")
-
-
-def test_the_default_settings_have_no_mistakes() -> None:
-    assert mistakes(ModelSettings()) == ()
-    providers = {"a": ProviderSettings(api="openai")}
-    assert len(mistakes(ModelSettings(default="x", providers=providers))) == 2
 
 
 def test_models_at_risk_are_named() -> None:

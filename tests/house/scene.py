@@ -14,9 +14,9 @@ import trio
 from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
 from elwood.agent.runner import Surroundings
-from elwood.agent.turn import TurnSettings
 from elwood.core.conversation import Human, Prompt, Results
 from elwood.core.identity import Principal
+from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
 from elwood.messages import (

@@ -11,8 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.config import Turn, Watchdog
+from elwood.config import Watchdog
 from elwood.core.conversation import Completion
+from elwood.core.limits import TurnSettings
 from elwood.messages import OutboxMail, Post
 from elwood.runtime import Mailbox
 from elwood.tools import Hands, Tool
@@ -110,7 +111,14 @@ async def _(h: Home) -> None:
 @kind("the disk is full", 10, "writing the conversation's log failed 3 times: no room")
 async def _(h: Home) -> None:
     await trio.lowlevel.checkpoint()
-    h.disk.at("before write turn", h.disk.fill)
+    h.disk.at("before write prompted", h.disk.fill)
+    h.fake.say("hello")
+
+
+@kind("no message can be taken in", 10, "telegram: handing on a message failed 3 times: no room")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.disk.fill()
     h.fake.say("hello")
 
 
@@ -186,9 +194,11 @@ async def crash_of_others(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> Non
 async def test_the_owner_is_told_of_each(tmp_path: Path, mock_clock: MockClock, name: str) -> None:
     kind = KINDS[name]
     async with home(tmp_path, mock_clock) as h:
-        h.settings["turn"] = Turn(deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0)
+        h.settings["turn"] = TurnSettings(
+            deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0
+        )
         if name == "a turn does not end":
-            h.settings["turn"] = Turn(deadline=90.0, tool_deadline=1000.0)
+            h.settings["turn"] = TurnSettings(deadline=90.0, tool_deadline=1000.0)
             h.settings["watchdog"] = Watchdog(turn=100.0)
             h.more_tools = (Tool("deaf", "Be deaf.", Named, be_deaf, timeout=1000.0),)
         if name == "the outbox crashes again and again":

@@ -15,9 +15,10 @@ from elwood.core.identity import House, identify
 from elwood.core.markdown import Entity
 from elwood.core.redaction import Secret
 from elwood.wire.http import Client
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import TelegramError, remedy
 from elwood.wire.telegram_reading import heard, order_of, quote, route_of, said, unsupported
+from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import Unreadable, Update, read_updates
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 

@@ -1,0 +1,18 @@
+"""What bounds one turn, whatever it is about."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class TurnSettings:
+    """Limits of a turn: model responses with calls, tokens of context, and seconds.
+
+    *model_deadline* covers everything that one response takes: waits, retries, other models.  It
+    is a little less than the *deadline*, so that a provider's trouble is told by its name.
+    """
+
+    max_rounds: int = 20
+    deadline: float = 900.0
+    model_deadline: float = 840.0
+    tool_deadline: float = 60.0
+    context_tokens: int = 150_000

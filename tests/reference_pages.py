@@ -1,0 +1,90 @@
+"""Generates docs/reference/{tools,messages,state}.md: python -m tests.reference_pages."""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import attrs
+import msgspec
+
+import elwood
+from elwood import messages
+from elwood.core.budget import Charged
+from elwood.core.grants import GrantEntry
+from elwood.core.session import Entry
+from elwood.tools.builtin import builtin
+
+FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
+MADE = "<!-- Generated: python -m tests.reference_pages -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Make all pages, by file name."""
+    return {"tools.md": tools(), "messages.md": mail(), "state.md": state()}
+
+
+def tools() -> str:
+    """Describe the tools, as the model sees them and as the gate treats them."""
+    parts = [f"{MADE}# Tools\n"]
+    for tool in builtin():
+        schema = msgspec.json.decode(bytes(tool.spec.schema))
+        parts.append(
+            f"## {tool.name}\n\n{tool.description}\n\n"
+            f"Risk: {tool.risk}. Effect: {tool.effect}. At most {tool.timeout:.0f} s and "
+            f"{tool.limit:,} characters.\n"
+        )
+        for name, field in schema["properties"].items():
+            needed = "" if name in schema.get("required", ()) else " (optional)"
+            parts.append(f"- `{name}`{needed}: {field.get('description', field.get('type', ''))}")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def mail() -> str:
+    """Describe the messages between actors, under the headings of messages.py."""
+    source = inspect.getsource(messages)
+    parts = [f"{MADE}# Messages between actors\n"]
+    for heading, body in re.findall(r"# --- (\w+) -+\n(.*?)(?=\n# --- |\Z)", source, re.DOTALL):
+        parts.append(f"## {heading}\n")
+        for name in re.findall(r"^class (\w+)", body, re.MULTILINE):
+            parts.append(_described(getattr(messages, name)))  # noqa: PERF401
+    return "\n".join(parts)
+
+
+def state() -> str:
+    """Describe the entries of the journals."""
+    parts = [
+        f"{MADE}# What stands in the journals\n",
+        'Each line is `{"seq", "prev", "at", "entries", "crc"}`: the number of its first entry,',
+        "the hash of the line before, Unix time, the entries, and a checksum. Entry types are",
+        "added, never changed.\n",
+    ]
+    files = {
+        "sessions/<id>.jsonl": get_args(Entry),
+        "approvals.jsonl": get_args(GrantEntry),
+        "usage.jsonl": (Charged,),
+    }
+    for file, entries in files.items():
+        parts.append(f"## {file}\n")
+        parts += [_described(entry) for entry in entries]
+    return "\n".join(parts)
+
+
+def _described(kind: type) -> str:
+    about = inspect.cleandoc(kind.__doc__ or "")
+    names = ", ".join(f"`{name}`" for name in _fields(kind))
+    return f"**{kind.__name__}**{f' ({names})' if names else ''}. {about}\n"
+
+
+def _fields(kind: type) -> Iterator[str]:
+    if attrs.has(kind):
+        yield from (field.name for field in attrs.fields(kind) if field.name != "reply")
+    else:
+        yield from (field.name for field in msgspec.structs.fields(kind))
+
+
+if __name__ == "__main__":
+    for file_name, text in pages().items():
+        (FOLDER / file_name).write_text(text)
