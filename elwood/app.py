@@ -179,7 +179,7 @@ class House:
                 mailbox,
                 key=lambda message: message.session,
                 body=lambda id_, box: self._session(id_, surroundings).run(box),
-                wake=self._markers.names,
+                wake=self._wake,
                 refuse=_refuse,
                 policy=PoolPolicy(grace=self._grace),
                 listener=listen,
@@ -210,6 +210,7 @@ class House:
             approvals=self.approvals.address,
             outbox=self.outboxes[channel.name].address,
             quiet=self.presence.quiet,
+            failed=self.presence.failed,
             up=self.up,
             stop=self.stop,
         )
@@ -249,6 +250,10 @@ class House:
             delivery_limit=config.watchdog.delivery,
             idle=config.sessions.idle,
         )
+
+    async def _wake(self) -> list[str]:
+        names = await self._markers.names()
+        return [name for name in names if any(channel.serves(name) for channel in self._channels)]
 
     async def _mark(self, id_: str, lives: bool) -> None:
         await (self._markers.set(id_) if lives else self._markers.clear(id_))

@@ -18,12 +18,12 @@ from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
 from elwood.app import LAST_TURN, House
 from elwood.config import Config, Paths
-from elwood.core.identity import Principal
+from elwood.core.identity import PREFIX, Principal
 from elwood.core.pacing import paced
 from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
 from elwood.core.session import Route
 from elwood.installing import copy_documents
-from elwood.messages import Inbound, OutboxMail
+from elwood.messages import Busy, Inbound, NotNow, OutboxMail, Refused, Taken
 from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Escalated, Mailbox, in_thread
 from elwood.store.lock import AlreadyRunning, holding
@@ -74,13 +74,16 @@ def chat(config: Config) -> int:
     return _run(config, body)
 
 
-def once(config: Config, text: str, *, session: str | None, dry_run: bool, verbose: bool) -> int:
+def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> int:
     """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
-    name = session or f"once-{secrets.token_hex(4)}"
+    said = _Saying(session or f"once-{secrets.token_hex(4)}", text)
 
     async def body() -> int:
-        channel = attrs.evolve(_console(), intake=lambda doors: _say(doors, name, text))
-        return await _live(config, Outside(), [channel], dry_run=dry_run, judged=name)
+        console = attrs.evolve(
+            _console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
+        )
+        await _live(config, Outside(), [_notices(), console], dry_run=dry_run)
+        return OK if said.is_answered else FAILURE
 
     return _run(config, body)
 
@@ -140,11 +143,10 @@ async def _live(
     channels: list[Channel],
     *,
     dry_run: bool = False,
-    judged: str | None = None,
     more_tools: Sequence[Tool] = (),
     grace: float = LAST_TURN,
 ) -> int:
-    """Run a house until it is stopped; *judged* is the session whose failure is ours."""
+    """Run a house until it is stopped."""
     house = House(
         config,
         outside,
@@ -158,7 +160,7 @@ async def _live(
         nursery.start_soon(_watch_signals, house.stop)
         await house.live()
         nursery.cancel_scope.cancel()
-    return FAILURE if judged is not None and house.presence.failed(judged) else OK
+    return OK
 
 
 async def _watch_signals(stop: trio.Event) -> None:
@@ -218,6 +220,7 @@ def _telegram(settings: TelegramSettings) -> Channel:
         intake=intake,
         owner=tuple(Route("telegram", chat=user) for user in settings.owners),
         owners=frozenset(f"tg:{user}" for user in settings.owners),
+        serves=lambda name: name.startswith(PREFIX),
     )
 
 
@@ -241,24 +244,69 @@ def _console() -> Channel:
 
     owners = frozenset({OWNER.id})
     return Channel(
-        name=ROUTE.channel, outbox=outbox.run, intake=intake, owner=(ROUTE,), owners=owners
+        name=ROUTE.channel,
+        outbox=outbox.run,
+        intake=intake,
+        owner=(ROUTE,),
+        owners=owners,
+        serves=lambda name: not name.startswith(PREFIX),
     )
 
 
-def _say(doors: Doors, session: str, text: str) -> Body:
-    """Say one thing, wait for the answer, and stop the house."""
-    sent_at, id_ = doors.outside.now(), f"once:{doors.outside.new_id()}"
-
-    def inbound() -> Inbound:
-        return Inbound(
-            session=session, id=id_, principal=OWNER, route=ROUTE, text=text, sent_at=sent_at
-        )
+def _notices() -> Channel:
+    """Make a channel for what goes wrong, apart from the answers: they may go into a pipe."""
 
     async def body(mailbox: Mailbox[None]) -> None:
-        await doors.sessions.insist(inbound)
-        await doors.quiet()
-        doors.stop.set()
         async for _ in mailbox:
             pass
 
-    return body
+    return Channel(
+        name="notices",
+        outbox=ConsoleOutbox(write_fd(2, in_thread)).run,
+        intake=lambda doors: body,
+        owner=(Route("notices"),),
+        serves=lambda name: False,
+    )
+
+
+class _Saying:
+    """Says one thing, waits for the answer, and stops the house."""
+
+    def __init__(self, session: str, text: str) -> None:
+        self.session = session
+        self.is_answered = False
+        self._text = text
+
+    def intake(self, doors: Doors) -> Body:
+        """Make the body of the intake."""
+        sent_at, id_ = doors.outside.now(), f"once:{doors.outside.new_id()}"
+
+        def inbound() -> Inbound:
+            return Inbound(
+                session=self.session,
+                id=id_,
+                principal=OWNER,
+                route=ROUTE,
+                text=self._text,
+                sent_at=sent_at,
+            )
+
+        async def body(mailbox: Mailbox[None]) -> None:
+            doors.up.set()
+            match await doors.sessions.insist(inbound):
+                case Taken():
+                    await doors.quiet()
+                    self.is_answered = not doors.failed(self.session)
+                case Busy(count):
+                    _complain(f"{count} messages are waiting in this conversation already")
+                case Refused(why) | NotNow(why):
+                    _complain(why)
+            doors.stop.set()
+            async for _ in mailbox:
+                pass
+
+        return body
+
+
+def _complain(why: str) -> None:
+    print(f"I did not take that: {why}", file=sys.stderr)

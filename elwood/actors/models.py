@@ -232,7 +232,7 @@ class Models:
         why = routing.describe(errand.model, fault)
         log.info("attempt failed", extra={"why": why, "attempt": attempt, "then": str(reaction)})
         if not isinstance(reaction, Wait) or errand.elapsed + seconds > SHOW_AFTER:
-            trouble(split_name(errand.model)[0], why)
+            trouble(split_name(errand.model)[0], why, times=attempt)
         return reaction
 
     async def _attempt(self, errand: _Errand, lane: Lane) -> Completion:

@@ -20,13 +20,12 @@ from elwood import app
 from elwood.actors.control import look
 from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
-from elwood.config import Config, Models, Paths
-from elwood.core.budget import Rate
+from elwood.config import Config, Paths
 from elwood.core.conversation import Completion, Human, Message, Results
 from elwood.core.inspection import Inspection
 from elwood.core.redaction import Secret
 from elwood.core.replay import Session
-from elwood.core.routing import ModelSettings
+from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.core.session import CallEnded, Delivered, Entry, Received, Replied, Route
 from elwood.messages import OutboxMail
 from elwood.outside import Body, Channel, Doors, Outside
@@ -36,7 +35,8 @@ from elwood.tools import Tool
 from elwood.wire.http import Client
 from elwood.wire.notify import Notify
 from elwood.wire.provider import ModelRequest, Provider
-from elwood.wire.telegram import Bot, TelegramSettings
+from elwood.wire.telegram import Bot
+from elwood.wire.telegram_settings import TelegramSettings
 from tests.actors.telegram_neighbours import UNPACED
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 from tests.house.disk import BadDisk, Kill
@@ -204,9 +204,11 @@ class Home:
         paths = Paths(state=self.state, workspace=self.folder / "workspace", runtime=self.runtime)
         return Config(
             paths=paths,
-            providers={},
+            providers={
+                name: ProviderSettings(api="offline") for name in ("scripted", *self.providers)
+            },
             file=self.folder / "config.toml",
-            models=Models(default=self.model, summarizer=self.model),
+            models=ModelSettings(default=self.model, summarizer=self.model),
             **self.settings,
         )
 
@@ -288,11 +290,6 @@ class Life:
             ),
             [self._telegram()],
             providers=providers,
-            models=ModelSettings(
-                default=home.model,
-                summarizer=home.model,
-                prices={home.model: (Rate(input=0.0, output=0.0),)},
-            ),
             tools=tools,
         )
 
@@ -400,6 +397,7 @@ class Life:
             intake=intake,
             owner=(Route("telegram", chat=OWNER),),
             owners=frozenset(f"tg:{user}" for user in owners),
+            serves=lambda name: True,
         )
 
 

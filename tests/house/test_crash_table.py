@@ -16,14 +16,13 @@ import trio
 from trio.testing import MockClock
 
 from elwood import serving
-from elwood.config import Config, Models, Paths, Sessions, Telegram
-from elwood.config import Provider as ProviderKey
+from elwood.config import Config, Paths, Sessions
 from elwood.core.conversation import Assistant, Completion, Human, Results, Text, ToolCall, Usage
 from elwood.core.grants import Answered, Asked, GrantEntry
 from elwood.core.identity import Principal
 from elwood.core.redaction import Secret
 from elwood.core.replay import Session
-from elwood.core.routing import ProviderSettings
+from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.core.session import (
     CallEnded,
     CallStarted,
@@ -45,6 +44,7 @@ from elwood.tools import Hands, Tool
 from elwood.wire.http import Client
 from elwood.wire.provider import ModelRequest, Provider
 from elwood.wire.providers import make_provider
+from elwood.wire.telegram_settings import TelegramSettings
 from tests.fake_http import serving as serving_http
 from tests.fake_models import FakeModels, Say, messages_stream
 from tests.fake_telegram import OWNER, TOKEN
@@ -218,10 +218,8 @@ def over_http(h: Home, url: str) -> None:
     """Let the house think with the Messages API at *url*."""
 
     def make(client: Client, now: Callable[[], float]) -> Provider:
-        settings = ProviderSettings(api="anthropic", base_url=url)
-        return make_provider(
-            "anthropic", settings, Secret("k"), client=client, now=now, new_id=lambda: "x"
-        )
+        settings = ProviderSettings(api="anthropic", base_url=url, key=Secret("k"))
+        return make_provider("anthropic", settings, client=client, now=now, new_id=lambda: "x")
 
     h.providers["anthropic"] = make
     h.model = "anthropic/claude-sonnet-5-5"
@@ -885,9 +883,11 @@ def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
     state.mkdir()
     config = Config(
         paths=Paths(state=state, workspace=tmp_path / "workspace", runtime=tmp_path / "run"),
-        providers={"offline": ProviderKey(codec="offline")},
-        models=Models(default="offline/rules", summarizer="offline/rules"),
-        telegram=Telegram(token=Secret(TOKEN), owners=(OWNER,), base_url="http://127.0.0.1:9"),
+        providers={"offline": ProviderSettings(api="offline")},
+        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        telegram=TelegramSettings(
+            token=Secret(TOKEN), owners=(OWNER,), base_url="http://127.0.0.1:9"
+        ),
         file=tmp_path / "config.toml",
     )
     with holding(state):

@@ -11,9 +11,10 @@ import trio
 from trio.testing import MockClock
 
 from elwood.actors.telegram import PAIRING
-from elwood.config import Models, load
+from elwood.config import load
 from elwood.core.conversation import Notice
 from elwood.core.grants import Answered, Asked, GrantEntry, normal
+from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.core.session import (
     CallEnded,
     CallStarted,
@@ -155,7 +156,8 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
         # The model is the scripted one, and the socket's path must be short.
         h.made = attrs.evolve(
             config,
-            models=Models(default=MODEL, summarizer=MODEL),
+            models=ModelSettings(default=MODEL, summarizer=MODEL),
+            providers={"scripted": ProviderSettings(api="offline")},
             paths=attrs.evolve(config.paths, runtime=h.runtime),
         )
         h.state_folder = config.paths.state
