@@ -12,7 +12,7 @@ import pytest
 from tests.bench.rig import elwood, floor, server
 
 LATENCY = 0.5
-PLENTY = {"models__in_flight": "1000"}
+PLENTY = {"providers__anthropic__in_flight": "1000"}
 
 
 @pytest.mark.parametrize(("chats", "limit", "factor"), [(50, 0.9, 2.0), (1000, 3.0, 4.0)])
