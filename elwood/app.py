@@ -21,7 +21,7 @@ from elwood.agent.prompting import Prompting
 from elwood.agent.runner import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
-from elwood.core.grants import GrantEntry, Grants
+from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.redaction import strip
@@ -62,8 +62,6 @@ from elwood.wire.provider import Provider
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
 OURS = RestartPolicy()
-# A code that a person reads from one screen and types on another: no 0 and O, no 1 and l.
-CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
 # Share of the context that the system prompt may take.
@@ -82,6 +80,7 @@ class House:
         providers: Mapping[str, Provider],
         tools: Sequence[Tool],
         dry_run: bool = False,
+        grace: float = LAST_TURN,
     ) -> None:
         self.config = config
         self.outside = outside
@@ -98,6 +97,7 @@ class House:
         self._providers = providers
         self._tools = {tool.name: tool for tool in tools}
         self._dry_run = dry_run
+        self._grace = grace
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
@@ -111,7 +111,7 @@ class House:
         self._hands = Hands(config.paths.workspace, outside.blocking)
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
-        self._prompt = Prompting(workspace, tools, budget)
+        self._prompt = Prompting(workspace, tools, budget, self.strip)
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -161,7 +161,7 @@ class House:
             door,
             owners=frozenset().union(*(channel.owners for channel in self._channels)),
             owner_route=owner[0] if owner else None,
-            new_code=lambda: "".join(secrets.choice(CODE_LETTERS) for _ in range(8)),
+            new_code=pairing_code,
             clock=outside.now,
         )
         control = Control(
@@ -181,7 +181,7 @@ class House:
                 body=lambda id_, box: self._session(id_, surroundings).run(box),
                 wake=self._wake,
                 refuse=_refuse,
-                policy=PoolPolicy(grace=LAST_TURN),
+                policy=PoolPolicy(grace=self._grace),
                 listener=listen,
                 board=self.board,
             )
@@ -198,7 +198,7 @@ class House:
             *outboxes,
             Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
-            Child(self.sessions, sessions, OURS, grace=LAST_TURN + 1),
+            Child(self.sessions, sessions, OURS, grace=self._grace + 1),
             Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
             *intakes,
         )
@@ -228,6 +228,7 @@ class House:
     def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
         config, outside = self.config, self.outside
         return Surroundings(
+            strip=self.strip,
             models=self.models.address,
             outboxes=outboxes,
             prompt=self._prompt,
@@ -280,6 +281,11 @@ class House:
         stuck = self.board.stuck()
         lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
         return "\n".join(lines)
+
+
+def pairing_code() -> str:
+    """Make a code that nobody can guess, and that can be typed."""
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

@@ -90,6 +90,8 @@ class FakeTelegram:
         self.actions: list[int] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
+        # Polls that have come in, answered or not.
+        self.polls = 0
         self.answered: dict[str, str] = {}
         self.commands: list[dict[str, str]] = []
         self.faults: list[Fault] = []
@@ -105,6 +107,8 @@ class FakeTelegram:
         self.flood_wait = 1
         # A proxy in between that answers every poll at once.
         self.instant = False
+        # When the first poll came.
+        self.polled_at: float | None = None
         self._recent: dict[int, deque[float]] = {}
         self._flooded: dict[int, float] = {}
         self._updates: list[dict[str, Any]] = []
@@ -279,6 +283,7 @@ class FakeTelegram:
                 "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook "
                 "to delete the webhook first",
             )
+        self.polls += 1
         self._confirm(params.get("offset"))
         if self._poller is not None:
             self._poller.cancel()
@@ -286,6 +291,7 @@ class FakeTelegram:
         timeout = 0 if self.instant else max(0, min(params.get("timeout", 0), MAX_POLL))
         with trio.CancelScope() as scope:
             self._poller = scope
+            self.polled_at = self.polled_at or self.clock()
             self._stir()
             with trio.move_on_after(timeout):
                 while not self._updates:
@@ -423,8 +429,9 @@ class FakeTelegram:
     # --- the side door -------------------------------------------------------------------------
 
     async def _control(self, asked: Asked) -> Answered:
-        """``/_/push`` an update, ``say``, ``press``, ``fault``, ``set`` a switch; read ``state``
-        and ``sent`` (from ``?n``); ``wait`` until ``sent`` messages exist, up to ``timeout`` s.
+        """``/_/push`` an update, ``say``, let a ``crowd`` say it, one in each of so many chats,
+        ``press``, ``fault``, ``set`` a switch; read ``state`` and ``sent`` (from ``?n``); ``wait``
+        until ``sent`` messages exist and somebody has polled, up to ``timeout`` s.
         """
         path, _, query = asked.path.removeprefix("/_/").partition("?")
         given = asked.json()
@@ -433,6 +440,10 @@ class FakeTelegram:
                 return answer({"update_id": self.push(given)})
             case "say":
                 return answer({"update_id": self.say(given.pop("text"), **given)})
+            case "crowd":
+                for chat in range(1, given["chats"] + 1):
+                    self.say(given["text"], chat=chat, user=chat)
+                return answer({"at": self.clock()})
             case "press":
                 return answer({"query": self.press(given["data"], user=given.get("user", OWNER))})
             case "fault":
@@ -460,8 +471,8 @@ class FakeTelegram:
                 )
             case "wait":
                 with trio.move_on_after(given.get("timeout", 10)):
-                    await self.until(lambda: len(self.sent) >= given["sent"])
-                return answer({"sent": len(self.sent)})
+                    await self.until(lambda: self.polled_at and len(self.sent) >= given["sent"])
+                return answer({"sent": len(self.sent), "polled_at": self.polled_at})
         return answer({"error": "no such door"}, 404)
 
 

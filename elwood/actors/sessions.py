@@ -105,7 +105,7 @@ class SessionActor:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            text,
+            self._house.strip(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,
@@ -116,15 +116,17 @@ class SessionActor:
         # A command is short work, and a stop must come through when much is waiting.
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
+        begun = None if is_command(received) else self._runner.beginning(received)
         try:
-            await self._log.record(received)
+            # When nothing else is to be done the start of its turn goes along, saving a write.
+            await self._log.record(received, *([begun] if begun else ()))
         except DiskFull as error:
             return NotNow(str(error))
         if is_command(received):
             nursery.start_soon(self._command, received)
         else:
             self._runner.arrived()
-            self._runner.work(nursery)
+            self._runner.work(nursery, begun)
         return Taken()
 
     async def _command(self, received: Received) -> None:

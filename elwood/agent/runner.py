@@ -26,6 +26,8 @@ log = logging.getLogger("elwood.turns")
 
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
 TYPING_EVERY = 4.0
+# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
+SILENT = 0.5
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -34,13 +36,14 @@ DRAFTS_PER_TURN = 1000
 class Surroundings:
     """What all sessions share.
 
-    *prompt* gives what the documents and tools amount to now; *gate* makes the gate of a session
-    from its id and its record.  *publish* shows a session's state to `elwood inspect`; *status*
-    gives the house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that
-    takes *delivery_limit* seconds is stuck; after *idle* seconds without work a session leaves the
-    memory.
+    *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
+    now; *gate* makes the gate of a session from its id and its record.  *publish* shows a
+    session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
+    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck; after *idle*
+    seconds without work a session leaves the memory.
     """
 
+    strip: Callable[[str], str]
     models: Address[ModelsMail]
     outboxes: Mapping[str, Address[OutboxMail]]
     prompt: Callable[[], Awaitable[Prompt]]
@@ -72,11 +75,24 @@ class TurnRunner:
         self._stopped_by: Received | None = None
         self.is_working = False
 
-    def work(self, nursery: trio.Nursery) -> None:
-        """Begin with what is to be done, unless that has begun already."""
+    def beginning(self, received: Received) -> TurnStarted | None:
+        """Make the entry that starts a turn on *received*; None if something comes before that.
+
+        Who writes it, in one line with *received*, must call `work` with it at once.
+        """
+        state = self._log.state
+        if self.is_working or state.turn is not None or state.waiting:
+            return None
+        return self._start((received,))
+
+    def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
+        """Begin with what is to be done, unless that has begun already.
+
+        *begun* is the turn to be run first, if its start has been written.
+        """
         if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
             self.is_working = True
-            nursery.start_soon(self._run_turns)
+            nursery.start_soon(self._run_turns, begun)
 
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
@@ -109,29 +125,42 @@ class TurnRunner:
         ]
         return ", ".join(running) or "the model's answer"
 
-    async def _run_turns(self) -> None:
-        state, house = self._log.state, self._house
+    def _start(self, inputs: tuple[Received, ...]) -> TurnStarted:
+        ids = tuple(received.id for received in inputs)
+        text = render(inputs, self._house.now(), self._house.zone)
+        return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text)
+
+    async def _run_turns(self, started: TurnStarted | None) -> None:
         try:
             while True:
-                match next_work(state):
-                    case Nothing():
-                        return
-                    case GiveUp():
-                        await self._reply(Answer(GIVEN_UP, failed=True))
-                        continue
-                    case Start(inputs):
-                        ids = tuple(received.id for received in inputs)
-                        text = render(inputs, house.now(), house.zone)
-                        started = TurnStarted(f"t{state.turns + 1}", ids, 1, text)
-                    case Resume(attempt):
-                        assert state.turn is not None
-                        started = TurnStarted(state.turn.id, (), attempt, "")
-                await self._log.record(started)
+                if started is None:
+                    started = await self._next_turn()
+                if started is None:
+                    return
                 with bind(turn=started.turn):
                     await self._run_turn(started)
+                started = None
         finally:
             self.is_working = False
             self._log.changed()
+
+    async def _next_turn(self) -> TurnStarted | None:
+        """Write down that the next turn starts; None if there is nothing to do."""
+        state = self._log.state
+        while True:
+            match next_work(state):
+                case Nothing():
+                    return None
+                case GiveUp():
+                    await self._reply(Answer(GIVEN_UP, failed=True))
+                    continue
+                case Start(inputs):
+                    started = self._start(inputs)
+                case Resume(attempt):
+                    assert state.turn is not None
+                    started = TurnStarted(state.turn.id, (), attempt, "")
+            await self._log.record(started)
+            return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._log.state.turn
@@ -161,15 +190,19 @@ class TurnRunner:
         assert turn is not None
         draft = self._log.state.turns * DRAFTS_PER_TURN
         shown = False
+        loud_at = trio.current_time() + SILENT
 
         def show(text: str) -> bool:
             nonlocal shown
             route = turn.route
+            if trio.current_time() < loud_at:
+                return False
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
             shown = house.outboxes[route.channel].offer(message)
             return shown
 
         async def type_() -> None:
+            await trio.sleep_until(loud_at)
             while not shown:
                 house.outboxes[turn.route.channel].offer(Typing(route=turn.route))
                 await trio.sleep(TYPING_EVERY)
@@ -214,7 +247,7 @@ class TurnRunner:
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + answer.text,
+            stale_note(turn.inputs, self._house.now()) + self._house.strip(answer.text),
             activity(turn.receipts),
             answer.failed,
         )

@@ -5,7 +5,7 @@ Only the spelling is judged here; that a path stays inside its root is the kerne
 """
 
 import re
-from fnmatch import fnmatchcase
+from fnmatch import translate
 
 # Of Linux: PATH_MAX and NAME_MAX, in bytes.
 MAX_PATH = 4096
@@ -27,6 +27,8 @@ _SECRET_NAMES = (
 )  # fmt: skip
 # What looks like one of them and is made to be shown.
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
+_secret = re.compile("|".join(map(translate, _SECRET_NAMES)))
+_harmless = re.compile("|".join(map(translate, _HARMLESS)))
 
 
 def refusal(path: str) -> str | None:
@@ -66,9 +68,7 @@ def holds_secrets(path: str) -> bool:
 
 
 def _is_secret(name: str) -> bool:
-    if any(fnmatchcase(name, pattern) for pattern in _HARMLESS):
-        return False
-    return any(fnmatchcase(name, pattern) for pattern in _SECRET_NAMES)
+    return _secret.match(name) is not None and _harmless.match(name) is None
 
 
 def shown(name: str) -> str:

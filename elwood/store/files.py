@@ -154,6 +154,20 @@ class Root:
                 raise PathRefused(path, "has a second name (hard link), maybe outside the folder")
             yield File(fd, found)
 
+    def seen(self, name: str) -> os.stat_result | None:
+        """Look at *name*, right in the folder, without opening it; None if it is not there.
+
+        It may be anything, a link also: only `file` tells whether it may be read.  Raises
+        PathRefused.
+        """
+        root = self._root()
+        try:
+            return os.stat(name, dir_fd=root, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refused(name, error) from error
+
     def items(self, path: str, limit: int = MAX_ENTRIES) -> tuple[list[Item], bool]:
         """List the folder *path* by name; the flag tells that there were more than *limit*.
 

@@ -4,6 +4,7 @@ They are looked at before every turn, so that an edit counts at once; a file tha
 not read again.
 """
 
+import os
 from pathlib import Path
 
 import attrs
@@ -21,7 +22,7 @@ MAX_DOCUMENT = 64 << 10
 class _Read:
     """A document as it was when its file had the stamp *stamp*; *note* says what is wrong."""
 
-    stamp: tuple[int, int, int] | None
+    stamp: tuple[int, ...] | None
     text: str | None
     note: str | None = None
 
@@ -55,8 +56,14 @@ class Workspace:
     def _read(self, name: str) -> _Read:
         before = self._known.get(name)
         try:
+            seen = self._root.seen(f"{name}.md")
+            if seen is None:
+                return _Read(None, None)
+            # A link has another stamp than what was read through it, so it is followed each time.
+            if before is not None and before.stamp == _stamp(seen):
+                return before
             with self._root.file(f"{name}.md") as file:
-                stamp = (file.stat.st_mtime_ns, file.stat.st_size, file.stat.st_ino)
+                stamp = _stamp(file.stat)
                 if before is not None and before.stamp == stamp:
                     return before
                 content = file.read(MAX_DOCUMENT + 1)
@@ -71,6 +78,11 @@ class Workspace:
         # The last character may have been cut in the middle: that is no error of the file.
         text = text.rstrip("\ufffd")
         return _Read(stamp, text, f"{name}.md is longer than {limit}; the rest is left out.")
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    """Make what changes whenever a file is written, replaced, linked to, or closed to us."""
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode, found.st_nlink
 
 
 def default_documents() -> Path:

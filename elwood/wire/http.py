@@ -4,14 +4,19 @@ The only importer of the HTTP library.  It uses httpx2's engine (httpcore2) with
 top, whose environment, cookies and redirects we would switch off, and which costs CPU time.
 """
 
-import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from types import TracebackType
+from typing import Any
 
 import attrs
 import httpcore2
+
+from elwood.wire.answers import Answer, Interrupted, Unreachable, reason
+
+__all__ = ["Answer", "Client", "Exchange", "Interrupted", "Unreachable"]
 
 # Seconds to open a connection (protocols/anthropic.md §8), to send a request, and to wait for one
 # of the pool's connections; each bounds something that nobody else bounds.
@@ -24,38 +29,6 @@ KEEPALIVE = 45.0
 SHARD = 50
 # Bytes of one answer; more is refused as broken.
 MAX_BODY = 32 * 1024 * 1024
-
-
-class Unreachable(Exception):
-    """No connection could be made: the request was surely not sent.
-
-    *why* is in words for the operator and holds neither address nor key.
-    """
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
-class Interrupted(Exception):
-    """The request went out, at least in part, and no whole answer came: it may have acted.
-
-    *stalled* says that nothing came for too long; otherwise the connection broke.
-    """
-
-    def __init__(self, why: str, *, stalled: bool = False) -> None:
-        super().__init__(why)
-        self.why = why
-        self.stalled = stalled
-
-
-@attrs.frozen
-class Answer:
-    """A whole answer; the names in *headers* are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = attrs.field(repr=False)
 
 
 class Client:
@@ -171,7 +144,44 @@ def _pool(scheme: bytes, connections: int, *, keep: int) -> httpcore2.AsyncConne
         max_connections=connections,
         max_keepalive_connections=min(connections, keep),
         keepalive_expiry=KEEPALIVE,
+        network_backend=_Joining(),
     )
+
+
+class _Joining(httpcore2.TrioBackend):
+    """Connections on which the head and the body of a request leave together."""
+
+    async def connect_tcp(self, *where: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
+        return _Joined(await super().connect_tcp(*where, **how))
+
+
+class _Joined(httpcore2.AsyncNetworkStream):
+    """Keeps what is written until somebody reads: one packet and one system call instead of two."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._held: list[bytes] = []
+
+    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
+        self._held.append(buffer)
+
+    async def read(self, *most: Any, **how: Any) -> bytes:
+        if self._held:
+            whole = b"".join(self._held)
+            self._held.clear()
+            # A server may answer before it has read everything, and hang up: as the engine does.
+            with suppress(httpcore2.WriteError):
+                await self._stream.write(whole, WRITE_TIMEOUT)
+        return await self._stream.read(*most, **how)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(self, *whom: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
+        return _Joined(await self._stream.start_tls(*whom, **how))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 class Exchange:
@@ -267,7 +277,7 @@ def _failure(error: Exception) -> Unreachable | Interrupted:
         case httpcore2.PoolTimeout():
             return Unreachable("all connections are in use")
         case httpcore2.ConnectError():
-            return Unreachable(_reason(error))
+            return Unreachable(reason(error))
         case httpcore2.LocalProtocolError() | httpcore2.UnsupportedProtocol():
             return Unreachable("the request is malformed (a line break in a header?)")
         case httpcore2.TimeoutException():
@@ -276,19 +286,3 @@ def _failure(error: Exception) -> Unreachable | Interrupted:
             return Interrupted("the connection was closed in the middle, or spoke no HTTP")
         case _:
             return Interrupted("the connection broke")
-
-
-def _reason(error: BaseException) -> str:
-    """Say why a connection failed, from the error at the root: in the system's own words."""
-    root = error
-    while (deeper := root.__cause__ or root.__context__) is not None:
-        root = deeper
-    if isinstance(root, BaseExceptionGroup):
-        root = root.exceptions[0]
-    if isinstance(root, ssl.SSLError):
-        return f"TLS failed: {getattr(root, 'verify_message', '') or root.reason}"
-    if isinstance(root, OSError) and root.errno is not None:
-        # Trio puts the address into strerror; a resolver's codes are negative.
-        words = os.strerror(root.errno) if root.errno > 0 else root.strerror
-        return f"cannot connect: {words}"
-    return "cannot connect"

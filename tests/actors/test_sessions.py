@@ -85,6 +85,24 @@ async def test_why_no_model_answered_is_told_before_time_is_up(
     assert world.said == ["I cannot answer now: the network is down"]
 
 
+async def test_a_secret_reaches_neither_the_model_nor_the_disk(
+    world: World, autojump_clock: object
+) -> None:
+    """Neither what people say, nor what a provider's error repeats."""
+
+    async def model(request: Complete) -> Completed:
+        return ModelUnavailable("there is no key hunter2")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("take hunter2", quote="hunter2?")
+        await h.quiet()
+
+    assert world.said == ["I cannot answer now: there is no key ***"]
+    assert "hunter2" not in repr(world.asked)
+    assert b"hunter2" not in (world.folder / "s.jsonl").read_bytes()
+
+
 async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
     steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
 
@@ -193,13 +211,14 @@ async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
 ) -> None:
     async def model(request: Complete) -> Completed:
         assert request.progress is not None
+        await trio.sleep(1)  # nothing is shown of a shorter turn
         request.progress.send_nowait("I think")
         return await forever(request)
 
     world.model = model
     async with house(world) as h:
         await h.say("first")
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(2)
         outcomes = [await h.say(str(n)) for n in range(21)]
         assert outcomes == [Taken()] * 20 + [Busy(20)]
         assert await h.say("/stop") == Taken()
@@ -282,14 +301,14 @@ async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
             await h.quiet()
     path = world.folder / "s.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1].replace(b"one", b"eno")
+    lines[0] = lines[0].replace(b"one", b"eno")
     path.write_bytes(damaged := b"".join(lines))
 
     async with house(world) as h:
         refused = await h.say("three")
 
     assert isinstance(refused, Refused)
-    assert "line 2" in refused.why
+    assert "line 1" in refused.why
     assert path.read_bytes() == damaged
 
 

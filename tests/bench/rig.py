@@ -1,0 +1,199 @@
+"""Bots and fakes as processes of their own, driven and measured from outside."""
+
+import contextlib
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.fake_telegram import TOKEN
+
+ROOT = Path(__file__).parents[2]
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def spawn(module: str, *arguments: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Start a Python process from this checkout; what it says goes to *log*."""
+    keep = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env=keep | {"PYTHONPATH": str(ROOT)} | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+
+
+@contextlib.contextmanager
+def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill *process* at the end of the block."""
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
+    """Run a fake; gives its port."""
+    port = folder / "port"
+    folder.mkdir(parents=True)
+    process = spawn(module, "--port-file", str(port), *arguments, log=folder / "log")
+    with ended(process):
+        deadline = time.monotonic() + 30
+        while not port.exists():
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, f"{module} does not start"
+            time.sleep(0.01)
+        yield int(port.read_text())
+
+
+class Telegram:
+    """The side door of a fake Bot API, on *line*."""
+
+    def __init__(self, line: http.client.HTTPConnection) -> None:
+        self.url = f"http://127.0.0.1:{line.port}"
+        self._line = line
+        self.sent = 0
+
+    def ask(self, door: str, given: Mapping[str, Any] | None = None) -> Any:
+        self._line.request("POST", f"/_/{door}", json.dumps(given or {}))
+        return json.loads(self._line.getresponse().read())
+
+    def say(self, chat: int, text: str) -> None:
+        """Let a person write."""
+        self.ask("say", {"text": text, "chat": chat, "user": chat})
+
+    def wait(self, more: int, timeout: float = 60) -> dict[str, Any]:
+        """Wait until the bot has polled, and sent *more* messages than were waited for before."""
+        self.sent += more
+        state: dict[str, Any] = self.ask("wait", {"sent": self.sent, "timeout": timeout})
+        assert state["sent"] >= self.sent, f"{self.sent - state['sent']} answers are missing"
+        assert state["polled_at"], "nobody polls"
+        return state
+
+    def turn(self, chat: int, text: str) -> float:
+        """Say something and wait for the answer; return the seconds until it was sent."""
+        before = time.time()
+        self.say(chat, text)
+        self.wait(1)
+        [answer] = self.ask(f"sent?{self.sent - 1}")
+        assert answer["chat"] == chat
+        seconds: float = answer["at"] - before
+        return seconds
+
+
+@contextlib.contextmanager
+def telegrams(folder: Path) -> Iterator[Telegram]:
+    """Run a fake Bot API."""
+    with server("tests.fake_telegram", folder) as port:
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        with contextlib.closing(line):
+            yield Telegram(line)
+
+
+@attrs.frozen
+class Bot:
+    """A running bot; *start* is how many seconds it took to its first poll."""
+
+    name: str
+    pid: int
+    telegram: Telegram
+    start: float
+    log: Path
+
+    def cpu(self) -> float:
+        """Return the seconds of CPU it has used, in all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def rss(self) -> float:
+        """Return its resident memory, in MB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        [line] = [line for line in lines if line.startswith("VmRSS:")]
+        return int(line.split()[1]) / 1024
+
+
+@contextlib.contextmanager
+def floor(folder: Path, models: int) -> Iterator[Bot]:
+    """Run the floor."""
+    with telegrams(folder / "telegram") as telegram:
+        workspace = files(folder / "workspace")
+        before = time.time()
+        process = spawn(
+            "tests.bench.floor",
+            telegram.url,
+            TOKEN,
+            f"http://127.0.0.1:{models}",
+            str(workspace),
+            log=folder / "log",
+        )
+        with ended(process):
+            yield _polling("floor", process, telegram, before, folder / "log")
+
+
+@contextlib.contextmanager
+def elwood(folder: Path, models: int, *, chats: int = 100, **more: str) -> Iterator[Bot]:
+    """Run Elwood; *more* are settings (``models__in_flight="9"``)."""
+    with telegrams(folder / "telegram") as telegram:
+        config = folder / "config.toml"
+        config.write_text(
+            f"""
+[paths]
+state = "{folder / "state"}"
+workspace = "{files(folder / "workspace")}"
+runtime = "{folder / "run"}"
+
+[telegram]
+owners = {list(range(1, chats + 1))}
+base_url = "{telegram.url}"
+messages_per_second = 1000
+
+[providers.anthropic]
+base_url = "http://127.0.0.1:{models}"
+"""
+        )
+        settings = {f"ELWOOD__{name.upper()}": value for name, value in more.items()}
+        before = time.time()
+        process = spawn(
+            "elwood",
+            "--config",
+            str(config),
+            "run",
+            log=folder / "log",
+            ELWOOD_TELEGRAM_TOKEN=TOKEN,
+            ANTHROPIC_API_KEY="none",
+            **settings,
+        )
+        with ended(process):
+            yield _polling("elwood", process, telegram, before, folder / "log")
+
+
+def files(workspace: Path) -> Path:
+    """Make a workspace with the default documents and a few files."""
+    workspace.mkdir()
+    for document in sorted((ROOT / "workspace").glob("*.md")):
+        (workspace / document.name).write_bytes(document.read_bytes())
+    for number in range(5):
+        (workspace / f"note-{number}.txt").write_text("a note\n")
+    return workspace
+
+
+def _polling(
+    name: str, process: subprocess.Popen[bytes], telegram: Telegram, before: float, log: Path
+) -> Bot:
+    try:
+        state = telegram.wait(0, timeout=30)
+    except AssertionError:
+        raise AssertionError(f"{name} does not poll: {log.read_text()[-3000:]}") from None
+    return Bot(name, process.pid, telegram, state["polled_at"] - before, log)

