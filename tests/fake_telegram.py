@@ -183,6 +183,11 @@ class FakeTelegram:
     def fault(self, method: str, kind: str = "error", **more: Any) -> None:
         self.faults.append(Fault(method, kind, **more))
 
+    def forget(self) -> None:
+        """Drop what was not confirmed, as the server does after a day."""
+        self._updates.clear()
+        self._stir()
+
     @property
     def unconfirmed(self) -> list[int]:
         """The updates that the server still keeps."""

@@ -137,6 +137,7 @@ class Models:
                 race.start_soon(self._drop_when_abandoned, ask, race.cancel_scope)
                 ask.reply.set(await self._answer(ask))
                 race.cancel_scope.cancel()
+            await self._book.settle()  # beside what the session does next, before any next call
         finally:
             self._calls -= 1
 
@@ -273,12 +274,11 @@ class Models:
             raise
         if completion is None:
             if told is not None and failure.kind in _BILLED:
-                guess = rough(ask.prompt, ask.messages, told)
-                await self._book.note(ask.session, errand.model, guess)
+                self._book.owe(ask.session, errand.model, rough(ask.prompt, ask.messages, told))
             raise failure
         lane.well()
         well(name)
-        await self._book.note(ask.session, errand.model, completion.usage)
+        self._book.owe(ask.session, errand.model, completion.usage)
         return completion
 
     async def _check_models(self, scope: trio.CancelScope) -> None:

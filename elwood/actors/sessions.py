@@ -23,10 +23,16 @@ from elwood.messages import (
     SessionsMail,
     Taken,
 )
-from elwood.runtime import Mailbox
+from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.store.journal import DiskFull, Journal, JournalDamaged
 
 log = logging.getLogger("elwood.sessions")
+
+OPEN = "opening the conversation's log"
+# Seconds between two tries to open the log on a full disk.
+PAUSE = 5.0
+# Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
+ALARM = 30.0
 
 
 class SessionActor:
@@ -44,15 +50,27 @@ class SessionActor:
         """Live until idle for long enough, or stopped."""
         with bind(session=self._id):
             try:
-                await self._log.open()
-            except JournalDamaged as error:
-                await self._refuse_all(mailbox, str(error))
-                return
-            await self._house.mark(self._id, True)
-            try:
-                await self._live(mailbox)
+                if await self._open(mailbox):
+                    await self._live(mailbox)
             finally:
                 self._log.close()
+
+    async def _open(self, mailbox: Mailbox[SessionsMail]) -> bool:
+        """Open the log, however long it takes; False if we are stopped before."""
+        while True:
+            try:
+                await self._log.open()
+                await self._house.mark(self._id, True)
+            except JournalDamaged as error:
+                if not await self._refuse_all(mailbox, error):
+                    return False
+            except DiskFull as error:
+                trouble(OPEN, str(error))
+                if not await self._answer_all(mailbox, NotNow(str(error)), PAUSE):
+                    return False
+            else:
+                well(OPEN)
+                return True
 
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
         async with trio.open_nursery() as nursery:
@@ -88,13 +106,29 @@ class SessionActor:
                 return False
         return True
 
-    async def _refuse_all(self, mailbox: Mailbox[SessionsMail], why: str) -> None:
-        """Take nothing in, and say why, as long as the log is damaged (CP-34)."""
-        log.error("session refuses work", extra={"why": why})
-        with trio.move_on_after(self._house.idle):
+    async def _refuse_all(self, mailbox: Mailbox[SessionsMail], damage: JournalDamaged) -> bool:
+        """Take nothing in, and say why, until a person has mended the log (CP-34)."""
+        log.error("session refuses work", extra={"why": str(damage)})
+        refused = Refused(f"This conversation's log is damaged. {damage}")
+        with waiting(f"a person, as {damage}", limit=ALARM):
+            while await self._answer_all(mailbox, refused, self._house.idle):
+                try:
+                    await self._log.open()
+                except JournalDamaged:
+                    continue
+                return True
+        return False
+
+    async def _answer_all(
+        self, mailbox: Mailbox[SessionsMail], answer: Reception, seconds: float
+    ) -> bool:
+        """Give all messages of the next *seconds* the same answer; False if we are stopped."""
+        with trio.move_on_after(seconds):
             async for message in mailbox:
                 if isinstance(message, Inbound):
-                    message.reply.set(Refused(f"This conversation's log is damaged. {why}"))
+                    message.reply.set(answer)
+            return False
+        return True
 
     async def _receive(self, inbound: Inbound, nursery: trio.Nursery) -> Reception:
         state = self._log.state

@@ -20,7 +20,7 @@ from elwood.core.session import Received, Replied, TurnStarted
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import Complete, Completed, Draft, ModelsMail, OutboxMail, Typing
-from elwood.runtime import Address, Blocking, waiting
+from elwood.runtime import ActorDown, Address, Blocking, waiting
 
 log = logging.getLogger("elwood.turns")
 
@@ -28,6 +28,9 @@ log = logging.getLogger("elwood.turns")
 TYPING_EVERY = 4.0
 # Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
 SILENT = 0.5
+# Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
+# 20), and between two looks.
+MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -159,7 +162,7 @@ class TurnRunner:
                 case Resume(attempt):
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
-            await self._log.record(started)
+            await self._log.keep(started)
             return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
@@ -167,7 +170,7 @@ class TurnRunner:
         assert turn is not None
         limit = self._house.turns.deadline
         answer: Answer | None = None
-        log.info("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
+        log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
         with waiting(f"turn {turn.id}", limit=limit):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
@@ -215,7 +218,7 @@ class TurnRunner:
             max_tokens=house.max_tokens,
             settings=house.turns,
             gate=self._gate,
-            record=self._log.record,
+            record=self._log.keep,
             complete=self._complete,
             render=lambda inputs: render(inputs, house.now(), house.zone),
             show=show,
@@ -228,7 +231,18 @@ class TurnRunner:
         return answer
 
     async def _complete(self, request: Complete) -> Completed:
-        return await self._house.models.ask(request)
+        """Ask for a response, waiting for a restart of who gives them.
+
+        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
+        """
+        patience = trio.current_time() + MODELS_AWAY
+        while True:
+            try:
+                return await self._house.models.ask(request)
+            except ActorDown:
+                if trio.current_time() > patience:
+                    raise
+                await trio.sleep(LOOK_EVERY)
 
     async def _reply(self, answer: Answer) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""

@@ -6,7 +6,12 @@ import trio
 
 from elwood.core.replay import Session
 from elwood.core.session import Entry
-from elwood.store.journal import Journal
+from elwood.runtime import trouble, well
+from elwood.store.journal import DiskFull, Journal
+
+WRITE = "writing the conversation's log"
+# Seconds between two tries to write on a full disk, doubling up to the last.
+FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
 
 
 class SessionLog:
@@ -35,8 +40,32 @@ class SessionLog:
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
         """Write *entries* as one, on the disk when this returns.
 
-        Raises DiskFull; with *last_words* the reserved space is used before that.
+        Raises DiskFull, so that nothing is done without its record.  *last_words* have happened
+        already: they use the reserved space, and then wait for room as `keep` does.
         """
+        if last_words:
+            await self.keep(*entries, last_words=True)
+        else:
+            await self._write(entries, False)
+
+    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+        """Write *entries* as one, however long the disk stays full.
+
+        The work waits with what it knows in hand: a crash would cost that, and end in giving up.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._write(entries, last_words)
+            except DiskFull as error:
+                trouble(WRITE, str(error))
+            else:
+                well(WRITE)
+                return
+            await trio.sleep(pause)
+            pause = min(LAST_PAUSE, 2 * pause)
+
+    async def _write(self, entries: tuple[Entry, ...], last_words: bool) -> None:
         await self._journal.append(*entries, last_words=last_words)
         self._publish(self.state)
         self.changed()

@@ -151,7 +151,7 @@ class Mailbox(Generic[M]):
         self.send: trio.MemorySendChannel[M]
         self.send, self._receive = trio.open_memory_channel[M](capacity)
         self._in_hand: list[Request[Any]] = []
-        self._sweep_at = 2 * capacity + 16
+        self._sweep_at = 16
         self._up = trio.Event()
         self._up.set()  # a message sent before the first start simply waits
         self._closed = False
@@ -246,6 +246,6 @@ class Mailbox(Generic[M]):
             if len(self._in_hand) > self._sweep_at:
                 self._in_hand = [r for r in self._in_hand if not r.reply.is_settled]
                 # Twice what is left, so that many open requests do not make each one dear.
-                self._sweep_at = 2 * max(len(self._in_hand), self.capacity) + 16
+                self._sweep_at = 2 * len(self._in_hand) + 16
             self._in_hand.append(message)
         return message

@@ -53,16 +53,20 @@ class UsageBook:
         return allowed(self._limits, self._journal.state, session, self._now(), self._zone)
 
     async def settle(self) -> bool:
-        """Write what could not be written; False if it still cannot: no call may be made."""
+        """Write what is owed; False if the disk is full, and then no call may be made."""
         return not self._owed or await self._write()
 
-    async def note(self, session: str, model: str, usage: Usage) -> None:
-        """Note what a call cost.
-
-        On a full disk it stays owed, in memory, and stops further calls until it is written.
-        """
+    def owe(self, session: str, model: str, usage: Usage) -> None:
+        """Note what a call cost: in memory, until `settle` has written it."""
         entry = charge(session, model, usage, now=self._now(), zone=self._zone)
         self._owed.append(entry)
+
+    async def note(self, session: str, model: str, usage: Usage) -> None:
+        """Note what a call cost, and write it.
+
+        On a full disk it stays owed, and stops further calls until it is written.
+        """
+        self.owe(session, model, usage)
         await self._write()
 
     async def _write(self) -> bool:

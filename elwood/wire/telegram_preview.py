@@ -2,13 +2,16 @@
 
 from contextlib import suppress
 
-from elwood.core.drafts import frame
+from elwood.core.drafts import LIMIT, clipped, frame
 from elwood.core.pacing import Pacing
 from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES
 
 # Seconds for which a draft is taken to be on the screen (the API shows it for 30).
 DRAFT_SHOWN = 25.0
+# What ends the message that a group is shown.  A kill leaves it standing: it must not pass for an
+# answer, or the answer behind it would be a repeat that nobody marked.
+UNFINISHED = " …"
 
 
 class Preview:
@@ -51,8 +54,8 @@ class Preview:
 
     async def edit(self, bot: Bot, chat: int, topic: int | None, text: str, now: float) -> None:
         """Show *text* in a group, where there are no drafts.  Raises what the bot raises."""
-        text = frame(text) or ""
         self._shown, self._shown_at = text, now
+        text = clipped(text, LIMIT - len(UNFINISHED)) + UNFINISHED
         if self.message is not None:
             await bot.edit_message_text(chat, self.message, text)
             return

@@ -524,6 +524,7 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
     a = Scripted()
     async with house(tmp_path, a=a) as it:
         assert isinstance(await it.ask(), Completion)
+        await trio.testing.wait_all_tasks_blocked()  # until its cost is noted
         it.disk.is_full = True
         assert isinstance(await it.ask(), Completion)
         answer = await it.ask()
@@ -532,6 +533,7 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
         assert "usage journal" in it.troubles()
         it.disk.is_full = False
         assert isinstance(await it.ask(), Completion)
+        await trio.testing.wait_all_tasks_blocked()
         assert it.troubles() == {}
         assert (await it.models.ask(Spending(session="s"))).session_tokens == 330
     assert len(a.asked) == 3

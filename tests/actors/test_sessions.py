@@ -91,6 +91,7 @@ async def test_a_secret_reaches_neither_the_model_nor_the_disk(
     """Neither what people say, nor what a provider's error repeats."""
 
     async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
         return ModelUnavailable("there is no key hunter2")
 
     world.model = model

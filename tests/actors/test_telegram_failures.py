@@ -622,10 +622,10 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
         await trio.sleep(3.5)
         out.draft("I think that it", route=group)
         await fake.until(lambda: fake.sent[0].edits == 1)
-        assert fake.sent[0].text == "I think that it"
+        assert fake.sent[0].text == "I think that it …"  # so that it can be told from an answer
         assert isinstance(await out.post("It is.", route=group), Sent)
         await fake.until(lambda: fake.gone)
-        assert [message.text for message in fake.sent] == ["I think that it", "It is."]
+        assert [message.text for message in fake.sent] == ["I think that it …", "It is."]
         assert fake.gone == {fake.sent[0].message_id}
         assert not fake.drafts
 

@@ -47,7 +47,7 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
     """Run a fake; gives its port."""
     port = folder / "port"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     process = spawn(module, "--port-file", str(port), *arguments, log=folder / "log")
     with ended(process):
         deadline = time.monotonic() + 30
@@ -91,6 +91,15 @@ class Telegram:
         assert answer["chat"] == chat
         seconds: float = answer["at"] - before
         return seconds
+
+    def crowd(self, chats: int) -> list[float]:
+        """Let *chats* people write at once; return the seconds until each answer was sent."""
+        before = self.sent
+        began: float = self.ask("crowd", {"chats": chats, "text": "hello"})["at"]
+        self.wait(chats, timeout=100)
+        sent = self.ask(f"sent?{before}")
+        assert sorted(message["chat"] for message in sent) == list(range(1, chats + 1))
+        return sorted(message["at"] - began for message in sent)
 
 
 @contextlib.contextmanager

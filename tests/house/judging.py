@@ -4,6 +4,7 @@ from collections import Counter
 
 from elwood.core.reply import parts
 from elwood.core.session import CallEnded, Delivered, Entry, Received, Replied
+from elwood.wire.telegram_preview import UNFINISHED
 from tests.fake_telegram import BOT
 from tests.house.service import MARK, Town
 
@@ -38,11 +39,11 @@ def _outcomes(town: Town, entries: list[Entry], pushed: dict[int, str]) -> list[
     failed = {id_ for reply in replies if reply.failed for id_ in reply.inputs}
     seen = Counter(
         mark
-        for sent in town.telegram.sent
-        if not sent.text.startswith(AGAIN)
-        for mark in set(MARK.findall(sent.text))
+        for text in town.said()
+        if not text.startswith(AGAIN)
+        for mark in set(MARK.findall(text))
     )
-    seen_at_all = {mark for text in town.telegram.texts() for mark in MARK.findall(text)}
+    seen_at_all = {mark for text in town.said() for mark in MARK.findall(text)}
     for update, mark in pushed.items():
         id_ = name(update)
         if received[id_] != 1 or outcomes[id_] != 1:
@@ -70,6 +71,8 @@ def _answers(town: Town, entries: list[Entry]) -> list[str]:
     plain: Counter[tuple[int, str]] = Counter()
     either: Counter[tuple[int, str]] = Counter()
     for sent in town.telegram.sent:
+        if sent.text.endswith(UNFINISHED):
+            continue
         text = sent.text.removeprefix(AGAIN)
         either[sent.chat, text] += 1
         if text == sent.text:
@@ -84,7 +87,7 @@ def _effects(town: Town, entries: list[Entry]) -> list[str]:
     """P2 to P4: nothing was done twice, nothing is claimed, what is uncertain was told."""
     done = Counter(town.effects)
     found = [f"P2: {mark} was done {times} times" for mark, times in done.items() if times > 1]
-    told = "\n".join(town.telegram.texts())
+    told = "\n".join(town.said())
     for entry in entries:
         if isinstance(entry, CallEnded) and entry.tool == "act":
             if entry.outcome == "unknown" and f"? act {entry.target}" not in told:

@@ -16,6 +16,7 @@ import trio
 
 from elwood.core.session import Entry
 from elwood.store.chain import is_sound
+from elwood.wire.telegram_preview import UNFINISHED
 from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
@@ -180,8 +181,12 @@ class Town:
 
     async def says(self, count: int) -> list[str]:
         """Wait for *count* messages of ours; return them all."""
-        await self.until(lambda: len(self.telegram.sent) >= count)
-        return self.telegram.texts()
+        await self.until(lambda: len(self.said()) >= count)
+        return self.said()
+
+    def said(self, chat: int | None = None) -> list[str]:
+        """Return what was sent (to *chat*), but for what a group is shown of unfinished answers."""
+        return [text for text in self.telegram.texts(chat) if not text.endswith(UNFINISHED)]
 
     async def asks(self, count: int) -> None:
         """Wait until the model has been asked *count* times."""

@@ -52,17 +52,17 @@ class Story:
 
     def unanswered(self) -> set[str]:
         """Return the marks that were seen in no message."""
-        texts = self.here.telegram.texts()
+        texts = self.here.said()
         return set(self.pushed.values()) - {mark for text in texts for mark in MARK.findall(text)}
 
     async def answered(self, marks: set[str]) -> None:
         """Wait until each of *marks* was seen, or given up in so many words."""
-        telegram, given_up = self.here.telegram, set[str]()
+        given_up = set[str]()
 
         def done() -> bool:
             nonlocal given_up
             left = marks & self.unanswered()
-            if left - given_up and any(GIVEN_UP in text for text in telegram.texts()):
+            if left - given_up and any(GIVEN_UP in text for text in self.here.said()):
                 given_up = self._given_up()
             return not left - given_up
 

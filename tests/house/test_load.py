@@ -1,44 +1,55 @@
-"""Many chats at once, through the real process: all are answered in time, none waits for another.
+"""Many chats at once, through the real process: who waits for whom, and how long.
 
-The limits are those of issue 2, and hold on a machine that answers as fast as the one they were
-set on.  The floor of the bench does the same work in the same run: where it is slower than it was
-there, the limits are longer by as much.
+The limits of issue 2 are 0.9 s for 50 chats, 3 s for 1 000 and a model of half a second.  They
+presuppose a machine on which the floor of the bench has time for that; so the floor does the same
+work in the same run, and where it takes longer the limits do.
 """
 
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.bench.rig import Bot, elwood, floor, server
+from tests.bench.rig import elwood, floor, server
 
 LATENCY = 0.5
-# Seconds that the floor takes for as many chats where the limits hold, model included.
-FLOOR = {50: 0.62, 1000: 1.9}
+PLENTY = {"models__in_flight": "1000"}
 
 
-def crowd(bot: Bot, chats: int) -> float:
-    """Let *chats* people write at once; return the seconds until the last answer was sent."""
-    before = bot.telegram.sent
-    began: float = bot.telegram.ask("crowd", {"chats": chats, "text": "hello"})["at"]
-    bot.telegram.wait(chats, timeout=100)
-    sent = bot.telegram.ask(f"sent?{before}")
-    assert sorted(message["chat"] for message in sent) == list(range(1, chats + 1))
-    last: float = max(message["at"] for message in sent)
-    return last - began
-
-
-@pytest.mark.parametrize("chats", [50, 1000])
-def test_x(tmp_path: Path, chats: int) -> None:
+@pytest.mark.parametrize(("chats", "limit", "factor"), [(50, 0.9, 2.0), (1000, 3.0, 4.0)])
+def test_a_crowd_is_answered_in_time(
+    tmp_path: Path, chats: int, limit: float, factor: float
+) -> None:
+    """Where the limit is not reached, *factor* bounds what is added, in times of the floor's."""
     with (
         server("tests.fake_models", tmp_path / "models", "--latency", str(LATENCY)) as models,
         floor(tmp_path / "floor", models) as least,
-        elwood(tmp_path / "elwood", models, chats=chats, models__in_flight="1000") as ours,
+        elwood(tmp_path / "elwood", models, chats=chats, **PLENTY) as ours,
     ):
-        for _ in range(3):
-            print(
-                chats,
-                [(bot.name, crowd(bot, chats), bot.cpu(), bot.rss()) for bot in (least, ours)],
-            )
-            time.sleep(4)
-    print((tmp_path / "elwood" / "log").read_text()[-300:])
+        for bot in (least, ours):
+            bot.telegram.crowd(min(chats, 50))  # connections and conversations of a living house
+        least_s, ours_s = (bot.telegram.crowd(chats)[-1] for bot in (least, ours))
+        size = ours.rss()
+    print(
+        f"\n{chats} chats at once: floor {least_s:.2f} s, Elwood {ours_s:.2f} s (aim {limit} s), "
+        f"{size:.0f} MB"
+    )
+    assert ours_s < max(limit, LATENCY + factor * (least_s - LATENCY))
+    # 40 MB, and for each conversation under way less than 100 kB.
+    assert size < 50 + 0.1 * chats
+
+
+def test_a_hanging_chat_delays_no_other(tmp_path: Path) -> None:
+    chats = 20
+    with (
+        server("tests.fake_models", tmp_path / "models", "--latency", str(LATENCY)) as models,
+        elwood(tmp_path / "elwood", models, chats=chats + 1, **PLENTY) as bot,
+    ):
+        telegram = bot.telegram
+        alone = telegram.crowd(chats)[-1]
+        hanging = {"method": "sendMessage", "kind": "hang", "chat": chats + 1}
+        telegram.ask("fault", hanging)
+        telegram.say(chats + 1, "hello")
+        telegram.ask("wait", {"sent": telegram.sent + 1, "timeout": 1.5})  # it hangs by now
+        beside = telegram.crowd(chats)[-1]
+    print(f"\n{chats} chats: {alone:.2f} s alone, {beside:.2f} s beside one whose send hangs")
+    assert beside < max(0.9, 2 * alone)

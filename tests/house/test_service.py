@@ -34,7 +34,7 @@ async def test_an_answer_that_comes_within_the_grace_is_delivered_before_the_end
         await here.asks(1)
         await here.stop()
 
-        assert here.telegram.texts() == ["Heard m0001, if late."]
+        assert here.said() == ["Heard m0001, if late."]
         assert broken(here, {update: "m0001"}) == []
         await here.start()
         await here.stop()
@@ -126,7 +126,7 @@ async def test_a_killed_and_a_terminated_service_come_to_the_same(tmp_path: Path
             await here.start()
             await here.says(len(seen))
             await here.stop()
-            assert here.telegram.texts() == seen
+            assert here.said() == seen
             assert broken(here, {update: "m0001"}) == []
             await here.verify()
             outcomes[name] = [
@@ -218,7 +218,7 @@ async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) ->
             here.telegram.say("/stop")
             await here.says(2)
             await gone.wait()
-        assert here.telegram.texts()[1] == "Stopped. Under way was the model's answer."
+        assert here.said()[1] == "Stopped. Under way was the model's answer."
         here.telegram.say("tell m0002")
         assert "m0002" in (await here.says(3))[2]
 
@@ -231,9 +231,9 @@ async def test_a_stranger_is_let_in_by_a_code_and_not_heard_before(tmp_path: Pat
     async with town(tmp_path / "town") as here:
         await here.start()
         here.telegram.say("tell m0001", chat=stranger, user=stranger)
-        await here.until(lambda: here.telegram.texts(stranger))
+        await here.until(lambda: here.said(stranger))
         here.telegram.say("tell m0002", chat=stranger, user=stranger)
-        [told] = here.telegram.texts(stranger)
+        [told] = here.said(stranger)
         code = told.partition("this code: ")[2].split()[0]
 
         wrong = await here.command("pair", "WRONGONE")
@@ -244,7 +244,7 @@ async def test_a_stranger_is_let_in_by_a_code_and_not_heard_before(tmp_path: Pat
         await here.kill()
         await here.start()
         here.telegram.say("tell m0003", chat=stranger, user=stranger)
-        await here.until(lambda: "Heard m0003." in here.telegram.texts(stranger))
+        await here.until(lambda: "Heard m0003." in here.said(stranger))
         assert here.asked == 1
         assert not {"m0001", "m0002"} & set(json.dumps(here.models.bodies).split())
         assert list(here.journals()) == [f"tg-{stranger}"]
@@ -269,7 +269,7 @@ async def test_a_group_is_answered_when_it_speaks_to_us(tmp_path: Path) -> None:
         here.telegram.say("tell m0003", chat=GROUP, reply_to_message=answered)
         await here.says(2)
 
-        assert here.telegram.texts(GROUP) == ["Heard m0002.", "Heard m0002 m0003."]
+        assert here.said(GROUP) == ["Heard m0002.", "Heard m0002 m0003."]
         assert ours.params["reply_parameters"]["message_id"] == 2
         assert here.asked == 2
         assert "m0001" not in json.dumps(here.models.bodies)

@@ -1,0 +1,88 @@
+"""A turn behind a long history costs what its bytes cost: nothing else grows with the length."""
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from elwood.core.conversation import Assistant, Text, Usage
+from elwood.core.replay import Session
+from elwood.core.session import (
+    Delivered,
+    Entry,
+    Posted,
+    Received,
+    Replied,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.runtime import in_thread
+from elwood.store.disk import Disk
+from elwood.store.journal import Journal
+from tests.bench.rig import elwood, server
+
+SHORT, LONG = 20, 400
+# Chats of each length, and rounds over them.
+CHATS, ROUNDS = 10, 4
+SAID = "We could have the rest of the soup, or I could look for something with leeks."
+
+
+async def write_history(path: Path, chat: int, messages: int) -> None:
+    """Write the log of a chat with so many *messages*, as Elwood would have."""
+    disk = Disk(blocking=in_thread, clock=time.time)
+    journal: Journal[Entry, Session] = Journal(path, Entry, Session, disk)
+    await journal.open()
+    route = Route("telegram", chat=chat)
+    entries: list[Entry] = []
+    native = msgspec.Raw(msgspec.json.encode([{"type": "text", "text": SAID}]))
+    said = Assistant((Text(SAID),), "anthropic", "anthropic/claude-sonnet-5-5", native)
+    for number in range(messages // 2):
+        turn, id_ = f"t{number + 1}", f"tg:4242:{number}"
+        entries += [
+            Received(id_, "What shall we have tonight?", f"tg:{chat}", route, time.time()),
+            TurnStarted(turn, (id_,), 1, "What shall we have tonight?"),
+            Said(turn, said, Usage(100, 25)),
+            Replied(turn, turn, (id_,), route, SAID),
+            Posted(turn, 0, f"{chat}:{number}"),
+            Delivered(turn),
+        ]
+    await journal.append(*entries)
+
+
+@pytest.mark.bench
+def test_a_long_history_costs_its_bytes(tmp_path: Path) -> None:
+    short, long = range(1, CHATS + 1), range(CHATS + 1, 2 * CHATS + 1)
+    folder = tmp_path / "elwood"
+    for chats, messages in ((short, SHORT), (long, LONG)):
+        for chat in chats:
+            path = folder / "state" / "sessions" / f"tg-{chat}.jsonl"
+            trio.run(write_history, path, chat, messages)
+    log = tmp_path / "bodies"
+    with (
+        server("tests.fake_models", tmp_path / "models", "--log", str(log)) as models,
+        elwood(folder, models, chats=2 * CHATS) as bot,
+    ):
+        for chat in (*short, *long):
+            bot.telegram.turn(chat, "hello")
+        costs = {SHORT: 0.0, LONG: 0.0}
+        for _ in range(ROUNDS):
+            for chats, messages in ((short, SHORT), (long, LONG)):
+                before = bot.cpu()
+                for chat in chats:
+                    bot.telegram.turn(chat, "hello")
+                costs[messages] += (bot.cpu() - before) / CHATS / ROUNDS * 1000
+    sizes: dict[int, int] = {}
+    for line in log.read_bytes().splitlines():
+        sent = len(msgspec.json.decode(line)["messages"])
+        sizes[SHORT if sent < LONG else LONG] = len(line)
+    more = (sizes[LONG] - sizes[SHORT]) / 1000
+    growth = (costs[LONG] - costs[SHORT]) / more
+    print(f"\n{'messages in the history':26}{'kB sent':>9}{'CPU ms':>9}")
+    for messages in (SHORT, LONG):
+        print(f"{messages:26}{sizes[messages] / 1000:9.1f}{costs[messages]:9.1f}")
+    print(f"{growth:.3f} ms for each kB more")
+    # Making, sending and mending a kB of history.
+    assert costs[LONG] < 1.6 * costs[SHORT]
