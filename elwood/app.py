@@ -111,7 +111,7 @@ class House:
         self._hands = Hands(config.paths.workspace, outside.blocking)
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
-        self._prompt = Prompting(workspace, tools, budget)
+        self._prompt = Prompting(workspace, tools, budget, self.strip)
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -228,6 +228,7 @@ class House:
     def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
         config, outside = self.config, self.outside
         return Surroundings(
+            strip=self.strip,
             models=self.models.address,
             outboxes=outboxes,
             prompt=self._prompt,

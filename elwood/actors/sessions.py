@@ -139,7 +139,7 @@ class SessionActor:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            text,
+            self._house.strip(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,
