@@ -249,6 +249,7 @@ class House:
             turns=config.turn,
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
+            turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
         )
 

@@ -19,7 +19,7 @@ from elwood.wire.terminal import Lines, read_fd, write_fd
 OWNER = Principal("console", "owner", owner=True)
 
 
-def telegram(settings: TelegramSettings) -> Channel:
+def telegram(settings: TelegramSettings, silence: float) -> Channel:
     def intake(doors: Doors) -> Body:
         actor = Intake(
             Bot(settings, Client(connections=4)),
@@ -28,6 +28,7 @@ def telegram(settings: TelegramSettings) -> Channel:
             approvals=doors.approvals,
             outbox=doors.outbox,
             random=doors.outside.random,
+            silence=silence,
         )
 
         async def body(mailbox: Mailbox[None]) -> None:

@@ -49,7 +49,10 @@ def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_
 
     async def body() -> int:
         notify = Notify.from_environment(os.environ, os.getpid())
-        outside, channels = Outside(notify=notify), [telegram(config.telegram)]
+        outside, channels = (
+            Outside(notify=notify),
+            [telegram(config.telegram, config.watchdog.poll)],
+        )
         return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
 
     return _run(config, body)

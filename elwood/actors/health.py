@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import trio
 
@@ -34,6 +35,7 @@ LATE = 1.0
 # Seconds that the channel has for one message to the owner, and between two tries.
 POST = 20.0
 RETRY = 10.0
+Outcome = Literal["sent", "unsure", "unsent", "down"]
 # Seconds that a vital actor may be away or deaf: more than its longest restart delay.
 VITAL = 90.0
 
@@ -158,20 +160,23 @@ class Health:
                 repeat = False
                 continue
             outcome = await self._post(fresh, repeat)
-            if outcome is True:
+            if outcome == "sent":
                 self._told = after(self._told, fresh, trio.current_time())
-            repeat = outcome is None
-            if outcome is not True:
-                log.warning("owner not told", extra={"stuck": len(fresh.begun)})
-                await trio.sleep(RETRY)
+                repeat = False
+                continue
+            repeat = outcome == "unsure" or (repeat and outcome == "down")
+            if outcome == "down":
+                continue  # one that crashes again and again is up for moments: none may be missed
+            log.warning("owner not told", extra={"stuck": len(fresh.begun), "why": outcome})
+            await trio.sleep(RETRY)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
         subject = f"{stuck.actor}: {stuck.subject}"
         return Alarm(stuck.key, self._strip(subject), self._strip(f"{stuck.actor}: {stuck.what}"))
 
-    async def _post(self, fresh: News, repeat: bool) -> bool | None:
-        """Send to the first place that takes it; None means that it may or may not have come."""
-        result: bool | None = False
+    async def _post(self, fresh: News, repeat: bool) -> Outcome:
+        """Send to the first place that takes it."""
+        result: Outcome = "unsent"
         for route in self._owner:
             outbox = self._outboxes.get(route.channel)
             if outbox is None or f"{outbox.name}: unread messages" in self._subjects():
@@ -181,15 +186,16 @@ class Health:
                 with trio.fail_after(POST):
                     answer = await outbox.ask(post)
             except ActorDown:  # it has not seen it
+                result = "down" if result == "unsent" else result
                 continue
             except (ActorCrashed, trio.TooSlowError):
-                result = None
+                result = "unsure"
                 continue
             match answer:
                 case Sent():
-                    return True
+                    return "sent"
                 case Unsure():
-                    return None
+                    return "unsure"
                 case Unsent(why) | Undeliverable(why):
                     log.warning("owner unreachable", extra={"channel": route.channel, "why": why})
         return result

@@ -79,7 +79,8 @@ class Intake:
     """The long poll and, for each chat, one task that hands its updates on in order.
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
-    keeps it, so this actor keeps nothing.  *random* gives numbers from 0 to 1.
+    keeps it, so this actor keeps nothing.  *random* gives numbers from 0 to 1; after *silence*
+    seconds without an answered poll the channel is stuck.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Intake:
         approvals: Address[ApprovalsMail],
         outbox: Address[OutboxMail],
         random: Callable[[], float],
+        silence: float = 120.0,
     ) -> None:
         self._bot = bot
         self._settings = settings
@@ -98,10 +100,11 @@ class Intake:
         self._approvals = approvals
         self._outbox = outbox
         self._random = random
+        self._silence = silence
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
-        self._poll = Poll(self._bot, self._settings, self._random)
+        self._poll = Poll(self._bot, self._settings, self._random, self._silence)
         self._talks: dict[Order, deque[Update | Unreadable]] = {}
         self._busy_told: dict[int, float] = {}
         self._postponed: dict[int, int] = {}  # by chat, the update that had to wait

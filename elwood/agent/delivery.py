@@ -21,6 +21,9 @@ log = logging.getLogger("elwood.delivery")
 # First and longest wait between two attempts at a delivery, seconds.
 FIRST_DELAY = 0.5
 MAX_DELAY = 60.0
+# How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
+# delayed by the same times, and others must have their turn in between.
+AFTER_CRASH = 4.0
 # Characters of Markdown from which rendering might hold up everybody else for a moment.
 MUCH = 10_000
 
@@ -82,12 +85,14 @@ class Delivery:
                     await self._log.record(Posting(*key, attempt), last_words=True)
                 recorded = False
                 post = Post(route=replied.route, part=piece, repeat=repeat)
+                pause = delay
                 try:
                     outcome = await self._outboxes[replied.route.channel].ask(post)
                 except ActorDown as error:
                     outcome = Unsent(str(error))
                 except ActorCrashed as error:
                     outcome = Unsure(str(error))
+                    pause = AFTER_CRASH * delay
                 match outcome:
                     case Sent(message):
                         done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
@@ -102,5 +107,5 @@ class Delivery:
                     case Unsent():
                         pass
                 log.info("delivery is tried again", extra={"outcome": repr(outcome)})
-                await trio.sleep(delay)
+                await trio.sleep(pause)
                 delay = min(MAX_DELAY, delay * 2)

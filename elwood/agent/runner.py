@@ -42,7 +42,8 @@ class Surroundings:
     *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
     now; *gate* makes the gate of a session from its id and its record.  *publish* shows a
     session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
-    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck; after *idle*
+    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
+    a turn after *turn_limit*; after *idle*
     seconds without work a session leaves the memory.
     """
 
@@ -60,6 +61,7 @@ class Surroundings:
     turns: TurnSettings
     max_tokens: int
     delivery_limit: float = 60.0
+    turn_limit: float = 1200.0
     idle: float = 600.0
 
 
@@ -171,7 +173,7 @@ class TurnRunner:
         limit = self._house.turns.deadline
         answer: Answer | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
-        with waiting(f"turn {turn.id}", limit=limit):
+        with waiting(f"turn {turn.id}", limit=self._house.turn_limit):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()

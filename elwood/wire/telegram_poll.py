@@ -41,13 +41,17 @@ ALARM = 30.0
 class Poll:
     """Delivers updates until each is settled; what is not comes again, also after a restart.
 
-    *random* gives numbers from 0 to 1 for jitter.
+    *random* gives numbers from 0 to 1 for jitter.  After *silence* seconds without an answered
+    poll the channel is stuck.
     """
 
-    def __init__(self, bot: Bot, settings: TelegramSettings, random: Callable[[], float]) -> None:
+    def __init__(
+        self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
+    ) -> None:
         self._bot = bot
         self._settings = settings
         self._random = random
+        self._silence = silence
         self._line = Unconfirmed()
         self._settled = trio.Event()
         self._failures = 0
@@ -68,21 +72,28 @@ class Poll:
         chat must not keep the others from being heard.
         """
         while True:
-            await self._pause()
-            began = trio.current_time()
-            wait = 0 if self._line.pending else self._settings.poll
-            call = partial(self._bot.get_updates, self._line.offset, wait=wait)
-            updates = await self._tried("the next update", wait, call)
-            if updates is None:
-                continue
-            if not updates and trio.current_time() - began < wait / 2:
-                self._note_idle()
-            else:
-                well(POLL)
+            with waiting("Telegram to answer a poll", limit=self._silence):
+                while (updates := await self._once()) is None:
+                    pass
             fresh = [update for update in updates if self._line.add(update.update_id)]
             if fresh:
                 return fresh
-            self._not_before = began + PAUSE
+
+    async def _once(self) -> list[Update | Unreadable] | None:
+        """Ask once, when it is time for it; None after a failure."""
+        await self._pause()
+        began = trio.current_time()
+        wait = 0 if self._line.pending else self._settings.poll
+        call = partial(self._bot.get_updates, self._line.offset, wait=wait)
+        updates = await self._tried("the next update", wait, call)
+        if updates is None:
+            return None
+        if not updates and trio.current_time() - began < wait / 2:
+            self._note_idle()
+        else:
+            well(POLL)
+        self._not_before = began + PAUSE
+        return updates
 
     def settle(self, number: int) -> None:
         """Let the update *number* be confirmed: somebody answers for it now."""
