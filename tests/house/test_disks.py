@@ -20,7 +20,7 @@ def no_room() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-PLACES = ("turn", "prompted", "said", "replied", "posting", "posted", "delivered")
+PLACES = ("prompted", "said", "replied", "posting", "posted", "delivered")
 
 
 @pytest.mark.parametrize("reserve", [True, False])

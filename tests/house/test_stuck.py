@@ -111,7 +111,7 @@ async def _(h: Home) -> None:
 @kind("the disk is full", 10, "writing the conversation's log failed 3 times: no room")
 async def _(h: Home) -> None:
     await trio.lowlevel.checkpoint()
-    h.disk.at("before write turn", h.disk.fill)
+    h.disk.at("before write prompted", h.disk.fill)
     h.fake.say("hello")
 
 
@@ -119,7 +119,7 @@ async def _(h: Home) -> None:
 async def _(h: Home) -> None:
     await trio.lowlevel.checkpoint()
     for _ in range(4):
-        h.disk.at("before write turn", crash)
+        h.disk.at("before write received", crash)
     h.fake.say("hello")
 
 
