@@ -111,7 +111,7 @@ class House:
         self._hands = Hands(config.paths.workspace, outside.blocking)
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
-        self._prompt = Prompting(workspace, tools, budget)
+        self._prompt = Prompting(workspace, tools, budget, self.strip)
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -179,7 +179,7 @@ class House:
                 mailbox,
                 key=lambda message: message.session,
                 body=lambda id_, box: self._session(id_, surroundings).run(box),
-                wake=self._markers.names,
+                wake=self._wake,
                 refuse=_refuse,
                 policy=PoolPolicy(grace=self._grace),
                 listener=listen,
@@ -210,6 +210,7 @@ class House:
             approvals=self.approvals.address,
             outbox=self.outboxes[channel.name].address,
             quiet=self.presence.quiet,
+            failed=self.presence.failed,
             up=self.up,
             stop=self.stop,
         )
@@ -227,6 +228,7 @@ class House:
     def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
         config, outside = self.config, self.outside
         return Surroundings(
+            strip=self.strip,
             models=self.models.address,
             outboxes=outboxes,
             prompt=self._prompt,
@@ -250,6 +252,10 @@ class House:
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
         )
+
+    async def _wake(self) -> list[str]:
+        names = await self._markers.names()
+        return [name for name in names if any(channel.serves(name) for channel in self._channels)]
 
     async def _mark(self, id_: str, lives: bool) -> None:
         await (self._markers.set(id_) if lives else self._markers.clear(id_))

@@ -6,6 +6,7 @@ quick and works whatever is broken.
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -83,15 +84,10 @@ def _chat(given: argparse.Namespace) -> int:
 
 
 def _once(given: argparse.Namespace) -> int:
-    # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
-    text = given.text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
     def body(config: "Config") -> int:
         from elwood import serving
 
-        return serving.once(
-            config, text, session=given.session, dry_run=given.dry_run, verbose=given.verbose
-        )
+        return serving.once(config, given.text, session=given.session, dry_run=given.dry_run)
 
     return _configured(given, body, console=True)
 
@@ -189,8 +185,10 @@ def _parser() -> argparse.ArgumentParser:
     chat = add("chat", _chat, "Talk on the console with the configured model.")
     chat.add_argument("--verbose", action="store_true", help="show the log")
     once = add("once", _once, "Answer one message, on stdout.")
-    once.add_argument("text", help="the message")
-    once.add_argument("--session", metavar="NAME", help="continue this conversation")
+    once.add_argument("text", type=_message, help="the message")
+    once.add_argument(
+        "--session", metavar="NAME", type=_session, help="begin or continue this conversation"
+    )
     once.add_argument("--dry-run", action="store_true", help="let no tool change anything")
     once.add_argument("--verbose", action="store_true", help="show the log and what tools do")
     inspect = add("inspect", _inspect, "Show what every part of the running Elwood does.")
@@ -205,6 +203,22 @@ def _parser() -> argparse.ArgumentParser:
     pair = add("pair", _pair, "Let the stranger talk who was shown this code.")
     pair.add_argument("code", metavar="CODE", help="the pairing code")
     return parser
+
+
+def _message(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _session(name: str) -> str:
+    """Check the name of a conversation, which becomes that of a file."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise argparse.ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
+    if name.startswith("tg-"):
+        raise argparse.ArgumentTypeError("conversations on Telegram go on there only")
+    return name
 
 
 def _add_config(parser: argparse.ArgumentParser, default: str | None) -> None:

@@ -18,6 +18,8 @@ from elwood.wire import control as wire
 
 # Seconds between two looks of --watch.
 EVERY = 1.0
+# Columns where there is no terminal to fit into: a pipe takes any.
+WIDE = 200
 # Seconds that we wait for an answer: the house gives up after PATIENCE and says so.
 DEADLINE = 2 * wire.PATIENCE
 
@@ -131,7 +133,7 @@ def _as_json(inspection: Inspection) -> str:
 
 
 def _as_tree(inspection: Inspection) -> str:
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = shutil.get_terminal_size((WIDE, 24)).columns
     return render(inspection, now=time.time(), width=width, colour=_is_colourful())
 
 

@@ -36,7 +36,7 @@ class Doors:
     """What an intake may use of the house.
 
     *up* is to be set when it listens, *stop* when the house should end; *quiet* waits until no
-    session has anything left to do.
+    session has anything left to do, *failed* says whether the newest answer of one is a failure.
     """
 
     outside: Outside
@@ -44,6 +44,7 @@ class Doors:
     approvals: Address[ApprovalsMail]
     outbox: Address[OutboxMail]
     quiet: Callable[[], Awaitable[None]]
+    failed: Callable[[str], bool]
     up: trio.Event
     stop: trio.Event
 
@@ -56,6 +57,7 @@ class Channel:
     """A way to talk with people: its outbox, and its intake, made when the house stands.
 
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
+    *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
     """
 
     name: str
@@ -63,3 +65,4 @@ class Channel:
     intake: Callable[[Doors], Body]
     owner: tuple[Route, ...] = ()
     owners: frozenset[str] = frozenset()
+    serves: Callable[[str], bool]

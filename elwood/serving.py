@@ -13,19 +13,13 @@ from pathlib import Path
 import attrs
 import trio
 
-from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
-from elwood.actors.telegram import Intake
-from elwood.actors.telegram_outbox import Outbox
 from elwood.app import LAST_TURN, House
+from elwood.channels import Saying, console, notices, telegram
 from elwood.config import Config, Paths
-from elwood.core.identity import Principal
-from elwood.core.pacing import paced
 from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
-from elwood.core.session import Route
 from elwood.installing import copy_documents
-from elwood.messages import Inbound, OutboxMail
-from elwood.outside import Body, Channel, Doors, Outside
-from elwood.runtime import Escalated, Mailbox, in_thread
+from elwood.outside import Channel, Outside
+from elwood.runtime import Escalated
 from elwood.store.lock import AlreadyRunning, holding
 from elwood.tools import Tool
 from elwood.tools.builtin import builtin
@@ -33,13 +27,10 @@ from elwood.wire.http import Client
 from elwood.wire.notify import Notify
 from elwood.wire.provider import Provider
 from elwood.wire.providers import make_provider
-from elwood.wire.telegram import Bot
-from elwood.wire.terminal import Lines, read_fd, write_fd
 
 log = logging.getLogger("elwood")
 
 OK, FAILURE, MISCONFIGURED = 0, 1, 78
-OWNER = Principal("console", "owner", owner=True)
 
 
 def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_TURN) -> int:
@@ -58,7 +49,10 @@ def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_
 
     async def body() -> int:
         notify = Notify.from_environment(os.environ, os.getpid())
-        outside, channels = Outside(notify=notify), [_telegram(config)]
+        outside, channels = (
+            Outside(notify=notify),
+            [telegram(config.telegram, config.watchdog.poll)],
+        )
         return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
 
     return _run(config, body)
@@ -68,18 +62,21 @@ def chat(config: Config) -> int:
     """Talk on the console; return the exit code."""
 
     async def body() -> int:
-        return await _live(config, Outside(), [_console()])
+        return await _live(config, Outside(), [console()])
 
     return _run(config, body)
 
 
-def once(config: Config, text: str, *, session: str | None, dry_run: bool, verbose: bool) -> int:
+def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> int:
     """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
-    name = session or f"once-{secrets.token_hex(4)}"
+    said = Saying(session or f"once-{secrets.token_hex(4)}", text)
 
     async def body() -> int:
-        channel = attrs.evolve(_console(), intake=lambda doors: _say(doors, name, text))
-        return await _live(config, Outside(), [channel], dry_run=dry_run, judged=name)
+        channel = attrs.evolve(
+            console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
+        )
+        await _live(config, Outside(), [notices(), channel], dry_run=dry_run)
+        return OK if said.is_answered else FAILURE
 
     return _run(config, body)
 
@@ -111,7 +108,9 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     state = config.paths.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not config.paths.workspace.exists():
+            # A first start without `elwood init`, as under NixOS.
+            copy_documents(config.paths.workspace, say=log.info)
         with holding(state):
             _tune_collector()
             return trio.run(body)
@@ -139,11 +138,10 @@ async def _live(
     channels: list[Channel],
     *,
     dry_run: bool = False,
-    judged: str | None = None,
     more_tools: Sequence[Tool] = (),
     grace: float = LAST_TURN,
 ) -> int:
-    """Run a house until it is stopped; *judged* is the session whose failure is ours."""
+    """Run a house until it is stopped."""
     house = House(
         config,
         outside,
@@ -157,7 +155,7 @@ async def _live(
         nursery.start_soon(_watch_signals, house.stop)
         await house.live()
         nursery.cancel_scope.cancel()
-    return FAILURE if judged is not None and house.presence.failed(judged) else OK
+    return OK
 
 
 async def _watch_signals(stop: trio.Event) -> None:
@@ -184,83 +182,3 @@ def _providers(config: Config, outside: Outside) -> dict[str, Provider]:
             new_id=outside.new_id,
         )
     return providers
-
-
-# --- channels -------------------------------------------------------------------------------------
-
-
-def _telegram(config: Config) -> Channel:
-    settings = config.telegram
-
-    def intake(doors: Doors) -> Body:
-        actor = Intake(
-            Bot(settings, Client(connections=4)),
-            settings,
-            sessions=doors.sessions,
-            approvals=doors.approvals,
-            outbox=doors.outbox,
-            random=doors.outside.random,
-            silence=config.watchdog.poll,
-        )
-
-        async def body(mailbox: Mailbox[None]) -> None:
-            doors.up.set()
-            await actor.run(mailbox)
-
-        return body
-
-    async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-        bot = Bot(settings, Client(connections=64))
-        pacing = paced(settings.messages_per_second)
-        await Outbox(bot, random=Outside().random, pacing=pacing).run(mailbox)
-
-    return Channel(
-        name="telegram",
-        outbox=outbox,
-        intake=intake,
-        owner=tuple(Route("telegram", chat=user) for user in settings.owners),
-        owners=frozenset(f"tg:{user}" for user in settings.owners),
-    )
-
-
-def _console() -> Channel:
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    outbox = ConsoleOutbox(write_fd(1, in_thread), terminal=terminal)
-
-    def intake(doors: Doors) -> Body:
-        doors.up.set()
-        return ConsoleIntake(
-            Lines(read_fd(0)),
-            doors.sessions,
-            doors.outbox,
-            principal=OWNER,
-            new_id=doors.outside.new_id,
-            now=doors.outside.now,
-            quiet=doors.quiet,
-            done=doors.stop,
-            terminal=terminal,
-        ).run
-
-    owners = frozenset({OWNER.id})
-    return Channel(
-        name=ROUTE.channel, outbox=outbox.run, intake=intake, owner=(ROUTE,), owners=owners
-    )
-
-
-def _say(doors: Doors, session: str, text: str) -> Body:
-    """Say one thing, wait for the answer, and stop the house."""
-    sent_at, id_ = doors.outside.now(), f"once:{doors.outside.new_id()}"
-
-    def inbound() -> Inbound:
-        return Inbound(
-            session=session, id=id_, principal=OWNER, route=ROUTE, text=text, sent_at=sent_at
-        )
-
-    async def body(mailbox: Mailbox[None]) -> None:
-        await doors.sessions.insist(inbound)
-        await doors.quiet()
-        doors.stop.set()
-        async for _ in mailbox:
-            pass
-
-    return body

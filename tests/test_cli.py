@@ -203,6 +203,75 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         assert process.wait(60) == 1
 
 
+# --- one message ---------------------------------------------------------------------------------
+
+OFFLINE = 'models = { default = "offline/rules", summarizer = "offline/rules" }'
+# Nobody listens on the discard port.
+NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
+
+
+def test_one_message_is_answered_on_stdout_and_remembered_by_name(tmp_path: Path) -> None:
+    configured(tmp_path, OFFLINE)
+    first = elwood(tmp_path, "once", "--session", "tea", "hello")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.startswith("Hello.")
+    again = elwood(tmp_path, "once", "--session", "tea", "repeat my first message")
+    assert again.stdout == "Your first message was: “hello”\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("../../x", "use at most 64 letters"),
+        ("a/b", "use at most 64 letters"),
+        ("", "use at most 64 letters"),
+        (".", "use at most 64 letters"),
+        ("x" * 65, "use at most 64 letters"),
+        ("tg-1", "conversations on Telegram go on there only"),
+    ],
+)
+def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, why: str) -> None:
+    configured(tmp_path, OFFLINE)
+    done = elwood(tmp_path, "once", "--session", name, "hello")
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert not (tmp_path / ".local").exists()
+
+
+def test_an_empty_message_is_none(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "once", " \n")
+    assert done.returncode == 2
+    assert "error: argument text: it is empty" in done.stderr
+
+
+def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
+    configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 1")
+    done = elwood(tmp_path, "once", "hello")
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        "I cannot answer now: anthropic (claude-sonnet-5-5) cannot be reached:"
+    )
+
+
+def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Path) -> None:
+    config = configured(tmp_path, NOBODY)
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    with subprocess.Popen(
+        [sys.executable, "-m", "elwood", "once", "--session", "lost", "--verbose", "hello"],
+        env={**kept, "HOME": str(tmp_path)},
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert any(b'"turn started"' in line for line in process.stderr)
+        process.kill()
+    config.write_text(OFFLINE)
+    other = elwood(tmp_path, "once", "list the files")
+    assert "Hello" not in other.stdout
+    # It is taken up by whoever asks for it.
+    both = elwood(tmp_path, "once", "--session", "lost", "list the files")
+    assert "Hello" in both.stdout
+
+
 def test_the_configuration_is_where_the_session_keeps_it() -> None:
     assert default_config({"HOME": "/h"}.get) == Path("/h/.config/elwood/config.toml")
     assert default_config({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}.get) == Path(

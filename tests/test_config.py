@@ -136,6 +136,10 @@ WRONG = [
      "2: models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5"),
     ('[models]\ndefault = "antropic/claude"',
      "2: models.default: there is no provider antropic; did you mean anthropic?"),
+    ('models.fallbacks = "openai/x"', '1: models.fallbacks: expected a list, '
+     'found the text "openai/x"; write ["openai/x"]'),
+    ('telegram.token = "${NOT_SET}"', "1: telegram.token: the variable NOT_SET is not set; "
+     "set it, or write $${NOT_SET}"),
     ('[models]\nfallbacks = ["x/y"]',
      "2: models.fallbacks[0]: there is no provider x; "
      "there are anthropic, offline, ollama, openai"),

@@ -16,7 +16,7 @@ import trio
 
 from elwood.config import Config, load
 from elwood.doctor import Finding, examine, table
-from elwood.doctor.local import _enough, examine_machine
+from elwood.doctor.local import _enough, examine_machine, prices
 from elwood.doctor.services import _unreached, examine_services
 from elwood.runtime import inline
 from elwood.wire.http import Client
@@ -213,6 +213,17 @@ async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
         config = configured(tmp_path, f'providers.anthropic.base_url = "{base}"')
         found = await examine_services(config, client, NOW)
     assert about("anthropic", found) == [("ok", f"{base} answers", "")]
+
+
+def test_a_limit_that_cannot_hold_is_named(tmp_path: Path) -> None:
+    known = 'models.summarizer = "anthropic/claude-haiku-5-5"\nmodels.default = '
+    unknown = f'{known}"ollama/qwen"'
+    assert list(prices(configured(tmp_path, unknown))) == []
+    limited = f"{unknown}\nlimits.day_usd = 5"
+    [finding] = prices(configured(tmp_path, limited))
+    assert finding.level == "warning"
+    assert "ollama/qwen" in finding.what
+    assert list(prices(configured(tmp_path, limited.replace("ollama/qwen", "offline/rules")))) == []
 
 
 async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:

@@ -105,10 +105,18 @@ def test_colours_change_nothing_but_the_colour() -> None:
     assert [line[5:].startswith("! ") for line in red] == [True] * 7
 
 
+def test_a_long_error_is_told_to_its_end() -> None:
+    """What to do about it stands there."""
+    error = "it was refused, " * 8 + "so ask for a new one"
+    seen = ActorSeen("it", "running", 1.0, troubles=(TroubleSeen("asking", error, 1.0, 1),))
+    drawn = render(Inspection(House("1", 0.0), (seen,)), now=0.0, width=60, colour=False)
+    assert " ".join(drawn.split()).endswith("so ask for a new one")
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80])
 def test_it_fits_the_terminal(width: int) -> None:
     lines = render(SEEN, now=12_520.0, width=width, colour=False).splitlines()
-    assert len(lines) == len(GOLDEN.splitlines())
+    assert len(lines) >= len(GOLDEN.splitlines())
     assert max(cells(line) for line in lines) <= width
 
 

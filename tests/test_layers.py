@@ -27,6 +27,7 @@ STEPS = {
     "installing": 8,
     "app": 8,
     "doctor": 8,
+    "channels": 8,
     "serving": 9,
     "cli": 10,
     "__main__": 11,

@@ -49,6 +49,11 @@ log = logging.getLogger(__name__)
 POST_LIMIT = 60.0
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 RECORD = "recording an approval"
+NO_SUCH_CODE = Settled(
+    "Nobody waits with this code. It may be mistyped, older than an hour, or decided already; "
+    "after an hour whoever still writes to me gets a new one.",
+    ok=False,
+)
 EXPIRED = Settled("This has expired or is decided already.", ok=False)
 NOT_YOURS = Settled("This is not yours to decide.", ok=False)
 NO_ROOM = Settled("The disk is full; nothing was changed.", ok=False)
@@ -92,7 +97,8 @@ class Approvals:
                     case Pressed():
                         message.reply.set(await self._press(message, posts))
                     case Pair():
-                        message.reply.set(await self._decide(message.code, True, "console", posts))
+                        settled = await self._decide(message.code, True, "console", posts)
+                        message.reply.set(NO_SUCH_CODE if settled is EXPIRED else settled)
                     case Migrate():
                         await self._migrate(message)
                     case Migrations():

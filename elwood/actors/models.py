@@ -232,7 +232,7 @@ class Models:
         why = routing.describe(errand.model, fault)
         log.info("attempt failed", extra={"why": why, "attempt": attempt, "then": str(reaction)})
         if not isinstance(reaction, Wait) or errand.elapsed + seconds > SHOW_AFTER:
-            trouble(split_name(errand.model)[0], why)
+            trouble(split_name(errand.model)[0], why, times=attempt)
         return reaction
 
     async def _attempt(self, errand: _Errand, lane: Lane) -> Completion:
@@ -248,9 +248,8 @@ class Models:
                 lane.well()
             told = text
             if text and ask.progress is not None:
-                with suppress(
-                    trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError
-                ):  # progress is lossy by contract
+                # Progress is lossy by contract.
+                with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
                     ask.progress.send_nowait(text)
 
         request = ModelRequest(
@@ -274,7 +273,8 @@ class Models:
             raise
         if completion is None:
             if told is not None and failure.kind in _BILLED:
-                self._book.owe(ask.session, errand.model, rough(ask.prompt, ask.messages, told))
+                guess = rough(ask.prompt, ask.messages, told)
+                await self._book.note(ask.session, errand.model, guess)
             raise failure
         lane.well()
         well(name)

@@ -86,6 +86,8 @@ class SessionActor:
             while self._runner.is_working or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
+        if self._log.state.is_idle:  # nothing to be woken for
+            await self._house.mark(self._id, False)
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
         """Take one message; False when the session has been idle for long enough, or stopped."""
@@ -101,7 +103,6 @@ class SessionActor:
             case Interrupt():
                 self._runner.stop(None)
             case None if self._log.state.is_idle:
-                await self._house.mark(self._id, False)
                 return False
         return True
 
@@ -138,7 +139,7 @@ class SessionActor:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            text,
+            self._house.strip(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,

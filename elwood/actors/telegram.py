@@ -43,7 +43,7 @@ from elwood.messages import (
 from elwood.runtime import Address, Mailbox, Request, trouble, well
 from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES, explain
-from elwood.wire.telegram_poll import SILENCE, Poll
+from elwood.wire.telegram_poll import Poll
 from elwood.wire.telegram_reading import (
     Order,
     heard,
@@ -90,7 +90,7 @@ class Intake:
         approvals: Address[ApprovalsMail],
         outbox: Address[OutboxMail],
         random: Callable[[], float],
-        silence: float = SILENCE,
+        silence: float = 120.0,
     ) -> None:
         self._bot = bot
         self._settings = settings

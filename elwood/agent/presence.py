@@ -39,9 +39,9 @@ class Presence:
             await self._change.wait()
 
     def failed(self, id_: str) -> bool:
-        """Tell whether the newest answer of a session says that something failed."""
+        """Tell whether the newest answer of a session is a failure, or it is gone without one."""
         state = self._states.get(id_)
-        return state is not None and state.failed
+        return state is None or state.failed
 
     def seen(self) -> tuple[SessionSeen, ...]:
         """List the sessions that owe something."""

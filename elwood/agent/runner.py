@@ -39,13 +39,15 @@ DRAFTS_PER_TURN = 1000
 class Surroundings:
     """What all sessions share.
 
-    *prompt* gives what the documents and tools amount to now; *gate* makes the gate of a session
-    from its id and its record.  *publish* shows a session's state to `elwood inspect`; *status*
-    gives the house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that
-    takes *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle*
+    *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
+    now; *gate* makes the gate of a session from its id and its record.  *publish* shows a
+    session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
+    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
+    a turn after *turn_limit*; after *idle*
     seconds without work a session leaves the memory.
     """
 
+    strip: Callable[[str], str]
     models: Address[ModelsMail]
     outboxes: Mapping[str, Address[OutboxMail]]
     prompt: Callable[[], Awaitable[Prompt]]
@@ -261,7 +263,7 @@ class TurnRunner:
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + answer.text,
+            stale_note(turn.inputs, self._house.now()) + self._house.strip(answer.text),
             activity(turn.receipts),
             answer.failed,
         )

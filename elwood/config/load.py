@@ -89,6 +89,8 @@ class _Loading:
                 content = file.read(LARGEST + 1)
         except FileNotFoundError:
             raise self._unreadable("there is no such file", "run: elwood init") from None
+        except IsADirectoryError:
+            raise self._unreadable("is a folder", "name the file in it") from None
         except OSError as error:
             why = f"cannot be read: {error.strerror}"
             raise self._unreadable(why, "make it readable for the user of Elwood") from error
@@ -166,6 +168,8 @@ class _Loading:
             self._inline.append(dotted(where))
         if "/" in name or name in (".-key", "..-key"):
             return  # complained about as a provider's name
+        if any(problem.key == dotted(where) for problem in self._problems):
+            return  # a variable in it is not set
         try:
             table[key] = look_up(name, given, variable, self._environ)
         except SecretUnusable as error:

@@ -170,7 +170,9 @@ def _items(value: object, kind: object) -> tuple[object, ...]:
         except msgspec.DecodeError:
             raise Wrong("expected a list in JSON", f"write {_example(item)}") from None
     if not isinstance(value, list):
-        raise _mistyped("a list", value, f"write {_example(item)}")
+        one = strip(str(value), ())
+        example = f'["{one}"]' if item is str and isinstance(value, str) else _example(item)
+        raise _mistyped("a list", value, f"write {example}")
     hook = _converter().get_structure_hook(item)
     made: list[object] = []
     errors: list[Exception] = []

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import attrs
 
+# With what the names of Telegram's sessions begin.
+PREFIX = "tg-"
+
 
 @attrs.frozen
 class Principal:
@@ -117,7 +120,7 @@ def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
     ('tg--5-4', 'tg-7')
     """
     first = moved.get(chat, chat)
-    return f"tg-{first}" if topic is None else f"tg-{first}-{topic}"
+    return f"{PREFIX}{first}" if topic is None else f"{PREFIX}{first}-{topic}"
 
 
 def is_allowed(group: int, house: House) -> bool:

@@ -3,6 +3,7 @@
 Times are ages in seconds, since the clock of the house means nothing outside of it.
 """
 
+import textwrap
 import unicodedata
 from collections.abc import Iterator
 
@@ -12,6 +13,8 @@ import msgspec
 MAX_TEXT = 300
 # Stuck things listed; more say nothing new.
 MAX_STUCK = 100
+# Lines of one text in the tree.
+LINES = 5
 
 _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
@@ -165,7 +168,8 @@ def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> s
     """
     stuck = {seen.actor for seen in inspection.stuck}
     lines = [("", _BOLD, _headline(inspection, now))]
-    lines += [("! ", _RED, f"{seen.actor}: {seen.what}") for seen in inspection.stuck]
+    for seen in inspection.stuck:
+        lines += [("! ", _RED, line) for line in _fold(f"{seen.actor}: {seen.what}", width - 2)]
     rows = list(_rows(inspection))
     names = max((cells(row.label) for row in rows), default=0)
     names = min(names, max(12, width * 2 // 5))
@@ -175,8 +179,11 @@ def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> s
         label = clip(row.label, names)
         padding = " " * (names - cells(label))
         lines.append((mark if stuck else "", shade, f"{label}{padding}  {row.text}"))
+        room = width - cells(row.under) - 2
         lines.extend(
-            (mark if stuck else "", shade, f"{row.under}{detail}") for detail in row.details
+            (mark if stuck else "", shade, f"{row.under}{line}")
+            for detail in row.details
+            for line in _fold(detail, room)
         )
     if inspection.left_out:
         lines.append(("", "", f"… and {inspection.left_out} more"))
@@ -185,6 +192,11 @@ def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> s
         line = clip(mark + text, width).rstrip()
         drawn.append(f"{shade}{line}{_PLAIN}" if colour and shade else line)
     return "\n".join(drawn)
+
+
+def _fold(text: str, width: int) -> list[str]:
+    """Break a long *text* between words: the remedy of an error stands at its end."""
+    return textwrap.wrap(text, max(20, width), subsequent_indent="  ", max_lines=LINES) or [""]
 
 
 _SHADES = {"restarting": _YELLOW, "given up": _RED, "stopped": _DIM, "asleep": _DIM}

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from elwood.config import Config
 from elwood.config.load import KEY_VARIABLES
+from elwood.core.budget import PRICES
 from elwood.doctor.findings import Finding, Level
 from elwood.doctor.services import used_models
 from elwood.store.files import Unconfined, open_beneath
@@ -29,6 +30,7 @@ def examine_machine(config: Config) -> list[Finding]:
     looks: tuple[Callable[[Config], Iterator[Finding]], ...] = (
         configuration,
         credentials,
+        prices,
         folders,
         space,
         kernel,
@@ -78,6 +80,18 @@ def credentials(config: Config) -> Iterator[Finding]:
     if not telegram.owners:
         remedy = "write your id into telegram.owners, or pair yourself: elwood pair CODE"
         yield Finding("warning", "telegram", "it has no owner", remedy)
+
+
+def prices(config: Config) -> Iterator[Finding]:
+    """Tell when a limit in dollars cannot hold, since nobody knows what a model costs."""
+    if config.limits.session_usd is None and config.limits.day_usd is None:
+        return
+    for provider, models in used_models(config).items():
+        for model in models:
+            if f"{provider}/{model}" not in PRICES:
+                what = f"what {provider}/{model} costs is not known: it counts as free"
+                remedy = "write limits.session_tokens or limits.day_tokens too"
+                yield Finding("warning", "limits", what, remedy)
 
 
 def folders(config: Config) -> Iterator[Finding]:

@@ -199,8 +199,11 @@ def waiting(what: str, *, limit: float = inf) -> Iterator[None]:
         desk.waits.pop(number, None)  # a new incarnation has cleared them
 
 
-def trouble(what: str, error: str) -> None:
-    """Note that *what* failed with *error* and will be tried again."""
+def trouble(what: str, error: str, *, times: int = 1) -> None:
+    """Note that *what* failed with *error* and will be tried again.
+
+    *times* says how often, where the first failures were too young to be worth a word.
+    """
     desk = _current.get()
     if desk is None:
         return
@@ -209,7 +212,9 @@ def trouble(what: str, error: str) -> None:
     if known is not None and now - known.latest < STALE:
         known.again(error, now)
     else:
-        desk.troubles[what] = Trouble(what, error, now, now)
+        known = desk.troubles[what] = Trouble(what, error, now, now)
+        for _ in range(1, times):
+            known.again(error, now)
 
 
 def well(what: str) -> None:

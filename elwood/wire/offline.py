@@ -43,6 +43,8 @@ from elwood.wire.phrases import (
 from elwood.wire.provider import ModelRequest
 from elwood.wire.quoting import MAX_QUOTED, code, cut, fenced, literal, one_line
 
+# Lines that are asked for at once: as many as the tool gives.
+MAX_LINES = 2000
 # Phrases answered at once; more in one message is not talk but a paste.
 MAX_PHRASES = 8
 # Steps in which an answer is handed to *on_text*.
@@ -198,7 +200,8 @@ def _wish(phrase: Phrase, tools: dict[str, ToolSpec]) -> _Wish | None:
         case ReadFile(path, first, last) if "read_file" in tools:
             arguments = {"path": path}
             if first is not None and last is not None:
-                arguments |= {"first": first, "last": last}
+                limit = min(MAX_LINES, max(1, last - first + 1))
+                arguments |= {"offset": max(1, first), "limit": limit}
             return _Wish("read_file", msgspec.json.encode(arguments).decode())
         case _:
             return None

@@ -34,8 +34,6 @@ CONFLICT_PAUSE = 5.0
 CONFLICTS = 3
 # Seconds between two tries when a person has to act: a revoked token, a second poller, a webhook.
 SLOW = 300.0
-# Seconds without an answered poll after which that shows, unless the operator says otherwise.
-SILENCE = 120.0
 # Seconds after which that shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
@@ -43,15 +41,12 @@ ALARM = 30.0
 class Poll:
     """Delivers updates until each is settled; what is not comes again, also after a restart.
 
-    *random* gives numbers from 0 to 1; *silence* seconds without an answer show as stuck.
+    *random* gives numbers from 0 to 1 for jitter.  After *silence* seconds without an answered
+    poll the channel is stuck.
     """
 
     def __init__(
-        self,
-        bot: Bot,
-        settings: TelegramSettings,
-        random: Callable[[], float],
-        silence: float = SILENCE,
+        self, bot: Bot, settings: TelegramSettings, random: Callable[[], float], silence: float
     ) -> None:
         self._bot = bot
         self._settings = settings
@@ -63,6 +58,7 @@ class Poll:
         self._conflicts = 0
         self._idle = Budget(IDLE_POLLS)
         self._not_before = float("-inf")
+        self._began = float("-inf")
 
     async def introduce(self) -> Me:
         """Wait until Telegram says who we are."""
@@ -82,22 +78,22 @@ class Poll:
                     pass
             fresh = [update for update in updates if self._line.add(update.update_id)]
             if fresh:
-                return fresh
+                return fresh  # the next poll follows at once: somebody is talking
+            self._not_before = self._began + PAUSE
 
     async def _once(self) -> list[Update | Unreadable] | None:
         """Ask once, when it is time for it; None after a failure."""
         await self._pause()
-        began = trio.current_time()
+        self._began = trio.current_time()
         wait = 0 if self._line.pending else self._settings.poll
         call = partial(self._bot.get_updates, self._line.offset, wait=wait)
         updates = await self._tried("the next update", wait, call)
         if updates is None:
             return None
-        if not updates and trio.current_time() - began < wait / 2:
+        if not updates and trio.current_time() - self._began < wait / 2:
             self._note_idle()
         else:
             well(POLL)
-        self._not_before = began + PAUSE
         return updates
 
     def settle(self, number: int) -> None:

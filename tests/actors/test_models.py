@@ -355,7 +355,9 @@ async def test_without_a_network_the_turn_is_kept_and_the_trouble_shown(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
-            await trio.sleep(400)
+            await trio.sleep(30)
+            assert [stuck.actor for stuck in it.board.stuck()] == ["models"]
+            await trio.sleep(370)
             assert answers == []
             assert it.troubles() == {"a": "a (m) cannot be reached: scripted"}
             assert [stuck.actor for stuck in it.board.stuck()] == ["models"]

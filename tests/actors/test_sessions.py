@@ -85,6 +85,25 @@ async def test_why_no_model_answered_is_told_before_time_is_up(
     assert world.said == ["I cannot answer now: the network is down"]
 
 
+async def test_a_secret_reaches_neither_the_model_nor_the_disk(
+    world: World, autojump_clock: object
+) -> None:
+    """Neither what people say, nor what a provider's error repeats."""
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return ModelUnavailable("there is no key hunter2")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("take hunter2", quote="hunter2?")
+        await h.quiet()
+
+    assert world.said == ["I cannot answer now: there is no key ***"]
+    assert "hunter2" not in repr(world.asked)
+    assert b"hunter2" not in (world.folder / "s.jsonl").read_bytes()
+
+
 async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
     steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
 

@@ -51,10 +51,6 @@ MODEL = "scripted/m"
 # A second owner of the bot, with a session of their own.
 OTHER = 1002
 MINE, OTHERS = f"tg-{OWNER}", f"tg-{OTHER}"
-SERVICES = {
-    "scripted": ProviderSettings(api="offline"),
-    "anthropic": ProviderSettings(api="anthropic"),
-}
 Think = Callable[[ModelRequest], Awaitable[Completion]]
 TellText = Callable[[str], None]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
@@ -208,7 +204,9 @@ class Home:
         paths = Paths(state=self.state, workspace=self.folder / "workspace", runtime=self.runtime)
         return Config(
             paths=paths,
-            providers=SERVICES,
+            providers={
+                name: ProviderSettings(api="offline") for name in ("scripted", *self.providers)
+            },
             file=self.folder / "config.toml",
             models=ModelSettings(default=self.model, summarizer=self.model),
             **self.settings,
@@ -399,6 +397,7 @@ class Life:
             intake=intake,
             owner=(Route("telegram", chat=OWNER),),
             owners=frozenset(f"tg:{user}" for user in owners),
+            serves=lambda name: True,
         )
 
 

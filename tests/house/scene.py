@@ -221,6 +221,7 @@ class House:
             )
 
         surroundings = Surroundings(
+            strip=lambda text: text.replace("hunter2", "***"),
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,

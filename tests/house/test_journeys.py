@@ -14,7 +14,7 @@ from elwood.actors.telegram import PAIRING
 from elwood.config import load
 from elwood.core.conversation import Notice
 from elwood.core.grants import Answered, Asked, GrantEntry, normal
-from elwood.core.routing import ModelSettings
+from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.core.session import (
     CallEnded,
     CallStarted,
@@ -31,7 +31,7 @@ from elwood.core.session import (
 from elwood.store.chain import decoder
 from elwood.store.journal import Verified, verify
 from tests.fake_telegram import OWNER
-from tests.house.home import MINE, MODEL, SERVICES, Home, home
+from tests.house.home import MINE, MODEL, Home, home
 
 KEPT = ("PATH", "PYTHONPATH", "LANG")
 
@@ -157,7 +157,7 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
         h.made = attrs.evolve(
             config,
             models=ModelSettings(default=MODEL, summarizer=MODEL),
-            providers=SERVICES,
+            providers={"scripted": ProviderSettings(api="offline")},
             paths=attrs.evolve(config.paths, runtime=h.runtime),
         )
         h.state_folder = config.paths.state

@@ -126,7 +126,7 @@ async def _(h: Home) -> None:
 async def _(h: Home) -> None:
     await trio.lowlevel.checkpoint()
     for _ in range(4):
-        h.disk.at("before write turn", crash)
+        h.disk.at("before write received", crash)
     h.fake.say("hello")
 
 

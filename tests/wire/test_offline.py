@@ -19,6 +19,7 @@ from elwood.core.conversation import (
     ToolSpec,
     mend,
 )
+from elwood.tools.builtin import builtin
 from elwood.wire.offline import MAX_PHRASES, OPENLY, OfflineModel
 from elwood.wire.provider import ModelRequest, Provider
 from elwood.wire.quoting import MAX_SHOWN
@@ -83,11 +84,12 @@ def calls(completion: Completion) -> list[tuple[str, object]]:
         ("what does `my notes.txt` say", "read_file", {"path": "my notes.txt"}),
         ("SOUL.md: read it", "read_file", {"path": "SOUL.md"}),
         ("cat ../../etc/passwd", "read_file", {"path": "../../etc/passwd"}),
-        ("show me lines 2 to 4 of a.md", "read_file", {"path": "a.md", "first": 2, "last": 4}),
-        ("read a.md lines 2-4", "read_file", {"path": "a.md", "first": 2, "last": 4}),
-        ("from a.md, read lines 2-4", "read_file", {"path": "a.md", "first": 2, "last": 4}),
-        ("line 7 of a.md", "read_file", {"path": "a.md", "first": 7, "last": 7}),
-        ("read the first 10 lines of a.md", "read_file", {"path": "a.md", "first": 1, "last": 10}),
+        ("show me lines 2 to 4 of a.md", "read_file", {"path": "a.md", "offset": 2, "limit": 3}),
+        ("read a.md lines 2-4", "read_file", {"path": "a.md", "offset": 2, "limit": 3}),
+        ("from a.md, read lines 2-4", "read_file", {"path": "a.md", "offset": 2, "limit": 3}),
+        ("line 7 of a.md", "read_file", {"path": "a.md", "offset": 7, "limit": 1}),
+        ("read the first 9 lines of a.md", "read_file", {"path": "a.md", "offset": 1, "limit": 9}),
+        ("read lines 0-9999 of a.md", "read_file", {"path": "a.md", "offset": 1, "limit": 2000}),
     ],
 )
 async def test_a_phrase_about_files_becomes_one_call(
@@ -96,6 +98,8 @@ async def test_a_phrase_about_files_becomes_one_call(
     completion = await Talk().say(said)
     assert calls(completion) == [(tool, arguments)]
     assert completion.stop == "tools"
+    [real] = [one for one in builtin() if one.name == tool]
+    msgspec.convert(arguments, real.input)  # the real tool understands it
 
 
 @pytest.mark.parametrize(

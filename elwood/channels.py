@@ -1,0 +1,140 @@
+"""The ways to talk with a house as it is run: Telegram, the console, one message, notices."""
+
+import sys
+
+from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
+from elwood.actors.telegram import Intake
+from elwood.actors.telegram_outbox import Outbox
+from elwood.core.identity import PREFIX, Principal
+from elwood.core.pacing import paced
+from elwood.core.session import Route
+from elwood.messages import Busy, Inbound, NotNow, OutboxMail, Refused, Taken
+from elwood.outside import Body, Channel, Doors, Outside
+from elwood.runtime import Mailbox, in_thread
+from elwood.wire.http import Client
+from elwood.wire.telegram import Bot
+from elwood.wire.telegram_settings import TelegramSettings
+from elwood.wire.terminal import Lines, read_fd, write_fd
+
+OWNER = Principal("console", "owner", owner=True)
+
+
+def telegram(settings: TelegramSettings, silence: float) -> Channel:
+    def intake(doors: Doors) -> Body:
+        actor = Intake(
+            Bot(settings, Client(connections=4)),
+            settings,
+            sessions=doors.sessions,
+            approvals=doors.approvals,
+            outbox=doors.outbox,
+            random=doors.outside.random,
+            silence=silence,
+        )
+
+        async def body(mailbox: Mailbox[None]) -> None:
+            doors.up.set()
+            await actor.run(mailbox)
+
+        return body
+
+    async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
+        bot = Bot(settings, Client(connections=64))
+        pacing = paced(settings.messages_per_second)
+        await Outbox(bot, random=Outside().random, pacing=pacing).run(mailbox)
+
+    return Channel(
+        name="telegram",
+        outbox=outbox,
+        intake=intake,
+        owner=tuple(Route("telegram", chat=user) for user in settings.owners),
+        owners=frozenset(f"tg:{user}" for user in settings.owners),
+        serves=lambda name: name.startswith(PREFIX),
+    )
+
+
+def console() -> Channel:
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    outbox = ConsoleOutbox(write_fd(1, in_thread), terminal=terminal)
+
+    def intake(doors: Doors) -> Body:
+        doors.up.set()
+        return ConsoleIntake(
+            Lines(read_fd(0)),
+            doors.sessions,
+            doors.outbox,
+            principal=OWNER,
+            new_id=doors.outside.new_id,
+            now=doors.outside.now,
+            quiet=doors.quiet,
+            done=doors.stop,
+            terminal=terminal,
+        ).run
+
+    owners = frozenset({OWNER.id})
+    return Channel(
+        name=ROUTE.channel,
+        outbox=outbox.run,
+        intake=intake,
+        owner=(ROUTE,),
+        owners=owners,
+        serves=lambda name: not name.startswith(PREFIX),
+    )
+
+
+def notices() -> Channel:
+    """Make a channel for what goes wrong, apart from the answers: they may go into a pipe."""
+
+    async def body(mailbox: Mailbox[None]) -> None:
+        async for _ in mailbox:
+            pass
+
+    return Channel(
+        name="notices",
+        outbox=ConsoleOutbox(write_fd(2, in_thread)).run,
+        intake=lambda doors: body,
+        owner=(Route("notices"),),
+        serves=lambda name: False,
+    )
+
+
+class Saying:
+    """Says one thing, waits for the answer, and stops the house."""
+
+    def __init__(self, session: str, text: str) -> None:
+        self.session = session
+        self.is_answered = False
+        self._text = text
+
+    def intake(self, doors: Doors) -> Body:
+        """Make the body of the intake."""
+        sent_at, id_ = doors.outside.now(), f"once:{doors.outside.new_id()}"
+
+        def inbound() -> Inbound:
+            return Inbound(
+                session=self.session,
+                id=id_,
+                principal=OWNER,
+                route=ROUTE,
+                text=self._text,
+                sent_at=sent_at,
+            )
+
+        async def body(mailbox: Mailbox[None]) -> None:
+            doors.up.set()
+            match await doors.sessions.insist(inbound):
+                case Taken():
+                    await doors.quiet()
+                    self.is_answered = not doors.failed(self.session)
+                case Busy(count):
+                    _complain(f"{count} messages are waiting in this conversation already")
+                case Refused(why) | NotNow(why):
+                    _complain(why)
+            doors.stop.set()
+            async for _ in mailbox:
+                pass
+
+        return body
+
+
+def _complain(why: str) -> None:
+    print(f"I did not take that: {why}", file=sys.stderr)
