@@ -77,6 +77,7 @@ class Poll:
                     pass
             fresh = [update for update in updates if self._line.add(update.update_id)]
             if fresh:
+                self._not_before = float("-inf")  # somebody waits for what comes next
                 return fresh
 
     async def _once(self) -> list[Update | Unreadable] | None:
