@@ -108,7 +108,9 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     state = config.paths.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not config.paths.workspace.exists():
+            # A first start without `elwood init`, as under NixOS.
+            copy_documents(config.paths.workspace, say=log.info)
         with holding(state):
             _tune_collector()
             return trio.run(body)

@@ -204,6 +204,10 @@ class Session(msgspec.Struct):
     def _reply(self, seq: int, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
             self._close_calls(seq, self.turn)
+            last = self.path[-1] if self.path else None
+            if last is not None and last.seq >= self.turn.start and not is_answer(last.message):
+                # Or the model would go on with what was stopped or given up (poison again).
+                self._push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
@@ -227,6 +231,17 @@ class Session(msgspec.Struct):
         if self.turn is None:
             raise ValueError(f"{type(entry).__name__} outside of a turn")
         return self.turn
+
+
+UNANSWERED = (
+    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
+    "The person was told: {}"
+)
+
+
+def is_answer(message: Message) -> bool:
+    """Tell whether *message* are words of the model that end a turn."""
+    return isinstance(message, Assistant) and not message.calls
 
 
 def result_of(call: OpenCall) -> Result:

@@ -58,6 +58,7 @@ class Poll:
         self._conflicts = 0
         self._idle = Budget(IDLE_POLLS)
         self._not_before = float("-inf")
+        self._began = float("-inf")
 
     async def introduce(self) -> Me:
         """Wait until Telegram says who we are."""
@@ -77,23 +78,22 @@ class Poll:
                     pass
             fresh = [update for update in updates if self._line.add(update.update_id)]
             if fresh:
-                self._not_before = float("-inf")  # somebody waits for what comes next
-                return fresh
+                return fresh  # the next poll follows at once: somebody is talking
+            self._not_before = self._began + PAUSE
 
     async def _once(self) -> list[Update | Unreadable] | None:
         """Ask once, when it is time for it; None after a failure."""
         await self._pause()
-        began = trio.current_time()
+        self._began = trio.current_time()
         wait = 0 if self._line.pending else self._settings.poll
         call = partial(self._bot.get_updates, self._line.offset, wait=wait)
         updates = await self._tried("the next update", wait, call)
         if updates is None:
             return None
-        if not updates and trio.current_time() - began < wait / 2:
+        if not updates and trio.current_time() - self._began < wait / 2:
             self._note_idle()
         else:
             well(POLL)
-        self._not_before = began + PAUSE
         return updates
 
     def settle(self, number: int) -> None:

@@ -129,12 +129,21 @@ def test_results_stand_behind_their_calls_in_order() -> None:
     assert session.messages[-1] == Results((Result("c1", "yes"), Result("c2", "no", failed=True)))
 
 
+def test_the_model_knows_of_a_turn_that_ended_without_its_answer() -> None:
+    session = fold(*STARTED, replied("a"))
+
+    assert isinstance(session.messages[-1], Notice)
+    assert "answer" in session.messages[-1].text
+    assert not isinstance(fold(*STARTED, said(text="hi"), replied("a")).messages[-1], Notice)
+    assert fold(*STARTED, Rewound(1), replied("a")).messages == ()
+
+
 def test_a_turn_that_ends_early_leaves_no_orphan_call() -> None:
     session = fold(
         *STARTED, said("c1", "c2"), CallStarted("t1", "c1", "shell", "once"), replied("a")
     )
 
-    results = session.messages[-1]
+    results = session.messages[-2]
     assert isinstance(results, Results)
     assert [result.failed for result in results.results] == [True, True]
     assert "may or may not" in results.results[0].text
