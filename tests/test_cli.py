@@ -258,7 +258,7 @@ def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Pat
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     with subprocess.Popen(
         [sys.executable, "-m", "elwood", "once", "--session", "lost", "--verbose", "hello"],
-        env={**kept, "HOME": str(tmp_path)},
+        env={**kept, "HOME": str(tmp_path), "ELWOOD__LOG__LEVEL": "debug"},
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stderr is not None

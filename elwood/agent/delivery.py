@@ -109,3 +109,6 @@ class Delivery:
                 log.info("delivery is tried again", extra={"outcome": repr(outcome)})
                 await trio.sleep(pause)
                 delay = min(MAX_DELAY, delay * 2)
+        if replied.reply in self._log.state.undelivered:
+            # Another version cut it into more parts, and all that we would send have arrived.
+            await self._log.record(Delivered(replied.reply), last_words=True)

@@ -247,5 +247,8 @@ class Mailbox(Generic[M]):
                 self._in_hand = [r for r in self._in_hand if not r.reply.is_settled]
                 # Twice what is left, so that many open requests do not make each one dear.
                 self._sweep_at = 2 * len(self._in_hand) + 16
-            self._in_hand.append(message)
+            if self._in_hand and self._in_hand[-1].reply.is_settled:
+                self._in_hand[-1] = message  # who answers one after the other holds one only
+            else:
+                self._in_hand.append(message)
         return message

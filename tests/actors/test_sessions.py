@@ -9,7 +9,7 @@ import trio.testing
 from elwood.core.conversation import Human
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.core.session import Entry, Received, TurnStarted
+from elwood.core.session import Entry, Posted, Posting, Received, Replied, TurnStarted
 from elwood.messages import (
     Busy,
     Complete,
@@ -265,6 +265,29 @@ async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
         await h.quiet()
 
     assert world.said == ["re: hello"]
+
+
+async def test_a_reply_that_another_version_cut_otherwise_is_ended(
+    world: World, autojump_clock: object
+) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(
+        Received("a", "/help", "me", ROUTE, trio.current_time()),
+        Replied("a", None, ("a",), ROUTE, "short"),
+        Posting("a", 0, 1),
+        Posted("a", 0, "1"),
+    )
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert world.said == []
 
 
 async def test_an_undeliverable_answer_is_given_up(world: World, autojump_clock: object) -> None:

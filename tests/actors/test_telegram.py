@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.messages import Busy, Known, Refused, Settled, Stranger, Taken, Unsent
 from tests.actors.telegram_neighbours import intake
@@ -26,6 +26,16 @@ async def test_a_message_is_handed_on_and_only_then_confirmed() -> None:
         assert got.edits is None
         assert got.route.private
         await fake.until(lambda: not fake.unconfirmed)
+
+
+async def test_after_news_the_next_poll_follows_at_once(mock_clock: MockClock) -> None:
+    """While the clock stands still, so that no pause ever ends."""
+    async with fake_telegram() as fake, intake(fake) as house:
+        for text in ("one", "two"):
+            fake.say(text)
+            await wait_all_tasks_blocked(0.1)
+            assert house.texts[-1:] == [text]
+            assert not fake.unconfirmed
 
 
 async def test_nothing_is_confirmed_that_nobody_has_taken(mock_clock: MockClock) -> None:
