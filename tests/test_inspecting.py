@@ -286,7 +286,9 @@ def test_watch_draws_again_until_ctrl_c(folder: Path, speak: Speak) -> None:
     speak(house_answer)
     ours, theirs = pty.openpty()
     code = (
-        "import sys; from pathlib import Path; from elwood.inspecting import inspect;"
+        "import signal, sys; from pathlib import Path; from elwood.inspecting import inspect;"
+        # A shell starts what runs in the background with SIGINT ignored, and so the tests.
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
         "sys.exit(inspect(Path(sys.argv[1]), False, True))"
     )
     process = subprocess.Popen(
