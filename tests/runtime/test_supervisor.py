@@ -1,5 +1,6 @@
 """The supervision tests of reliability.md §1.2, which follow OTP's supervisor_SUITE."""
 
+import gc
 from pathlib import Path
 from typing import Any, Literal
 
@@ -270,13 +271,15 @@ async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
         )
 
     async with house(Child(pool, body), scene=scene):
+        gc.collect()  # what earlier tests left open goes now, and not while we count
         tasks, files = tasks_living(), open_files()
         for number in range(10_000):
             await pool.address.tell(Say(key=str(number)))
         await trio.testing.wait_all_tasks_blocked()
         assert served == 10_000
         assert tasks_living() == tasks
-        assert open_files() == files
+        gc.collect()
+        assert open_files() <= files
         assert list(scene.board.desks) == ["pool"]
 
 
