@@ -196,7 +196,7 @@ def listen(folder: Path) -> socket.socket:
             listener.bind(str(path))
             path.chmod(0o600)
             listener.listen(MAX_CLIENTS)
-        except BaseException:
+        except BaseException:  # whatever it was, and it goes on: only the descriptor must not stay
             listener.close()
             raise
     except OSError as error:

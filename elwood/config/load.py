@@ -69,6 +69,7 @@ class _Loading:
         made: Mapping[str, object] = sections | {
             "providers": {k: v for k, v in providers.items() if isinstance(v, ProviderSettings)}
         }
+        # Each section was structured into the class of its field; mypy cannot follow the names.
         return Config(**made, file=self._path, inline=tuple(self._inline))  # type: ignore[arg-type]
 
     def _complain(self, where: Where, what: str, remedy: str) -> None:
