@@ -151,10 +151,16 @@ async def _live(
         dry_run=dry_run,
         grace=grace,
     )
+    escalated: Escalated | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch_signals, house.stop)
-        await house.live()
+        try:
+            await house.live()
+        except Escalated as error:
+            escalated = error  # out of the nursery it would come as a group, and with a traceback
         nursery.cancel_scope.cancel()
+    if escalated is not None:
+        raise escalated
     return OK
 
 
