@@ -14,6 +14,7 @@ from elwood import messages
 from elwood.core.budget import Charged
 from elwood.core.grants import GrantEntry
 from elwood.core.session import Entry
+from elwood.messages import approvals, models, outbox, sessions
 from elwood.tools.builtin import builtin
 
 FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
@@ -43,12 +44,11 @@ def tools() -> str:
 
 
 def mail() -> str:
-    """Describe the messages between actors, under the headings of messages.py."""
-    source = inspect.getsource(messages)
+    """Describe the messages between actors, under the names of their modules."""
     parts = [f"{MADE}# Messages between actors\n"]
-    for heading, body in re.findall(r"# --- (\w+) -+\n(.*?)(?=\n# --- |\Z)", source, re.DOTALL):
-        parts.append(f"## {heading}\n")
-        for name in re.findall(r"^class (\w+)", body, re.MULTILINE):
+    for room in (sessions, models, approvals, outbox):
+        parts.append(f"## {room.__name__.rsplit('.', 1)[-1]}\n")
+        for name in re.findall(r"^class (\w+)", inspect.getsource(room), re.MULTILINE):
             parts.append(_described(getattr(messages, name)))  # noqa: PERF401
     return "\n".join(parts)
 

@@ -32,12 +32,18 @@ from elwood.messages import (
     Pair,
     Post,
     Pressed,
+    Revoke,
+    Rule,
+    Seek,
     Sent,
     Settled,
+    Standing,
     Stranger,
+    Trust,
     Undeliverable,
     Unsent,
     Unsure,
+    Withdraw,
 )
 from elwood.runtime import Address, Mailbox, trouble, well
 from elwood.store.calls import DiskFull
@@ -103,6 +109,8 @@ class Approvals:
                         await self._migrate(message)
                     case Migrations():
                         message.reply.set(dict(self._grants.moved))
+                    case Seek() | Withdraw() | Rule() | Standing() | Trust() | Revoke():
+                        raise NotImplementedError  # no tool asks yet
                     case _:
                         assert_never(message)
             posts.cancel_scope.cancel()

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import trio
 
 from elwood.agent.session_log import SessionLog
-from elwood.core.replay import Undelivered
 from elwood.core.reply import parts
 from elwood.core.session import Delivered, Entry, Posted, Posting, Replied
+from elwood.core.turns import Undelivered
 from elwood.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.runtime import ActorCrashed, ActorDown, Address, Blocking, waiting
 

@@ -12,8 +12,8 @@ import msgspec
 import trio
 
 from elwood.core.conversation import INTERRUPTED, ToolCall, repair_text
-from elwood.core.replay import OpenCall
 from elwood.core.session import CallEnded, CallStarted, Entry, Outcome
+from elwood.core.turns import OpenCall
 from elwood.runtime import ActorUnavailable, waiting
 from elwood.store.journal import DiskFull
 from elwood.tools import Hands, Tool, ToolFailure
@@ -103,7 +103,8 @@ class Gate:
         limit = min(self.deadline, tool.timeout)
         try:
             with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
-                return "ok", await tool.run(given, self.hands)
+                output = await tool.run(given, self.hands)
+                return "ok", output if isinstance(output, str) else output.text
         except ToolFailure as error:
             return "failed", str(error)
         except trio.TooSlowError:

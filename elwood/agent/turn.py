@@ -29,8 +29,9 @@ from elwood.core.reaction import (
     react,
     without_calls,
 )
-from elwood.core.replay import Session, Turn
+from elwood.core.replay import Session
 from elwood.core.session import Compacted, Entry, Joined, Noticed, Prompted, Received, Rewound, Said
+from elwood.core.turns import Turn
 from elwood.core.work import is_command
 from elwood.messages import (
     BadHistory,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from elwood.core.replay import OpenCall
+from elwood.core.turns import OpenCall
 
 # Equal calls with equal results in one turn after which the model is told.
 REPEATS = 3

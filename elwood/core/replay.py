@@ -9,24 +9,26 @@ from collections.abc import Iterator
 import msgspec
 
 from elwood.core.conversation import (
-    INTERRUPTED,
     Assistant,
     Human,
     Message,
     Notice,
     Prompt,
-    Result,
     Results,
-    ToolCall,
     mend,
     texts,
 )
+from elwood.core.labels import Label, Taint
+from elwood.core.mentions import addresses
 from elwood.core.session import (
     MAX_SEEN,
+    CallDecided,
     CallEnded,
+    CallPending,
     CallStarted,
     Compacted,
     Delivered,
+    Endorsed,
     Entry,
     Joined,
     Noticed,
@@ -36,63 +38,42 @@ from elwood.core.session import (
     Received,
     Replied,
     Rewound,
-    Route,
     Said,
     TurnStarted,
 )
 from elwood.core.tokens import estimate
+from elwood.core.turns import (
+    Kept,
+    Node,
+    OpenCall,
+    Turn,
+    Undelivered,
+    call_key,
+    is_answer,
+    late,
+    result_of,
+)
 
-
-class Node(msgspec.Struct, frozen=True):
-    """One message on the present path of the conversation, and the entry that brought it.
-
-    *tokens* is an estimate.
-    """
-
-    seq: int
-    message: Message
-    tokens: int
-
-
-class OpenCall(msgspec.Struct):
-    """A call of the running turn's last response: proposed, maybe started, maybe ended."""
-
-    call: ToolCall
-    started: CallStarted | None = None
-    ended: CallEnded | None = None
-
-
-class Turn(msgspec.Struct):
-    """The turn that has no answer yet.
-
-    *attempts* counts starts in a row without progress; *calls* are those of the last response;
-    *receipts* is what really happened in this turn.
-    """
-
-    id: str
-    inputs: list[Received]
-    start: int
-    attempts: int = 1
-    rounds: int = 0
-    calls: dict[str, OpenCall] = {}
-    receipts: list[CallEnded] = []
-
-    @property
-    def route(self) -> Route:
-        """Where the answer goes: where the newest input came from."""
-        return self.inputs[-1].route
-
-
-class Undelivered(msgspec.Struct):
-    """A reply on its way: parts that arrived, and attempts at those that have not."""
-
-    replied: Replied
-    posted: dict[int, str] = {}
-    attempts: dict[int, int] = {}
+# Addresses of the owner's that are remembered; the oldest go first.
+MAX_NAMED = 200
+REFUSED = {
+    "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
+    "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
+    "withdrawn": "The call that waited was withdrawn and will not run: {}.",
+}
+UNANSWERED = (
+    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
+    "The person was told: {}"
+)
 
 
 class Session(msgspec.Struct):
-    """All that a session knows.  *failed* says that its newest answer states a failure."""
+    """All that a session knows.
+
+    *pending* are calls that wait for the owner while the conversation goes on, by
+    ``<turn>/<call>``.  *taint* is what was read; *named* are URLs and hosts that the owner wrote
+    before anything untrusted was.  *failed* says that its newest answer states a failure.
+    """
 
     seen: dict[str, None] = {}
     waiting: dict[str, Received] = {}
@@ -101,6 +82,9 @@ class Session(msgspec.Struct):
     path: list[Node] = []
     prompt: Prompt | None = None
     undelivered: dict[str, Undelivered] = {}
+    pending: dict[str, Kept] = {}
+    taint: Taint = msgspec.field(default_factory=Taint)
+    named: dict[str, None] = {}
     failed: bool = False
 
     @property
@@ -136,11 +120,17 @@ class Session(msgspec.Struct):
             case Said(_, message, _):
                 turn = self._open_turn(entry)
                 turn.attempts = 0
-                turn.calls = {call.id: OpenCall(call) for call in message.calls}
+                turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
                 turn.rounds += 1
                 self._push(seq, message)
             case Noticed(_, text):
                 self._push(seq, Notice(text))
+            case CallPending(_, call):
+                self._open_turn(entry).calls[call].pending = entry
+            case CallDecided():
+                self._decide(seq, entry)
+            case Endorsed(origins):
+                self.taint.endorse(origins)
             case CallStarted(_, call):
                 self._open_turn(entry).calls[call].started = entry
             case CallEnded(_, call):
@@ -154,6 +144,8 @@ class Session(msgspec.Struct):
                 self._new_epoch()
             case Rewound(to):
                 self.path = [node for node in self.path if node.seq <= to]
+                if not self.path:
+                    self.taint, self.named = Taint(), {}
             case Replied():
                 self._reply(seq, entry)
             case Posting(reply, part, attempt):
@@ -173,6 +165,11 @@ class Session(msgspec.Struct):
                     # Both ids stay, so that both have their outcome; only the new text counts.
                     self.waiting[id_] = msgspec.structs.replace(waiting, text="")
         self.waiting[entry.id] = entry
+        self.taint.add(Label(untrusted=entry.untrusted), entry.principal)
+        if not self.taint.sources:
+            self.named.update(dict.fromkeys(addresses(entry.text)))
+            while len(self.named) > MAX_NAMED:
+                del self.named[next(iter(self.named))]
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
@@ -185,21 +182,55 @@ class Session(msgspec.Struct):
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
-        self._push(seq, Human(entry.text))
+        turn = self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
+        for key in entry.calls:
+            kept = self.pending.pop(key)
+            turn.kept.append(kept)
+            turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
+        if entry.text:
+            self._push(seq, Human(entry.text))
+
+    def _decide(self, seq: int, entry: CallDecided) -> None:
+        turn = self.turn
+        if turn is not None and turn.id == entry.turn and entry.call in turn.calls:
+            turn.calls[entry.call].decided = entry
+            if not entry.allowed:
+                turn.denied.append(entry.plan)
+            return
+        key = call_key(entry.turn, entry.call)
+        kept = self.pending.get(key)
+        if kept is None or kept.decided is not None:
+            return
+        if entry.allowed:
+            self.pending[key] = msgspec.structs.replace(kept, decided=entry)
+            return
+        del self.pending[key]
+        call = f"{kept.pending.tool} {kept.pending.target}".strip()
+        self._push(seq, Notice(REFUSED[entry.ruling].format(call)))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
-        turn.calls[entry.call].ended = entry
+        open_call = turn.calls[entry.call]
+        open_call.ended = entry
         turn.receipts.append(entry)
+        self.taint.add(entry.label, entry.origin or entry.tool)
+        if entry.outcome == "waiting" and open_call.pending is not None:
+            key = call_key(turn.id, entry.call)
+            kept = Kept(open_call.call, open_call.pending, turn.principal, turn.route)
+            self.pending[key] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
 
     def _close_calls(self, seq: int, turn: Turn) -> None:
-        if turn.calls:
-            results = tuple(result_of(call) for call in turn.calls.values())
-            self._push(seq, Results(results))
-            turn.calls = {}
+        if not turn.calls:
+            return
+        kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
+        if kept.isdisjoint(turn.calls):
+            self._push(seq, Results(tuple(result_of(call) for call in turn.calls.values())))
+        else:
+            # Their results were "waiting"; a second one for the same call would be refused.
+            self._push(seq, Notice("\n\n".join(map(late, turn.calls.values()))))
+        turn.calls = {}
 
     def _reply(self, seq: int, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
@@ -231,22 +262,3 @@ class Session(msgspec.Struct):
         if self.turn is None:
             raise ValueError(f"{type(entry).__name__} outside of a turn")
         return self.turn
-
-
-UNANSWERED = (
-    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
-    "The person was told: {}"
-)
-
-
-def is_answer(message: Message) -> bool:
-    """Tell whether *message* are words of the model that end a turn."""
-    return isinstance(message, Assistant) and not message.calls
-
-
-def result_of(call: OpenCall) -> Result:
-    """Say to the model what came of *call*; one that never ended may or may not have happened."""
-    if call.ended is None:
-        text = INTERRUPTED if call.started else "not run: the turn was stopped"
-        return Result(call.call.id, text, failed=True)
-    return Result(call.call.id, call.ended.text, failed=call.ended.outcome != "ok")

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from elwood.core.conversation import Assistant, Prompt, Usage
+from elwood.core.labels import CLEAN, Label
 
 # Accepted messages that may wait in one session before it answers Busy.
 MAX_WAITING = 20
@@ -37,7 +38,8 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
 
     *message* names the message in its channel, so that an edit can find it; *edits* is that name
-    when this is an edit.  *sent_at* is the sender's time, Unix seconds.
+    when this is an edit.  *sent_at* is the sender's time, Unix seconds.  *untrusted* are words
+    that are not the owner's: somebody else's, or forwarded ones.
     """
 
     id: str
@@ -47,15 +49,20 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     sent_at: float
     message: str | None = None
     edits: str | None = None
+    untrusted: bool = False
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
-    """Work on *inputs* begins, for the *attempt*-th time; *text* is what the model is shown."""
+    """Work on *inputs* begins, for the *attempt*-th time; *text* is what the model is shown.
+
+    *calls* are what waited for the owner and may run now (keys of `Session.pending`).
+    """
 
     turn: str
     inputs: tuple[str, ...]
     attempt: int
     text: str
+    calls: tuple[str, ...] = ()
 
 
 class Joined(msgspec.Struct, frozen=True, tag="joined"):
@@ -88,21 +95,68 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
 
 
 Effect = Literal["pure", "keyed", "probe", "once"]
-Outcome = Literal["ok", "failed", "denied", "unknown", "dry run"]
+# `waiting` is not the end: the call is kept, and runs when the owner allows it.
+Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
+# How a call was decided.  `once`, `conversation` and `always` are the owner's yes; `standing` is
+# one given before; `expired` and `withdrawn` mean no as `denied` does.
+Ruling = Literal[
+    "once", "conversation", "always", "source", "standing", "denied", "expired", "withdrawn"
+]
+
+
+class CallPending(msgspec.Struct, frozen=True, tag="pending"):
+    """The owner is asked about a call; *plan* is the hash of what would run, and how."""
+
+    turn: str
+    call: str
+    tool: str
+    plan: str
+    target: str = ""
+
+
+class CallDecided(msgspec.Struct, frozen=True, tag="decided"):
+    """*by* decided about a call that was pending with *plan*."""
+
+    turn: str
+    call: str
+    plan: str
+    ruling: Ruling
+    by: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run."""
+        return self.ruling not in ("denied", "expired", "withdrawn")
+
+
+class Endorsed(msgspec.Struct, frozen=True, tag="endorsed"):
+    """The owner trusts what was read from *origins* in this conversation so far."""
+
+    origins: tuple[str, ...]
+    by: str
 
 
 class CallStarted(msgspec.Struct, frozen=True, tag="started"):
-    """A tool is about to run: written, and on the disk, before it does anything."""
+    """A tool is about to run: written, and on the disk, before it does anything.
+
+    *plan* is the hash of what runs, *ruling* says who allowed it if anybody had to.
+    """
 
     turn: str
     call: str
     tool: str
     effect: Effect
     target: str = ""
+    plan: str = ""
+    ruling: str = ""
 
 
 class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
-    """A call has its result.  *target* says in a few words what it was about."""
+    """A call has its result.  *target* says in a few words what it was about.
+
+    *label* is what the text brings into the conversation, from *origin*; *ruling* as in
+    `CallStarted`.
+    """
 
     turn: str
     call: str
@@ -110,6 +164,9 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
     outcome: Outcome
     text: str
     target: str = ""
+    label: Label = CLEAN
+    origin: str = ""
+    ruling: str = ""
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
@@ -170,6 +227,9 @@ Entry = (
     | Prompted
     | Said
     | Noticed
+    | CallPending
+    | CallDecided
+    | Endorsed
     | CallStarted
     | CallEnded
     | Compacted

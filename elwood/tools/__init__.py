@@ -8,13 +8,32 @@ import attrs
 import msgspec
 
 from elwood.core.conversation import ToolSpec
+from elwood.core.plans import Plan
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
 from elwood.store.files import Root
 
 
 class ToolFailure(Exception):
-    """The tool could not do it; the text is for the model, which may try something else."""
+    """The tool could not do it; the text is for the model, which may try something else.
+
+    *untrusted* says that the text holds words of strangers, from *origin*.
+    """
+
+    def __init__(self, text: str, *, untrusted: bool = False, origin: str = "") -> None:
+        super().__init__(text)
+        self.untrusted = untrusted
+        self.origin = origin
+
+
+@attrs.frozen
+class Output:
+    """What a tool gives: *text*, and what it brings into the conversation, from *origin*."""
+
+    text: str
+    untrusted: bool = False
+    private: bool = False
+    origin: str = ""
 
 
 def _root(hands: "Hands") -> Root:
@@ -25,11 +44,13 @@ def _root(hands: "Hands") -> Root:
 class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
-    *root* is that folder, held open from its first use on: make one Hands for the whole house.
+    *untrusted* tells whether the conversation has taken strangers' words in.  *root* is the
+    workspace, held open from its first use on: make one for the whole house.
     """
 
     workspace: Path
     blocking: Blocking
+    untrusted: Callable[[], bool] = lambda: False
     root: Root = attrs.field(
         init=False, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )
@@ -41,6 +62,8 @@ class Tool:
 
     *input* is at once the schema that the model sees, the check at the gate, and the type that
     *run* gets.  *effect* says what a repeat would do (reliability.md §1.1); when in doubt, once.
+    *plan* examines a call without doing anything: what it would do is what the policy judges, the
+    owner is asked about, and an approval is bound to; without it only *risk* is known.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.
     """
@@ -48,12 +71,13 @@ class Tool:
     name: str
     description: str
     input: type[msgspec.Struct]
-    run: Callable[[Any, Hands], Awaitable[str]]
+    run: Callable[[Any, Hands], Awaitable[str | Output]]
     risk: Literal["read", "write", "destructive"] = "write"
     effect: Effect = "once"
     timeout: float = 60.0
     limit: int = 50_000
     target: Callable[[Any], str] = str
+    plan: Callable[[Any, Hands], Awaitable[Plan]] | None = None
 
     @property
     def spec(self) -> ToolSpec:

@@ -110,7 +110,7 @@ class Neighbours:
                 taken = self.take(mail)
                 if taken is not None:
                     mail.reply.set(taken)
-            else:
+            elif isinstance(mail, Interrupt):
                 self.interrupts.append(mail)
             self._stir()
 

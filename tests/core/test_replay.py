@@ -38,8 +38,8 @@ from elwood.core.work import GiveUp, Nothing, Resume, Start, commands, next_work
 ROUTE = Route("console")
 
 
-def received(id_: str, text: str = "hello", **more: str) -> Received:
-    return Received(id_, text, "me", ROUTE, 0.0, **more)
+def received(id_: str, text: str = "hello", **named: str | None) -> Received:
+    return Received(id_, text, "me", ROUTE, 0.0, named.get("message"), named.get("edits"))
 
 
 def said(*calls: str, text: str = "") -> Said:

@@ -1,0 +1,35 @@
+"""What the owner is asked about a call, and what may be answered."""
+
+from typing import Literal
+
+import msgspec
+
+from elwood.core.session import Route
+
+# What can be answered: this once, for this conversation, always this exact thing, this once and
+# trust what was read in this conversation, no.
+Answer = Literal["once", "conversation", "always", "source", "denied"]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """May this call run?
+
+    *call* is unique within *session*.  *plan* binds the answer to what would run in the present
+    circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
+    it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
+    *offered* are the answers besides once and no.  *host* is where it would go, if to one.
+    *route* is where the conversation is, *principal* who made it happen.
+    """
+
+    session: str
+    call: str
+    tool: str
+    plan: str
+    exact: str
+    subject: str
+    why: str
+    route: Route
+    principal: str
+    offered: tuple[Answer, ...] = ()
+    origins: tuple[str, ...] = ()
+    host: str | None = None

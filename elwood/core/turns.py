@@ -1,0 +1,112 @@
+"""The parts of what a session knows: the running turn, its calls, what is on its way."""
+
+import msgspec
+
+from elwood.core.conversation import INTERRUPTED, Assistant, Message, Result, ToolCall
+from elwood.core.session import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Received,
+    Replied,
+    Route,
+)
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One message on the present path of the conversation, and the entry that brought it.
+
+    *tokens* is an estimate.
+    """
+
+    seq: int
+    message: Message
+    tokens: int
+
+
+class OpenCall(msgspec.Struct):
+    """A call of the running turn: proposed, maybe pending, decided, started, ended.
+
+    *key* names it within the turn.
+    """
+
+    key: str
+    call: ToolCall
+    pending: CallPending | None = None
+    decided: CallDecided | None = None
+    started: CallStarted | None = None
+    ended: CallEnded | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A call whose turn has gone on without it: it runs when the owner allows it."""
+
+    call: ToolCall
+    pending: CallPending
+    principal: str
+    route: Route
+    decided: CallDecided | None = None
+
+
+class Turn(msgspec.Struct):
+    """The turn that has no answer yet.
+
+    *attempts* counts starts in a row without progress; *calls* are those of the last response;
+    *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
+    it.  *kept* are the calls that it was started for, if there are any.
+    """
+
+    id: str
+    inputs: list[Received]
+    start: int
+    attempts: int = 1
+    rounds: int = 0
+    calls: dict[str, OpenCall] = {}
+    receipts: list[CallEnded] = []
+    denied: list[str] = []
+    kept: list[Kept] = []
+
+    @property
+    def route(self) -> Route:
+        """Where the answer goes: where the newest input came from."""
+        return self.inputs[-1].route if self.inputs else self.kept[-1].route
+
+    @property
+    def principal(self) -> str:
+        """Who made it happen: whoever spoke last."""
+        return self.inputs[-1].principal if self.inputs else self.kept[-1].principal
+
+
+class Undelivered(msgspec.Struct):
+    """A reply on its way: parts that arrived, and attempts at those that have not."""
+
+    replied: Replied
+    posted: dict[int, str] = {}
+    attempts: dict[int, int] = {}
+
+
+def call_key(turn: str, call: str) -> str:
+    """Name a call within its session for good: providers use an id again in another turn."""
+    return f"{turn}/{call}"
+
+
+def is_answer(message: Message) -> bool:
+    """Tell whether *message* are words of the model that end a turn."""
+    return isinstance(message, Assistant) and not message.calls
+
+
+def result_of(call: OpenCall) -> Result:
+    """Say to the model what came of *call*; one that never ended may or may not have happened."""
+    if call.ended is None:
+        text = INTERRUPTED if call.started else "not run: the turn was stopped"
+        return Result(call.call.id, text, failed=True)
+    return Result(call.call.id, call.ended.text, failed=call.ended.outcome != "ok")
+
+
+def late(call: OpenCall) -> str:
+    """Say to the model what came of a call that waited longer than its turn."""
+    result = result_of(call)
+    what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
+    head = f"The owner allowed the call that waited: {what}."
+    return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"

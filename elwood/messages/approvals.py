@@ -1,0 +1,152 @@
+"""What approvals is asked: who may talk to us, and what may be done."""
+
+import attrs
+
+from elwood.core.questions import Answer, Question
+from elwood.core.session import Route, Ruling
+from elwood.runtime import Request
+
+
+@attrs.frozen
+class Known:
+    """This person may talk to us."""
+
+
+@attrs.frozen
+class Stranger:
+    """Not known.  *code* is set when a pairing code should be shown now (once an hour)."""
+
+    code: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Meet(Request[Known | Stranger]):
+    """May *principal* talk to us?  From an Intake, for people who are not in the configuration.
+
+    *route* is where they wrote, *name* what they call themselves (untrusted).
+    """
+
+    principal: str
+    name: str
+    route: Route
+
+
+@attrs.frozen
+class Settled:
+    """What a press or a command decided, in words for the person who did it."""
+
+    text: str
+    ok: bool
+
+
+@attrs.frozen(kw_only=True)
+class Pressed(Request[Settled]):
+    """*principal* pressed the button *data*.  From an Intake."""
+
+    principal: str
+    data: str
+
+
+@attrs.frozen(kw_only=True)
+class Pair(Request[Settled]):
+    """The owner approves the pairing *code*.  From the control socket."""
+
+    code: str
+
+
+@attrs.frozen(kw_only=True)
+class Migrate(Request[None]):
+    """The group *old* is now *new* (supergroup upgrade).  From an Intake; may be repeated."""
+
+    old: int
+    new: int
+
+
+@attrs.frozen(kw_only=True)
+class Migrations(Request[dict[int, int]]):
+    """All chats that moved: present id → the id their session was named after."""
+
+
+@attrs.frozen
+class Pending:
+    """The owner has been asked and has not decided."""
+
+
+@attrs.frozen
+class Verdict:
+    """How a call was decided, and by whom."""
+
+    ruling: Ruling
+    by: str
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run."""
+        return self.ruling not in ("denied", "expired", "withdrawn")
+
+
+@attrs.frozen(kw_only=True)
+class Seek(Request[Pending | Verdict]):
+    """May this call run?  From a gate or a session; repeating it changes nothing.
+
+    The first time the owner is asked, unless a standing permission covers it.
+    """
+
+    question: Question
+
+
+@attrs.frozen(kw_only=True)
+class Withdraw:
+    """These calls of *session* will not run any more: close their questions.  Told."""
+
+    session: str
+    calls: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Rule(Request[Settled]):
+    """The owner, *by*, types a decision about the question *code*.
+
+    From a session (`/allow`, `/deny`) or the control socket.  *session* is where it was typed.
+    """
+
+    code: str
+    answer: Answer
+    by: str
+    session: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Standing(Request[str]):
+    """What waits for a decision and what is permitted for good, in words."""
+
+
+@attrs.frozen(kw_only=True)
+class Trust(Request[Settled]):
+    """The owner trusts the domain *host*: requests to it need no question of their own."""
+
+    host: str
+    by: str
+
+
+@attrs.frozen(kw_only=True)
+class Revoke(Request[Settled]):
+    """The owner takes the permission *number* back."""
+
+    number: int
+    by: str
+
+
+ApprovalsMail = (
+    Meet
+    | Pressed
+    | Pair
+    | Migrate
+    | Migrations
+    | Seek
+    | Withdraw
+    | Rule
+    | Standing
+    | Trust
+    | Revoke
+)

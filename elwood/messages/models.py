@@ -1,0 +1,76 @@
+"""What the models actor is asked."""
+
+import math
+from typing import Literal
+
+import attrs
+import trio
+
+from elwood.core.budget import Spent
+from elwood.core.conversation import Completion, Message, Prompt
+from elwood.runtime import Request
+
+
+@attrs.frozen
+class BudgetSpent:
+    """A hard limit is reached; nothing was sent.  *why* names it and says when it resets."""
+
+    why: str
+
+
+@attrs.frozen
+class ModelUnavailable:
+    """No model could answer.
+
+    *permanent* ones last until a person acts (key revoked, spend limit); *why* says what to do.
+    """
+
+    why: str
+    permanent: bool = False
+
+
+@attrs.frozen
+class ContextTooLong:
+    """The history does not fit the model; send less."""
+
+    why: str
+
+
+@attrs.frozen
+class BadHistory:
+    """The provider rejects the history itself.  *problem* says which mending may help."""
+
+    problem: Literal["pairing", "thinking", "image", "tools", "other"]
+    why: str
+
+
+Completed = Completion | BudgetSpent | ModelUnavailable | ContextTooLong | BadHistory
+
+
+@attrs.frozen(kw_only=True)
+class Complete(Request[Completed]):
+    """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
+
+    *progress* gets the text so far, as a whole, each time there is more; what does not fit is
+    dropped.  *max_tokens* overrides the configured limit.  *no_thinking* leaves old thinking out.
+    *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
+    """
+
+    session: str
+    role: str
+    prompt: Prompt
+    messages: tuple[Message, ...]
+    progress: trio.MemorySendChannel[str] | None = None
+    max_tokens: int | None = None
+    no_thinking: bool = False
+    until: float = math.inf
+
+
+@attrs.frozen(kw_only=True)
+class Spending(Request[Spent]):
+    """What *session* and the day have cost so far, and their limits."""
+
+    session: str
+
+
+ModelsMail = Complete | Spending

@@ -1,0 +1,78 @@
+"""What sessions are told and asked."""
+
+import attrs
+
+from elwood.core.identity import Principal
+from elwood.core.session import Route
+from elwood.runtime import Request
+
+
+@attrs.frozen
+class Taken:
+    """The message stands in the session's log; it will have exactly one outcome."""
+
+
+@attrs.frozen
+class Busy:
+    """Too much is waiting; the message was not taken."""
+
+    waiting: int
+
+
+@attrs.frozen
+class Refused:
+    """The session cannot take anything; *why* is for the person who wrote."""
+
+    why: str
+
+
+@attrs.frozen
+class NotNow:
+    """The message could not be written down (disk full): the channel must keep it and ask again.
+
+    The sender is told *why* once (CP-30).
+    """
+
+    why: str
+
+
+Reception = Taken | Busy | Refused | NotNow
+
+
+@attrs.frozen(kw_only=True)
+class Inbound(Request[Reception]):
+    """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
+
+    *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
+    text it replies to.  *sent_at* is the sender's clock, Unix seconds.
+    """
+
+    session: str
+    id: str
+    principal: Principal
+    route: Route
+    text: str
+    sent_at: float
+    message: str | None = None
+    edits: str | None = None
+    quote: str | None = None
+
+
+@attrs.frozen
+class Interrupt:
+    """Stop the running turn of *session* (a stop button).  A hint; repeating it is harmless."""
+
+    session: str
+
+
+@attrs.frozen
+class Decided:
+    """The owner has decided about a call of *session*: seeking again is worth while.
+
+    A hint from approvals; it may be lost or doubled.
+    """
+
+    session: str
+
+
+SessionsMail = Inbound | Interrupt | Decided
