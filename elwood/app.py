@@ -15,10 +15,9 @@ from elwood.actors.control import Control
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
 from elwood.actors.sessions import SessionActor
-from elwood.agent.gate import Gate
 from elwood.agent.presence import Presence
 from elwood.agent.prompting import Prompting
-from elwood.agent.runner import Surroundings
+from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
 from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
@@ -28,6 +27,7 @@ from elwood.core.redaction import strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.core.spending import in_words
+from elwood.equipment import Equipment
 from elwood.messages import (
     ApprovalsMail,
     Inbound,
@@ -56,7 +56,7 @@ from elwood.store.journal import Journal
 from elwood.store.markers import Markers
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
-from elwood.tools import Hands, Tool
+from elwood.tools import Tool
 from elwood.wire.provider import Provider
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
@@ -95,8 +95,6 @@ class House:
         }
         self._channels = channels
         self._providers = providers
-        self._tools = {tool.name: tool for tool in tools}
-        self._dry_run = dry_run
         self._grace = grace
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
@@ -108,7 +106,10 @@ class House:
             calls=outside.calls(),
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
-        self._hands = Hands(config.paths.workspace, outside.blocking)
+        self._owners = frozenset().union(*(channel.owners for channel in channels))
+        self._equipment = Equipment(
+            config, outside, tools, self.approvals.address, self._owners, dry_run=dry_run
+        )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
         self._prompt = Prompting(workspace, tools, budget, self.strip)
@@ -159,7 +160,7 @@ class House:
         approvals = Approvals(
             Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
             door,
-            owners=frozenset().union(*(channel.owners for channel in self._channels)),
+            owners=self._owners,
             owner_route=owner[0] if owner else None,
             new_code=pairing_code,
             clock=outside.now,
@@ -232,14 +233,8 @@ class House:
             models=self.models.address,
             outboxes=outboxes,
             prompt=self._prompt,
-            gate=lambda record: Gate(
-                tools=self._tools,
-                hands=self._hands,
-                record=record,
-                strip=self.strip,
-                dry_run=self._dry_run,
-                deadline=config.turn.tool_deadline,
-            ),
+            approvals=self.approvals.address,
+            gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,
             status=self._status,

@@ -24,6 +24,7 @@ STEPS = {
     "inspecting": 7,
     "outside": 7,
     "verifying": 7,
+    "equipment": 8,
     "installing": 8,
     "app": 8,
     "doctor": 8,

@@ -5,9 +5,10 @@ import logging
 import trio
 
 from elwood.agent.delivery import Delivery
-from elwood.agent.runner import Surroundings, TurnRunner
+from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import Command, help_text, parse
+from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
@@ -15,6 +16,7 @@ from elwood.core.work import commands, is_command
 from elwood.log import bind
 from elwood.messages import (
     Busy,
+    Decided,
     Inbound,
     Interrupt,
     NotNow,
@@ -77,16 +79,22 @@ class SessionActor:
             nursery.start_soon(self._delivery.run)
             for received in commands(self._log.state):
                 # A stop that a crash cut off must come before the turn is resumed.
-                if parse(received.text) != Command("stop") or not self._runner.stop(received):
-                    nursery.start_soon(self._command, received)
+                if parse(received.text) == Command("stop"):
+                    await self._runner.withdraw()
+                    if self._runner.stop(received):
+                        continue
+                nursery.start_soon(self._command, received)
             self._runner.work(nursery)
+            if self._log.state.pending:
+                nursery.start_soon(self._runner.decided, nursery)
             while await self._take_next(mailbox, nursery):
                 pass
             # Stopped: what has begun may come to its end within the grace of the supervisor.
             while self._runner.is_working or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
-        if self._log.state.is_idle:  # nothing to be woken for
+        state = self._log.state
+        if state.is_idle and not state.pending:  # nothing to be woken for
             await self._house.mark(self._id, False)
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
@@ -102,6 +110,8 @@ class SessionActor:
                 message.reply.set(await self._receive(message, nursery))
             case Interrupt():
                 self._runner.stop(None)
+            case Decided():
+                nursery.start_soon(self._runner.decided, nursery)
             case None if self._log.state.is_idle:
                 return False
         return True
@@ -145,6 +155,7 @@ class SessionActor:
             inbound.sent_at,
             inbound.message,
             inbound.edits,
+            inbound.untrusted or not inbound.principal.owner,
         )
         waiting = max(len(state.waiting), len(state.undelivered))
         # A command is short work, and a stop must come through when much is waiting.
@@ -167,10 +178,12 @@ class SessionActor:
         entries: tuple[Entry, ...] = ()
         match parse(received.text):
             case Command("stop"):
+                await self._runner.withdraw()
                 if self._runner.stop(received):
                     return  # the turn's reply answers the command as well
                 text = "Nothing is running."
             case Command("new"):
+                await self._runner.withdraw()
                 self._runner.stop(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
@@ -194,6 +207,8 @@ class SessionActor:
         waiting = sum(not is_command(received) for received in state.waiting.values())
         if waiting:
             lines.append(f"Messages waiting: {waiting}.")
+        if state.pending:
+            lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
         if state.undelivered:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
         lines.append(await self._house.status(self._id))

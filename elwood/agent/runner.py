@@ -1,26 +1,25 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import tzinfo
 
-import attrs
 import trio
 
 from elwood.agent.delivery import Delivery
-from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
+from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import Answer, Means, run_turn
-from elwood.core.conversation import Prompt
 from elwood.core.inputs import render, stale_note
-from elwood.core.limits import TurnSettings
 from elwood.core.receipts import activity
-from elwood.core.replay import Session
-from elwood.core.session import Received, Replied, TurnStarted
+from elwood.core.session import CallDecided, Received, Replied, TurnStarted
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
-from elwood.messages import Complete, Completed, Draft, ModelsMail, OutboxMail, Typing
-from elwood.runtime import ActorDown, Address, Blocking, waiting
+from elwood.messages import (
+    Complete,
+    Completed,
+    Draft,
+    Typing,
+)
+from elwood.runtime import ActorDown, waiting
 
 log = logging.getLogger("elwood.turns")
 
@@ -35,36 +34,6 @@ MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 DRAFTS_PER_TURN = 1000
 
 
-@attrs.frozen(kw_only=True)
-class Surroundings:
-    """What all sessions share.
-
-    *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
-    now; *gate* makes the gate of a session from its id and its record.  *publish* shows a
-    session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
-    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
-    a turn after *turn_limit*; after *idle*
-    seconds without work a session leaves the memory.
-    """
-
-    strip: Callable[[str], str]
-    models: Address[ModelsMail]
-    outboxes: Mapping[str, Address[OutboxMail]]
-    prompt: Callable[[], Awaitable[Prompt]]
-    gate: Callable[[Callable[..., Awaitable[None]]], Gate]
-    mark: Callable[[str, bool], Awaitable[None]]
-    publish: Callable[[str, Session | None], None]
-    status: Callable[[str], Awaitable[str]]
-    blocking: Blocking
-    now: Callable[[], float]
-    zone: tzinfo
-    turns: TurnSettings
-    max_tokens: int
-    delivery_limit: float = 60.0
-    turn_limit: float = 1200.0
-    idle: float = 600.0
-
-
 class TurnRunner:
     """Runs the turns of one session; at most one at a time."""
 
@@ -73,7 +42,7 @@ class TurnRunner:
         self._log = log_
         self._delivery = delivery
         self._house = house
-        self._gate = house.gate(log_.record)
+        self._gate = house.gate(id_, log_)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -86,9 +55,9 @@ class TurnRunner:
         Who writes it, in one line with *received*, must call `work` with it at once.
         """
         state = self._log.state
-        if self.is_working or state.turn is not None or state.waiting:
+        if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
-        return self._start((received,))
+        return self._start(Start((received,)))
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
         """Begin with what is to be done, unless that has begun already.
@@ -103,6 +72,20 @@ class TurnRunner:
         """Tell a running turn that another message waits."""
         self._arrival.set()
         self._arrival = trio.Event()
+
+    async def decided(self, nursery: trio.Nursery) -> None:
+        """Decisions of the owner may have come: fetch them, and do what is allowed now."""
+        self._gate.seeking.hints.give()
+        await self._gate.seeking.learn()
+        self.work(nursery)
+
+    async def withdraw(self) -> None:
+        """Let go of all calls that wait for the owner, or have been allowed and not begun."""
+        kept = [kept.pending for kept in self._log.state.pending.values()]
+        if kept:
+            gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
+            await self._log.keep(*gone)
+            await self._gate.seeking.withdraw(*kept)
 
     def stop(self, command: Received | None) -> bool:
         """Stop the open turn; False if there is none.
@@ -130,10 +113,12 @@ class TurnRunner:
         ]
         return ", ".join(running) or "the model's answer"
 
-    def _start(self, inputs: tuple[Received, ...]) -> TurnStarted:
-        ids = tuple(received.id for received in inputs)
-        text = render(inputs, self._house.now(), self._house.zone)
-        return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text)
+    def _start(self, start: Start) -> TurnStarted:
+        ids = tuple(received.id for received in start.inputs)
+        text = ""
+        if start.inputs:
+            text = render(start.inputs, self._house.now(), self._house.zone)
+        return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
         try:
@@ -159,8 +144,8 @@ class TurnRunner:
                 case GiveUp():
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
-                case Start(inputs):
-                    started = self._start(inputs)
+                case Start() as start:
+                    started = self._start(start)
                 case Resume(attempt):
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import attrs
 
 from elwood.core.actions import Action
-from elwood.core.labels import Label
 
 
 @attrs.frozen
@@ -40,12 +39,13 @@ def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
     return _hash([tool, definition, arguments, dict(plan.facts)])
 
 
-def bound(exact_hash: str, label: Label, policy: str) -> str:
+def bound(exact_hash: str, untrusted: bool, policy: str) -> str:
     """Hash the call in its circumstances: an approval is good for these only.
 
-    *policy* names the version of the rules.
+    *untrusted* is whether strangers' words had been read, *policy* names the version of the rules.
+    Private data are not part of it: what would run is fixed, so it cannot carry what is read later.
     """
-    return _hash([exact_hash, label.untrusted, label.private, policy])
+    return _hash([exact_hash, untrusted, policy])
 
 
 def _hash(value: object) -> str:

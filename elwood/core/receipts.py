@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from elwood.core.session import CallEnded
 
-MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○"}
+MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○", "waiting": "⏳"}
 WORDS = {
     "failed": "failed",
     "denied": "not allowed",
     "unknown": "may or may not have happened; not repeated",
     "dry run": "dry run, nothing was done",
+    "waiting": "waits for your approval",
 }
 # Lines of a footer; the rest is counted.
 MAX_LINES = 12

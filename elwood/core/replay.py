@@ -72,7 +72,8 @@ class Session(msgspec.Struct):
 
     *pending* are calls that wait for the owner while the conversation goes on, by
     ``<turn>/<call>``.  *taint* is what was read; *named* are URLs and hosts that the owner wrote
-    before anything untrusted was.  *failed* says that its newest answer states a failure.
+    before anything untrusted was; *private_calls* the ids of calls that gave private data.
+    *failed* says that its newest answer states a failure.
     """
 
     seen: dict[str, None] = {}
@@ -85,6 +86,7 @@ class Session(msgspec.Struct):
     pending: dict[str, Kept] = {}
     taint: Taint = msgspec.field(default_factory=Taint)
     named: dict[str, None] = {}
+    private_calls: dict[str, None] = {}
     failed: bool = False
 
     @property
@@ -96,6 +98,16 @@ class Session(msgspec.Struct):
     def tokens(self) -> int:
         """About how many tokens the conversation has, without the prompt."""
         return sum(node.tokens for node in self.path)
+
+    def private_texts(self) -> list[str]:
+        """List what calls that read private data gave, as far as the model still sees it."""
+        return [
+            result.text
+            for node in self.path
+            if isinstance(node.message, Results)
+            for result in node.message.results
+            if result.call in self.private_calls
+        ]
 
     @property
     def is_idle(self) -> bool:
@@ -126,7 +138,8 @@ class Session(msgspec.Struct):
             case Noticed(_, text):
                 self._push(seq, Notice(text))
             case CallPending(_, call):
-                self._open_turn(entry).calls[call].pending = entry
+                open_call = self._open_turn(entry).calls[call]
+                open_call.pending, open_call.decided = entry, None
             case CallDecided():
                 self._decide(seq, entry)
             case Endorsed(origins):
@@ -145,7 +158,7 @@ class Session(msgspec.Struct):
             case Rewound(to):
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path:
-                    self.taint, self.named = Taint(), {}
+                    self.taint, self.named, self.private_calls = Taint(), {}, {}
             case Replied():
                 self._reply(seq, entry)
             case Posting(reply, part, attempt):
@@ -199,7 +212,7 @@ class Session(msgspec.Struct):
             return
         key = call_key(entry.turn, entry.call)
         kept = self.pending.get(key)
-        if kept is None or kept.decided is not None:
+        if kept is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
             self.pending[key] = msgspec.structs.replace(kept, decided=entry)
@@ -214,6 +227,8 @@ class Session(msgspec.Struct):
         open_call.ended = entry
         turn.receipts.append(entry)
         self.taint.add(entry.label, entry.origin or entry.tool)
+        if entry.label.private:
+            self.private_calls[open_call.call.id] = None
         if entry.outcome == "waiting" and open_call.pending is not None:
             key = call_key(turn.id, entry.call)
             kept = Kept(open_call.call, open_call.pending, turn.principal, turn.route)

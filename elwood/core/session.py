@@ -105,13 +105,17 @@ Ruling = Literal[
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):
-    """The owner is asked about a call; *plan* is the hash of what would run, and how."""
+    """The owner is asked about a call; *plan* is the hash of what would run, and how.
+
+    *untrusted* says whether strangers' words had been read by then.
+    """
 
     turn: str
     call: str
     tool: str
     plan: str
     target: str = ""
+    untrusted: bool = False
 
 
 class CallDecided(msgspec.Struct, frozen=True, tag="decided"):

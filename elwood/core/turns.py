@@ -38,6 +38,12 @@ class OpenCall(msgspec.Struct):
     started: CallStarted | None = None
     ended: CallEnded | None = None
 
+    @property
+    def ruling(self) -> str:
+        """Who allowed or denied it and how: ``once tg:1``; empty if nobody had to."""
+        decided = self.decided
+        return "" if decided is None else f"{decided.ruling} {decided.by}".strip()
+
 
 class Kept(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it."""

@@ -8,9 +8,10 @@ from elwood.core.session import MAX_ATTEMPTS, Received
 
 @attrs.frozen
 class Start:
-    """Begin a turn on *inputs*."""
+    """Begin a turn on *inputs*, or on *calls* that waited for the owner and may run now."""
 
     inputs: tuple[Received, ...]
+    calls: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -57,5 +58,8 @@ def next_work(session: Session) -> Work:
     if session.turn is not None:
         attempt = session.turn.attempts + 1
         return GiveUp() if attempt >= MAX_ATTEMPTS else Resume(attempt)
+    calls = tuple(key for key, kept in session.pending.items() if kept.decided is not None)
+    if calls:
+        return Start((), calls)
     inputs = tuple(r for r in session.waiting.values() if not is_command(r))
     return Start(inputs) if inputs else Nothing()

@@ -7,6 +7,7 @@ hints, by `offer` (architecture §5).
 from elwood.messages.approvals import (
     ApprovalsMail,
     Known,
+    Learn,
     Meet,
     Migrate,
     Migrations,
@@ -70,6 +71,7 @@ __all__ = [
     "Inbound",
     "Interrupt",
     "Known",
+    "Learn",
     "Meet",
     "Migrate",
     "Migrations",

@@ -96,6 +96,18 @@ class Seek(Request[Pending | Verdict]):
 
 
 @attrs.frozen(kw_only=True)
+class Learn(Request[Pending | Verdict]):
+    """What was decided about *call* of *session*, which was asked about with *plan*?
+
+    From a session whose turn has gone on without it.  What is not known any more has expired.
+    """
+
+    session: str
+    call: str
+    plan: str
+
+
+@attrs.frozen(kw_only=True)
 class Withdraw:
     """These calls of *session* will not run any more: close their questions.  Told."""
 
@@ -144,6 +156,7 @@ ApprovalsMail = (
     | Migrate
     | Migrations
     | Seek
+    | Learn
     | Withdraw
     | Rule
     | Standing

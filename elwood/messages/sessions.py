@@ -44,7 +44,8 @@ class Inbound(Request[Reception]):
     """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
-    text it replies to.  *sent_at* is the sender's clock, Unix seconds.
+    text it replies to; *untrusted* says that the words are not the sender's own (forwarded).
+    *sent_at* is the sender's clock, Unix seconds.
     """
 
     session: str
@@ -56,6 +57,7 @@ class Inbound(Request[Reception]):
     message: str | None = None
     edits: str | None = None
     quote: str | None = None
+    untrusted: bool = False
 
 
 @attrs.frozen

@@ -1,6 +1,8 @@
 """What the model may do: the contract of a tool."""
 
+import hashlib
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,6 +10,7 @@ import attrs
 import msgspec
 
 from elwood.core.conversation import ToolSpec
+from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
@@ -17,11 +20,15 @@ from elwood.store.files import Root
 class ToolFailure(Exception):
     """The tool could not do it; the text is for the model, which may try something else.
 
-    *untrusted* says that the text holds words of strangers, from *origin*.
+    *untrusted* says that the text holds words of strangers, from *origin*.  *unknown*: it may or
+    may not have acted.
     """
 
-    def __init__(self, text: str, *, untrusted: bool = False, origin: str = "") -> None:
+    def __init__(
+        self, text: str, *, untrusted: bool = False, origin: str = "", unknown: bool = False
+    ) -> None:
         super().__init__(text)
+        self.unknown = unknown
         self.untrusted = untrusted
         self.origin = origin
 
@@ -64,6 +71,7 @@ class Tool:
     *run* gets.  *effect* says what a repeat would do (reliability.md §1.1); when in doubt, once.
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
+    *gives* is what every result brings into the conversation.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.
     """
@@ -78,6 +86,12 @@ class Tool:
     limit: int = 50_000
     target: Callable[[Any], str] = str
     plan: Callable[[Any, Hands], Awaitable[Plan]] | None = None
+    gives: Label = CLEAN
+
+    @property
+    def definition(self) -> str:
+        """The hash of what the tool is: an approval of another definition does not count."""
+        return _definition(self)
 
     @property
     def spec(self) -> ToolSpec:
@@ -91,3 +105,10 @@ class Tool:
         if components:
             body["$defs"] = components
         return ToolSpec(self.name, self.description, msgspec.Raw(msgspec.json.encode(body)))
+
+
+@lru_cache(maxsize=256)
+def _definition(tool: Tool) -> str:
+    spec = tool.spec
+    parts = [spec.name, spec.description, bytes(spec.schema).decode(), tool.risk, tool.effect]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.gate import Gate
 from elwood.agent.turn import Answer, Means, run_turn
 from elwood.core.conversation import (
     Assistant,
@@ -41,6 +40,7 @@ from elwood.messages import (
 )
 from elwood.runtime import ActorCrashed
 from elwood.store.journal import DiskFull
+from tests.gates import gate_for
 from tests.scripted import HANDS, Effects, ScriptedModel, answer, call
 
 ROUTE = Route("console")
@@ -60,10 +60,11 @@ class Scene:
         self.arrival = trio.Event()
         self.full: type[Entry] | None = None
         self._seq = itertools.count(1)
-        self.gate = Gate(
-            tools={tool.name: tool for tool in self.effects.tools()},
-            hands=HANDS,
-            record=self.record,
+        self.gate = gate_for(
+            lambda: self.session,
+            self.effects.tools(),
+            HANDS,
+            self.record,
             strip=lambda text: text.replace("hunter2", "***"),
             dry_run=dry_run,
         )

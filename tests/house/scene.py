@@ -13,7 +13,8 @@ import trio
 
 from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
-from elwood.agent.runner import Surroundings
+from elwood.agent.session_log import SessionLog
+from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Human, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
@@ -22,6 +23,7 @@ from elwood.core.session import Entry, Route
 from elwood.messages import (
     Complete,
     Completed,
+    Decided,
     Draft,
     Inbound,
     Interrupt,
@@ -51,6 +53,7 @@ from elwood.store.calls import Calls
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.tools import Hands
+from tests.gates import FREE, Approver, gate_for
 from tests.scripted import Effects, answer
 
 ME = Principal("me", "Me", owner=True)
@@ -75,6 +78,7 @@ class World:
         self.settings = TurnSettings()
         self.idle = 600.0
         self.dry_run = False
+        self.rules = FREE
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
         self.after_post: Callable[[Post], Awaitable[None]] = nothing
 
@@ -115,8 +119,10 @@ class House:
         self.stop = trio.Event()
         self.disk = Disk(blocking=inline, clock=trio.current_time, calls=world.calls())
         self.changed = trio.Event()
+        self.approver = Approver()
+        self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
 
-    async def say(self, text: str, id_: str | None = None, **more: str) -> Reception:
+    async def say(self, text: str, id_: str | None = None, **named: str) -> Reception:
         """Say something as the channel does: again and again until it is taken."""
         number = next(self.world.numbers)
 
@@ -128,7 +134,9 @@ class House:
                 route=ROUTE,
                 text=text,
                 sent_at=trio.current_time(),
-                **more,
+                message=named.get("message"),
+                edits=named.get("edits"),
+                quote=named.get("quote"),
             )
 
         return await self.sessions.address.insist(make)
@@ -147,6 +155,7 @@ class House:
         return (
             Child(self.outbox, self._outbox, ALWAYS),
             Child(self.models, self._models, ALWAYS),
+            Child(self.approver.mailbox, self.approver.run, ALWAYS),
             Child(self.sessions, self._sessions, ALWAYS, grace=20.0),
         )
 
@@ -211,13 +220,16 @@ class House:
             await trio.lowlevel.checkpoint()
             return "The house is well."
 
-        def gate(record: Callable[..., Awaitable[None]]) -> Gate:
-            return Gate(
-                tools={tool.name: tool for tool in self.world.effects.tools()},
-                hands=Hands(self.world.folder, inline),
-                record=record,
-                strip=lambda text: text,
+        def gate(id_: str, log: SessionLog) -> Gate:
+            return gate_for(
+                lambda: log.state,
+                self.world.effects.tools(),
+                Hands(self.world.folder, inline),
+                log.record,
+                approver=self.approver,
+                rules=self.world.rules,
                 dry_run=self.world.dry_run,
+                session=id_,
             )
 
         surroundings = Surroundings(
@@ -225,6 +237,7 @@ class House:
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
+            approvals=self.approver.mailbox.address,
             gate=gate,
             mark=mark,
             publish=publish,

@@ -1,0 +1,224 @@
+"""How a gate gets the owner's yes: record the question, ask approvals, wait a while, record.
+
+Facts are fetched from approvals; what comes up is only a hint that asking again is worth while.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import attrs
+import msgspec
+import trio
+
+from elwood.core.actions import FetchUrl, SendRequest
+from elwood.core.plans import Plan, bound
+from elwood.core.policy import Ask
+from elwood.core.questions import Answer, Question
+from elwood.core.replay import Session
+from elwood.core.session import CallDecided, CallPending, Endorsed, Entry
+from elwood.core.turns import OpenCall, call_key
+from elwood.messages import ApprovalsMail, Learn, Pending, Seek, Verdict, Withdraw
+from elwood.runtime import ActorUnavailable, Address
+from elwood.store.journal import DiskFull
+from elwood.tools import Tool
+
+# Seconds between two tries to reach approvals while it is being restarted.
+PAUSE = 1.0
+# Calls of one conversation that may wait for the owner at a time.
+MAX_KEPT = 10
+
+
+@attrs.frozen
+class Wanted:
+    """A call, examined: what it would do, and the hash of exactly that."""
+
+    turn: str
+    tool: Tool
+    given: msgspec.Struct
+    target: str
+    plan: Plan
+    exact: str
+
+
+@attrs.frozen
+class Refusal:
+    """Why a call does not run now; *text* is for the model."""
+
+    outcome: Literal["denied", "waiting", "failed"]
+    text: str
+
+
+class Hints:
+    """Says that decisions may have come."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def give(self) -> None:
+        """Wake who waits."""
+        self._event.set()
+        self._event = trio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next hint."""
+        await self._event.wait()
+
+
+@attrs.frozen(kw_only=True)
+class Seeking:
+    """Seeks the owner's decisions for the calls of one *session*.
+
+    *version* names the rules that decisions were made under.  A turn waits *wait* seconds for one.
+    """
+
+    session: str
+    state: Callable[[], Session]
+    record: Callable[..., Awaitable[None]]
+    approvals: Address[ApprovalsMail]
+    hints: Hints
+    version: str
+    wait: float
+
+    def bound(self, wanted: Wanted, untrusted: bool | None = None) -> str:
+        """Hash what is wanted in the present circumstances, or in those that are given."""
+        if untrusted is None:
+            untrusted = self.state().taint.label.untrusted
+        return bound(wanted.exact, untrusted, self.version)
+
+    def covers(self, call: OpenCall, wanted: Wanted) -> bool:
+        """Tell whether the owner has allowed exactly this, in circumstances no better than now."""
+        pending, decided = call.pending, call.decided
+        if pending is None or decided is None or not decided.allowed:
+            return False
+        if self.state().taint.label.untrusted and not pending.untrusted:
+            return False
+        return decided.plan == self.bound(wanted, pending.untrusted)
+
+    async def put(self, call: OpenCall, wanted: Wanted, why: Ask) -> None:
+        """Put the question ahead of its turn; what comes of it `seek` finds out."""
+        turn = self.state().turn
+        if turn is None or self.covers(call, wanted) or self.bound(wanted) in turn.denied:
+            return
+        if self._is_too_much(call):
+            return
+        try:
+            await self._ask(call, wanted, why)
+        except DiskFull:
+            return  # `seek` says so
+
+    def _is_too_much(self, call: OpenCall) -> bool:
+        state = self.state()
+        calls = state.turn.calls.values() if state.turn else ()
+        open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
+        return call.pending is None and len(state.pending) + len(open_) >= MAX_KEPT
+
+    async def _ask(self, call: OpenCall, wanted: Wanted, why: Ask) -> Pending | Verdict:
+        """Put the question, unless it has been put; return what is known."""
+        if call.pending is None or call.pending.plan != self.bound(wanted):
+            untrusted = self.state().taint.label.untrusted
+            pending = CallPending(
+                wanted.turn,
+                call.key,
+                wanted.tool.name,
+                self.bound(wanted),
+                wanted.target,
+                untrusted,
+            )
+            await self.record(pending)
+        try:
+            return await self.approvals.ask(Seek(question=self._question(call, wanted, why)))
+        except ActorUnavailable:
+            await trio.sleep(PAUSE)
+            return Pending()
+
+    async def seek(self, call: OpenCall, wanted: Wanted, why: Ask, until: float) -> Refusal | None:
+        """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
+        turn = self.state().turn
+        assert turn is not None
+        if self.bound(wanted) in turn.denied:
+            text = "denied: the owner has said no to exactly this in this turn; do not try again"
+            return Refusal("denied", text)
+        if self._is_too_much(call):
+            return Refusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
+        try:
+            verdict = await self._answer(call, wanted, why, until)
+            if isinstance(verdict, Pending):
+                return Refusal("waiting", WAITING)
+            await self._decided(wanted.turn, call.key, self.bound(wanted), verdict)
+        except DiskFull:
+            return Refusal("failed", "not run: the disk is full, so it could not be recorded")
+        return None if verdict.allowed else Refusal("denied", TOLD[verdict.ruling])
+
+    async def withdraw(self, *pending: CallPending) -> None:
+        """These calls will not run; what waits for them is closed."""
+        calls = tuple(call_key(one.turn, one.call) for one in pending)
+        await self.approvals.tell(Withdraw(session=self.session, calls=calls))
+
+    async def learn(self) -> None:
+        """Fetch what was decided about the calls that the conversation has gone on without."""
+        for kept in list(self.state().pending.values()):
+            pending = kept.pending
+            if kept.decided is not None:
+                continue
+            key = call_key(pending.turn, pending.call)
+            try:
+                verdict = await self.approvals.ask(
+                    Learn(session=self.session, call=key, plan=pending.plan)
+                )
+            except ActorUnavailable:
+                return  # it hints again when it is back
+            if isinstance(verdict, Verdict):
+                await self._decided(pending.turn, pending.call, pending.plan, verdict)
+
+    async def _answer(
+        self, call: OpenCall, wanted: Wanted, why: Ask, until: float
+    ) -> Pending | Verdict:
+        verdict: Pending | Verdict = Pending()
+        while isinstance(verdict, Pending):
+            verdict = await self._ask(call, wanted, why)
+            if isinstance(verdict, Pending):
+                with trio.move_on_at(until) as scope:
+                    await self.hints.wait()
+                if scope.cancelled_caught:
+                    break
+        return verdict
+
+    async def _decided(self, turn: str, call: str, plan: str, verdict: Verdict) -> None:
+        entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
+        if verdict.ruling == "source":
+            entries.append(Endorsed(tuple(self.state().taint.sources), verdict.by))
+        await self.record(*entries)
+
+    def _question(self, call: OpenCall, wanted: Wanted, why: Ask) -> Question:
+        state = self.state()
+        assert state.turn is not None
+        action = wanted.plan.action
+        origins = tuple(state.taint.sources)
+        offered: list[Answer] = ["conversation", "always"] if why.remember else []
+        if len(origins) == 1:
+            offered.append("source")
+        return Question(
+            session=self.session,
+            call=call_key(wanted.turn, call.key),
+            tool=wanted.tool.name,
+            plan=self.bound(wanted),
+            exact=wanted.exact,
+            subject=wanted.plan.subject,
+            why=why.why,
+            route=state.turn.route,
+            principal=state.turn.principal,
+            offered=tuple(offered),
+            origins=origins,
+            host=action.host if isinstance(action, FetchUrl | SendRequest) else None,
+        )
+
+
+WAITING = (
+    "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
+    "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
+)
+TOLD = {
+    "denied": "denied: the owner said no. Do not try it again in this turn.",
+    "expired": "denied: the owner did not answer in time.",
+    "withdrawn": "denied: the question was withdrawn.",
+}

@@ -1,0 +1,45 @@
+"""What all sessions share."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import tzinfo
+
+import attrs
+
+from elwood.agent.gate import Gate
+from elwood.agent.session_log import SessionLog
+from elwood.core.conversation import Prompt
+from elwood.core.limits import TurnSettings
+from elwood.core.replay import Session
+from elwood.messages import ApprovalsMail, ModelsMail, OutboxMail
+from elwood.runtime import Address, Blocking
+
+
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What all sessions share.
+
+    *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
+    now; *gate* makes the gate of a session from its id and its log.  *publish* shows a
+    session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
+    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
+    a turn after *turn_limit*; after *idle*
+    seconds without work a session leaves the memory.
+    """
+
+    strip: Callable[[str], str]
+    models: Address[ModelsMail]
+    outboxes: Mapping[str, Address[OutboxMail]]
+    prompt: Callable[[], Awaitable[Prompt]]
+    approvals: Address[ApprovalsMail]
+    gate: Callable[[str, SessionLog], Gate]
+    mark: Callable[[str, bool], Awaitable[None]]
+    publish: Callable[[str, Session | None], None]
+    status: Callable[[str], Awaitable[str]]
+    blocking: Blocking
+    now: Callable[[], float]
+    zone: tzinfo
+    turns: TurnSettings
+    max_tokens: int
+    delivery_limit: float = 60.0
+    turn_limit: float = 1200.0
+    idle: float = 600.0
