@@ -229,7 +229,7 @@ def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
         if fetch.url in before or (fetch.host in before and fetch.extra <= 1):
             return Allow("you named this page before anything untrusted was read")
         return Ask(f"the address at {fetch.host} could carry private data out", remember=False)
-    if fetch.host in before | situation.named_now:
+    if {fetch.url, fetch.host} & (before | situation.named_now):
         return Allow("you named the host")
     if fetch.extra > MAX_EXTRA:
         why = f"the address at {fetch.host} carries {fetch.extra} characters"

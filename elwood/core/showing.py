@@ -50,7 +50,7 @@ def shown_whole(text: str) -> str:
     ls⟨U+202E⟩⟨U+001B⟩[2K -l⟨U+200B⟩⏎
     rm x
     >>> shown_whole("a" + " " * 300 + "; b"), shown_whole("⏎")
-    ('a⟨U+0020 ×300⟩; b', '⟨U+23CE⟩')
+    ('a⟨U+0020 300 times⟩; b', '⟨U+23CE⟩')
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
         return text
@@ -136,7 +136,7 @@ def _is_hidden(char: str, category: str) -> bool:
 
 
 def _escape(char: str, count: int) -> str:
-    return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} ×{count}⟩"
+    return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} {count} times⟩"
 
 
 def _take(pieces: list[tuple[str, int]], room: int) -> tuple[list[str], int]:
