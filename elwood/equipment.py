@@ -1,6 +1,5 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
-import hashlib
 from collections.abc import Sequence
 
 import attrs
@@ -9,7 +8,7 @@ from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
-from elwood.core.policy import Who
+from elwood.core.policy import Rules, Who, version
 from elwood.core.redaction import reveals, strip
 from elwood.messages import ApprovalsMail
 from elwood.outside import Outside
@@ -39,7 +38,8 @@ class Equipment:
         self._owners = owners
         self._dry_run = dry_run
         self._hands = Hands(config.paths.workspace, outside.blocking)
-        self._version = version(config)
+        self._rules = Rules(tools=config.policy.words())
+        self._version = version(self._rules)
 
     def gate(self, session: str, log: SessionLog) -> Gate:
         """Make the gate of one session."""
@@ -49,7 +49,7 @@ class Equipment:
             tools=self._tools,
             hands=attrs.evolve(self._hands, untrusted=lambda: log.state.taint.label.untrusted),
             record=log.record,
-            rules=config.policy,
+            rules=self._rules,
             seeking=Seeking(
                 session=session,
                 state=lambda: log.state,
@@ -74,8 +74,3 @@ class Equipment:
 
 # With what the principals of scheduled work begin.
 TASK = "task:"
-
-
-def version(config: Config) -> str:
-    """Name the rules that decisions are made under: other rules, another name."""
-    return hashlib.sha256(repr(config.policy).encode()).hexdigest()[:16]

@@ -17,7 +17,6 @@ from elwood.agent.seeking import Seeking, Wanted
 from elwood.core.actions import Other, ReadFiles, SearchWeb
 from elwood.core.conversation import INTERRUPTED, ToolCall, repair_text
 from elwood.core.labels import CLEAN, PRIVATE, Label
-from elwood.core.mentions import addresses
 from elwood.core.plans import Plan, exact
 from elwood.core.policy import Allow, Ask, Decision, Deny, Rules, Situation, Who, decide
 from elwood.core.quotes import quotes
@@ -170,13 +169,12 @@ class Gate:
     def _decide(self, wanted: Wanted) -> Decision:
         state = self.state()
         assert state.turn is not None
-        ours = [one.text for one in state.turn.inputs if not one.untrusted]
         situation = Situation(
             label=state.taint.label,
             principal=self.who(state.turn.principal),
             origins=tuple(state.taint.sources),
             named_before=frozenset(state.named),
-            named_now=frozenset(name for text in ours for name in addresses(text)),
+            named_now=state.turn.named,
         )
         return decide(wanted.tool.name, wanted.plan.action, situation, self.rules)
 

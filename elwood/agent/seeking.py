@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from elwood.core.actions import FetchUrl, SendRequest
+from elwood.core.labels import NAMELESS
 from elwood.core.plans import Plan, bound
 from elwood.core.policy import Ask
 from elwood.core.questions import Answer, Question
@@ -195,7 +196,7 @@ class Seeking:
         action = wanted.plan.action
         origins = tuple(state.taint.sources)
         offered: list[Answer] = ["conversation", "always"] if why.remember else []
-        if len(origins) == 1:
+        if len(origins) == 1 and origins[0] not in NAMELESS:
             offered.append("source")
         return Question(
             session=self.session,

@@ -158,6 +158,9 @@ KEYS = (
     Key("telegram.messages_per_second", "most messages to all chats", between(1, 1000)),
     Key("telegram.poll", "seconds that Telegram may hold a poll open", between(0, 50)),
     Key("telegram.delete_webhook", "remove a webhook, which keeps messages from us"),
+    Key("policy.allow", "tools that need no question", example='["run_command"]'),
+    Key("policy.ask", "tools whose every call is asked about", example='["write_file"]'),
+    Key("policy.deny", "tools that are never run", example='["web_request"]'),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -177,6 +180,10 @@ SECTIONS = {
     "turn": "Bounds of one answer.",
     "sessions": "Conversations.",
     "telegram": "The Telegram channel.",
+    "policy": (
+        "Your own word about single tools. What would be asked only once is allowed by `allow`, "
+        "but nothing that strangers' words may have caused."
+    ),
     "log": "What is written to stderr.",
     "watchdog": "When something counts as stuck: it is then told to the owner.",
 }

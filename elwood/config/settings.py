@@ -10,6 +10,7 @@ import attrs
 
 from elwood.core.budget import Limits
 from elwood.core.limits import TurnSettings
+from elwood.core.policy import Word
 from elwood.core.redaction import Secret
 from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.wire.telegram_settings import TelegramSettings
@@ -37,6 +38,21 @@ class Sessions:
     """Life of a conversation in memory; times in seconds."""
 
     idle: float = 600.0
+
+
+@attrs.frozen(kw_only=True)
+class Policy:
+    """Names of tools that are allowed, asked about or denied, whatever the rules say else."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    def words(self) -> dict[str, Word]:
+        """Give the word for each tool that has one; the strictest, if it has more."""
+        words: dict[str, Word] = dict.fromkeys(self.allow, "allow")
+        words |= dict.fromkeys(self.ask, "ask")
+        return words | dict.fromkeys(self.deny, "deny")
 
 
 @attrs.frozen(kw_only=True)
@@ -68,6 +84,7 @@ class Config:
     turn: TurnSettings = attrs.field(factory=TurnSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
     telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
+    policy: Policy = attrs.field(factory=Policy)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
@@ -89,6 +106,7 @@ SECTIONS: dict[str, type] = {
     "turn": TurnSettings,
     "sessions": Sessions,
     "telegram": TelegramSettings,
+    "policy": Policy,
     "log": Log,
     "watchdog": Watchdog,
 }

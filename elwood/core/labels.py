@@ -4,13 +4,24 @@ Labels only rise by themselves.  They fall by `/new`, and by the owner's endorse
 source.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
+from datetime import datetime
 
 import msgspec
 
-# Sources kept by name; what comes beyond shares one name that cannot be endorsed.
+# Sources kept by name; what comes beyond shares one name.
 MAX_SOURCES = 50
 MANY = "many sources"
+# What came without saying from where.
+UNKNOWN = "an unknown source"
+# Names that stand for more than one source: an endorsement is of a single one.
+NAMELESS = frozenset({MANY, UNKNOWN})
+# Digits on each side of the point: more is no count, price or measure but a message.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
+_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
+)
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -52,10 +63,39 @@ class Taint(msgspec.Struct):
         self.private = self.private or label.private
         if label.untrusted:
             room = origin in self.sources or len(self.sources) < MAX_SOURCES
-            self.sources[(origin or "unknown") if room else MANY] = None
+            self.sources[(origin or UNKNOWN) if room else MANY] = None
 
     def endorse(self, origins: Iterable[str]) -> None:
         """The owner trusts what was read from *origins*."""
         for origin in origins:
-            if origin != MANY:
+            if origin not in NAMELESS:
                 self.sources.pop(origin, None)
+
+
+def typed_value(text: str, read: Label, allowed: Collection[str] = ()) -> Label:
+    """Label what a reader without tools made of content that is labelled *read*.
+
+    A number, a date, true, false or one of *allowed*, a list made before reading, is too narrow
+    to steer anybody: it is not untrusted any more (TA-46).  Free text keeps the label (TA-47).
+    What was private stays private either way.
+
+    >>> strange = Label(untrusted=True)
+    >>> typed_value("2026-11-22", strange), typed_value("spam", strange, ["spam", "work"])
+    (Label(untrusted=False, private=False), Label(untrusted=False, private=False))
+    >>> typed_value("12 apples", strange)
+    Label(untrusted=True, private=False)
+    """
+    typed = text in ("true", "false") or text in allowed
+    if typed or _NUMBER.fullmatch(text) or _is_date(text):
+        return Label(private=read.private)
+    return read
+
+
+def _is_date(text: str) -> bool:
+    if _DATE.fullmatch(text) is None:
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

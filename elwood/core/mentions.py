@@ -1,10 +1,15 @@
-"""Which web addresses a person names in a text."""
+"""Which web addresses a person names in a text.
+
+They are compared with those of calls, so each is written in one form: scheme and host in lower
+case, no usual port, no fragment, a path.  What differs nevertheless counts as not named.
+"""
 
 import re
 
 # Addresses taken from one text; a longer list is not somebody naming a page.
 MAX_ADDRESSES = 50
 _URL = re.compile(r"(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}", re.IGNORECASE)
+_USUAL = {"http": ":80", "https": ":443"}
 _HOST = re.compile(
     r"(?<![A-Za-z0-9@./_-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24}(?![\w@-])",
     re.IGNORECASE,
@@ -12,15 +17,15 @@ _HOST = re.compile(
 
 
 def addresses(text: str) -> list[str]:
-    """List the URLs in *text*, and the hosts that stand alone or in them, in lower case.
+    """List the URLs in *text*, and the hosts that stand alone or in them.
 
-    >>> addresses("see https://Example.org/a?b=1, and news.example.com.")
-    ['https://Example.org/a?b=1', 'example.org', 'news.example.com']
+    >>> addresses("see HTTPS://Example.org:443/a?B=1#top, and news.example.com.")
+    ['https://example.org/a?B=1', 'example.org', 'news.example.com']
     """
     found: dict[str, None] = {}
     for match in _URL.finditer(text):
         url = match[0].rstrip(".,;:!?")
-        found[url] = None
+        found[_in_one_form(url)] = None
         found[host_of(url)] = None
     for match in _HOST.finditer(_URL.sub(" ", text)):
         found[match[0].lower()] = None
@@ -36,3 +41,12 @@ def host_of(url: str) -> str:
     rest = url.split("://", 1)[-1]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     return authority.rsplit("@", 1)[-1].split(":")[0].lower()
+
+
+def _in_one_form(url: str) -> str:
+    scheme, rest = url.partition("#")[0].split("://", 1)
+    scheme = scheme.lower()
+    authority = re.split(r"[/?]", rest, maxsplit=1)[0]
+    target = rest[len(authority) :]
+    host = authority.lower().removesuffix(_USUAL[scheme])
+    return f"{scheme}://{host}{'' if target.startswith('/') else '/'}{target}"

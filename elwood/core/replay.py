@@ -157,8 +157,8 @@ class Session(msgspec.Struct):
                 self._new_epoch()
             case Rewound(to):
                 self.path = [node for node in self.path if node.seq <= to]
-                if not self.path:
-                    self.taint, self.named, self.private_calls = Taint(), {}, {}
+                if not self.path and not (self.turn and self.turn.calls):
+                    self._put_away()
             case Replied():
                 self._reply(seq, entry)
             case Posting(reply, part, attempt):
@@ -178,11 +178,30 @@ class Session(msgspec.Struct):
                     # Both ids stay, so that both have their outcome; only the new text counts.
                     self.waiting[id_] = msgspec.structs.replace(waiting, text="")
         self.waiting[entry.id] = entry
-        self.taint.add(Label(untrusted=entry.untrusted), entry.principal)
+        self._hear(entry)
+
+    def _hear(self, entry: Received) -> None:
+        self.taint.add(Label(untrusted=entry.untrusted), f"a message sent by {entry.principal}")
         if not self.taint.sources:
             self.named.update(dict.fromkeys(addresses(entry.text)))
             while len(self.named) > MAX_NAMED:
                 del self.named[next(iter(self.named))]
+
+    def _put_away(self) -> None:
+        """Begin with a clean label; what is still to come in brings its own."""
+        old, self.taint, self.named, self.private_calls = self.taint, Taint(), {}, {}
+        for key, kept in self.pending.items():
+            origins = tuple(dict.fromkeys((*kept.origins, *old.sources)))
+            private = kept.private or old.private
+            self.pending[key] = msgspec.structs.replace(kept, origins=origins, private=private)
+        for received in self.waiting.values():
+            self._hear(received)
+
+    def _take_back(self, kept: Kept) -> None:
+        """The call of a conversation that was put away, words of its model, comes into this one."""
+        self.taint.add(Label(private=kept.private), "")
+        for origin in kept.origins:
+            self.taint.add(Label(untrusted=True), origin)
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
@@ -198,6 +217,7 @@ class Session(msgspec.Struct):
         turn = self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
         for key in entry.calls:
             kept = self.pending.pop(key)
+            self._take_back(kept)
             turn.kept.append(kept)
             turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
         if entry.text:
@@ -218,6 +238,7 @@ class Session(msgspec.Struct):
             self.pending[key] = msgspec.structs.replace(kept, decided=entry)
             return
         del self.pending[key]
+        self._take_back(kept)
         call = f"{kept.pending.tool} {kept.pending.target}".strip()
         self._push(seq, Notice(REFUSED[entry.ruling].format(call)))
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from elwood.core.conversation import INTERRUPTED, Assistant, Message, Result, ToolCall
+from elwood.core.mentions import addresses
 from elwood.core.session import (
     CallDecided,
     CallEnded,
@@ -46,13 +47,18 @@ class OpenCall(msgspec.Struct):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A call whose turn has gone on without it: it runs when the owner allows it."""
+    """A call whose turn has gone on without it: it runs when the owner allows it.
+
+    *origins* and *private* are what it brings with it from a conversation that was put away.
+    """
 
     call: ToolCall
     pending: CallPending
     principal: str
     route: Route
     decided: CallDecided | None = None
+    origins: tuple[str, ...] = ()
+    private: bool = False
 
 
 class Turn(msgspec.Struct):
@@ -82,6 +88,12 @@ class Turn(msgspec.Struct):
     def principal(self) -> str:
         """Who made it happen: whoever spoke last."""
         return self.inputs[-1].principal if self.inputs else self.kept[-1].principal
+
+    @property
+    def named(self) -> frozenset[str]:
+        """URLs and hosts that the owner wrote in this turn."""
+        own = (received for received in self.inputs if not received.untrusted)
+        return frozenset(name for received in own for name in addresses(received.text))
 
 
 class Undelivered(msgspec.Struct):
