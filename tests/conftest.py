@@ -7,6 +7,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=50, help="rounds of kill -9 (50)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
+        "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
+    )
+    parser.addoption(
         "--bench-turns",
         type=int,
         default=50,
