@@ -102,7 +102,9 @@ def danger(command: str, forbidden: Collection[str] = (), depth: int = 0) -> str
             return "it opens a connection by /dev/tcp or /dev/udp"
         if devices := [target for target in loose.targets if _DEVICE.match(target)]:
             return f"it opens the device {devices[0]}"
-        if why := _refused(name, args, forbidden):
+        if words and not {name, words[0].rpartition("/")[2]}.isdisjoint(forbidden):
+            return f"the owner's settings forbid {name}"
+        if why := _refused(name, args):
             return why
         downloading = name in _DOWNLOADS or (downloading and loose.after == "|")
         if downloading and loose.after == "|" and _runs_its_input(name, args):
@@ -116,10 +118,8 @@ def danger(command: str, forbidden: Collection[str] = (), depth: int = 0) -> str
     return None
 
 
-def _refused(name: str, args: Sequence[str], forbidden: Collection[str]) -> str | None:
+def _refused(name: str, args: Sequence[str]) -> str | None:
     """Judge one command by its program and its words."""
-    if name in forbidden:
-        return f"the owner's settings forbid {name}"
     if name in _PRIVILEGE:
         return f"{name} takes rights that commands do not have"
     if name in _KERNEL:

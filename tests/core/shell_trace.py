@@ -81,7 +81,9 @@ def random_command(chance: Random, seeds: list[str]) -> str:
         parts += (chance.choice(_JOINS), _simple(chance))
     command = "".join(parts)
     while chance.random() < 0.5:
-        at = chance.randrange(len(command) + 1)
+        starts = [at for at, char in enumerate(command) if command[at - 1 : at] in _EDGES]
+        anywhere = chance.random() < 0.5 or not starts
+        at = chance.randrange(len(command) + 1) if anywhere else chance.choice(starts)
         cut = chance.randrange(3) if chance.random() < 0.3 else 0
         put = chance.choice(_STRANGE if chance.random() < 0.7 else _PLAIN)
         command = command[:at] + put + command[at + cut :]
@@ -89,12 +91,14 @@ def random_command(chance: Random, seeds: list[str]) -> str:
 
 
 def _simple(chance: Random) -> str:
-    words = [chance.choice(_COMMANDS)]
+    # Nothing that is read wrongly is asked about after echo.
+    words = [chance.choice(_COMMANDS) if chance.random() < 0.5 else "echo"]
     words += (chance.choice(_WORDS) for _ in range(chance.randrange(4)))
     return chance.choice((" ", " ", "  ", "\t")).join(words)
 
 
 _JOINS = [";", "; ", " && ", "&&", " || ", "||", " | ", "|", "\n", " &&\n", ";\n", "\n\n", " |\n "]
+_EDGES = ("", " ", "\t", "\n", ";", "|", "&", "=", ":", "'", '"')
 _COMMANDS = [
     "ls", "ls -la", "ls -d", "cat", "cat -n", "head", "head -3", "head -n 2", "tail", "tail -n +2",
     "date", "date -u", "date -d", "whoami", "pwd", "echo", "echo -n", "git status", "git log",
@@ -105,6 +109,8 @@ _WORDS = [
     '""', "a''b", "'a'\"b\"c", "HEAD~1", "HEAD^", "a..b", "--", "-n", "5", "+%F", "*/", "x=1",
     "a~b", "a#b", "%1", "!", "!x", "]", "'*'", "\\*", '"`"', "'`'", "'\n'", "\"'\"", "'\"'",
     "'ä'", '"日本"', "\\\\", '"\\a"', "--grep=x", "-e", "^x^y", ":", "@", ",",
+    "~", "~/a", "x=~", "x=a:~", "''~", "\\~", "~x", "*", "a?", "[a-z]*", "{a,b}", "$HOME", '"a$HOME"', "a\\\nb",
+    "#x", "''#x", '"a\\\nb"', "$'a'",
 ]  # fmt: skip
 _PLAIN = ["a", "ls", " ", "\t", "\n", "-", "=", "/", ".", "0", "echo", "date "]
 _STRANGE = [

@@ -19,7 +19,7 @@ ENOUGH = 0.2
 
 def started(call: tuple[str, ...]) -> tuple[str, ...] | Unclear:
     """Give what we start for the program *call* that bash started."""
-    words = [Word(text) for text in call]
+    words = [Word(text, bare=text != FOLDERS.text) for text in call]
     names = [Word(name) for name in shell_trace.FOLDERS]
     for at in range(len(words)):
         if words[at : at + len(names)] == names:

@@ -168,12 +168,13 @@ def test_not_refused(command: str) -> None:
 
 
 def test_the_rules_of_the_owner() -> None:
-    rules = CommandRules(root="/workspace", forbidden=frozenset({"terraform"}))
+    rules = CommandRules(root="/workspace", forbidden=frozenset({"terraform", "python3"}))
     for command in ("cat /workspace/a.txt", "ls /workspace", "ls /workspace/"):
         assert isinstance(judge(command, rules), Safe)
     for command in ("cat /workspace/../a", "ls /workspaces", "ls /", "ls //workspace"):
         assert isinstance(judge(command, rules), Unclear)
-    assert isinstance(judge("env terraform apply", rules), Forbidden)
+    for command in ("env terraform apply", "ls | python3 x.py", "/usr/bin/python3"):
+        assert isinstance(judge(command, rules), Forbidden)
     assert isinstance(judge("cat terraform", rules), Safe)
 
 
