@@ -26,6 +26,10 @@ _OUTERMOST = b"\x010\x02"
 _PATIENCE = 30
 
 
+class Surprise(Exception):
+    """Bash complained, or ran something that is none of our programs."""
+
+
 class Bash:
     """Runs commands in an empty folder of its own, where there are no programs to be found."""
 
@@ -48,7 +52,7 @@ class Bash:
         }
 
     def run(self, command: str) -> list[tuple[str, ...]]:
-        """Give the argv of each program started; fails if anything else ran, or complained."""
+        """Give the argv of each program started; raises `Surprise`."""
         done = subprocess.run(
             (self._bash, "--norc", "--noprofile", "-c", command),
             cwd=self.here,
@@ -58,17 +62,20 @@ class Bash:
             timeout=_PATIENCE,
             check=False,
         )
-        assert not done.stderr, (command, done.stderr)
-        assert not done.stdout, (command, done.stdout)
+        if done.stderr or done.stdout:
+            raise Surprise(command, done.stderr, done.stdout)
         programs, commands = self._trace / "programs", self._trace / "commands"
         calls = [
             tuple(call.decode().split("\0")[:-1])
             for call in programs.read_bytes().split(b"\x01\0")[:-1]
         ]
         ran = commands.read_bytes().count(_OUTERMOST)
-        programs.unlink()
-        commands.unlink()
-        assert ran == len(calls), (command, ran, calls)
+        for path in (programs, commands):
+            path.unlink()
+        if ran != len(calls) or sorted(f"{path.name}/" for path in self.here.iterdir()) != [
+            *FOLDERS
+        ]:
+            raise Surprise(command, ran, calls)
         return calls
 
 
@@ -109,7 +116,8 @@ _WORDS = [
     '""', "a''b", "'a'\"b\"c", "HEAD~1", "HEAD^", "a..b", "--", "-n", "5", "+%F", "*/", "x=1",
     "a~b", "a#b", "%1", "!", "!x", "]", "'*'", "\\*", '"`"', "'`'", "'\n'", "\"'\"", "'\"'",
     "'ä'", '"日本"', "\\\\", '"\\a"', "--grep=x", "-e", "^x^y", ":", "@", ",",
-    "~", "~/a", "x=~", "x=a:~", "''~", "\\~", "~x", "*", "a?", "[a-z]*", "{a,b}", "$HOME", '"a$HOME"', "a\\\nb",
+    "~", "~/a", "x=~", "x=a:~", "''~", "\\~", "~x", "*", "a?", "[a-z]*", "{a,b}", "$HOME",
+    '"a$HOME"', "a\\\nb",
     "#x", "''#x", '"a\\\nb"', "$'a'",
 ]  # fmt: skip
 _PLAIN = ["a", "ls", " ", "\t", "\n", "-", "=", "/", ".", "0", "echo", "date "]

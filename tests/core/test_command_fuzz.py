@@ -10,7 +10,7 @@ from elwood.core.commands import Plan, Safe, judge
 from elwood.core.safe_commands import safe
 from elwood.core.shell_words import FOLDERS, Unclear, Word
 from tests.core import shell_trace
-from tests.core.shell_trace import Bash, random_command
+from tests.core.shell_trace import Bash, Surprise, random_command
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "shell_policy.jsonl"
 # Of the random commands at least this share must be safe, else nothing much is compared.
@@ -56,7 +56,6 @@ def test_bash_starts_what_the_plan_says(tmp_path: Path, request: pytest.FixtureR
             assert found is None, (command, found)
     assert ran >= ENOUGH * rounds
     print(f"{ran} of {rounds} random commands were safe; bash ran them all as planned")
-    assert sorted(f"{path.name}/" for path in bash.here.iterdir()) == sorted(shell_trace.FOLDERS)
 
 
 @pytest.mark.parametrize(
@@ -79,17 +78,25 @@ def test_a_difference_would_be_seen(tmp_path: Path, read: str, run: str) -> None
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["ls; true", "x=1", "ls > y", "ls\n)", "touch x", "cd .", "ls $(date)", "! ls", "ls |& cat"],
+    ("command", "read"),
+    [
+        ("ls; true", "ls"),
+        ("x=1; ls", "ls"),
+        ("cd .; ls", "ls"),
+        ("ls > y", "ls"),
+        ("touch x; ls", "ls"),
+        ("ls\n)", "ls"),
+        ("ls $(date)", "ls"),
+        ("! ls && date", "ls && date"),
+    ],
 )
-def test_what_else_bash_runs_would_be_seen(tmp_path: Path, command: str) -> None:
-    """Nothing of the kind is safe; were it, the comparison would fail."""
+def test_what_else_bash_runs_would_be_seen(tmp_path: Path, command: str, read: str) -> None:
+    """Nothing of the kind is safe; were it read as something that is, it would be noticed."""
     assert not isinstance(judge(command), Safe)
-    bash = Bash(tmp_path)
+    verdict = judge(read)
+    assert isinstance(verdict, Safe)
     try:
-        calls = bash.run(command)
-    except AssertionError:
-        return
-    plain = judge("ls")
-    assert isinstance(plain, Safe)
-    assert list(bash.here.iterdir()) or differences(plain.plan, calls) is not None
+        found = differences(verdict.plan, Bash(tmp_path).run(command))
+    except Surprise:
+        found = "surprise"
+    assert found is not None
