@@ -19,7 +19,15 @@ from elwood.core.replay import Session
 from elwood.core.session import Received, Replied, TurnStarted
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
-from elwood.messages import Complete, Completed, Draft, ModelsMail, OutboxMail, Typing
+from elwood.messages import (
+    ApprovalsMail,
+    Complete,
+    Completed,
+    Draft,
+    ModelsMail,
+    OutboxMail,
+    Typing,
+)
 from elwood.runtime import ActorDown, Address, Blocking, waiting
 
 log = logging.getLogger("elwood.turns")
@@ -49,6 +57,7 @@ class Surroundings:
 
     strip: Callable[[str], str]
     models: Address[ModelsMail]
+    approvals: Address[ApprovalsMail]
     outboxes: Mapping[str, Address[OutboxMail]]
     prompt: Callable[[], Awaitable[Prompt]]
     gate: Callable[[Callable[..., Awaitable[None]]], Gate]

@@ -20,6 +20,7 @@ from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
 from elwood.messages import (
+    ApprovalsMail,
     Complete,
     Completed,
     Draft,
@@ -109,6 +110,7 @@ class House:
         self.world = world
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
         self.models: Mailbox[ModelsMail] = Mailbox("models", 32)
+        self.approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
         self.outbox: Mailbox[OutboxMail] = Mailbox("outbox", 64)
         self.states: dict[str, Session] = {}
         self.board = Board(trio.current_time)
@@ -223,6 +225,7 @@ class House:
         surroundings = Surroundings(
             strip=lambda text: text.replace("hunter2", "***"),
             models=self.models.address,
+            approvals=self.approvals.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
             gate=gate,
