@@ -7,8 +7,9 @@ import trio
 
 from elwood.agent.cases import Cases
 from elwood.agent.posting import Posting
-from elwood.core.permissions import Case, Grouped, place
+from elwood.core.permissions import Case, Grouped
 from elwood.core.question_text import buttons, group_buttons, one, packs, together
+from elwood.core.questions import place
 from elwood.core.session import Route
 
 # Seconds for which questions are collected once there are too many to come one by one.

@@ -4,16 +4,14 @@ A fold over the calls' entries of the approvals journal; `Book` is the whole jou
 here knows the time: who asks says what it is.
 """
 
-from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import attrs
 import msgspec
 
 from elwood.core.grants import STEP_BACK, Answered, Asked, GrantEntry, Grants, Moved
-from elwood.core.identity import flatten
-from elwood.core.questions import Answer, Question
-from elwood.core.session import Route, Ruling
+from elwood.core.questions import GIST, Question, gist
+from elwood.core.session import Ruling
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
 # more before them decides nothing with care.
@@ -22,8 +20,6 @@ MAX_OPEN, MAX_OPEN_HERE = 100, 10
 MAX_STANDING = 500
 # Decided questions that are remembered, so that seeking again finds the answer.
 MAX_KEPT = 1000
-# Characters of what was decided that are remembered, in words.
-GIST = 160
 TYPED_LENGTH = 6
 # Who the control socket speaks for: it admits only the user who runs Elwood, and root.
 CONTROL = "console:control"
@@ -268,38 +264,3 @@ def is_over(lasts: float, wall: float, steady: float) -> bool:
     (False, True, True)
     """
     return max(wall, steady) >= lasts
-
-
-def answers(question: Question) -> tuple[Answer, ...]:
-    """List what may be answered, in the order in which it is shown.
-
-    >>> answers(Question(session="s", call="c", tool="t", plan="", exact="", subject="", why="",
-    ...                  route=Route("x"), principal="p", offered=("always", "source")))
-    ('once', 'always', 'denied')
-    """
-    more: Iterable[Answer] = ("conversation", "always", "source")
-    # There must be something to trust.
-    offered = [a for a in more if a in question.offered and (a != "source" or question.origins)]
-    return ("once", *offered, "denied")
-
-
-def place(question: Question, owners: Sequence[Route]) -> Route | None:
-    """Say where to ask: in the conversation if it is an owner's own chat, else at an owner's.
-
-    None if there is no owner to be asked.
-    """
-    here = question.route
-    if here.private and any((here.channel, here.chat) == (o.channel, o.chat) for o in owners):
-        return here
-    near = [owner for owner in owners if owner.channel == here.channel]
-    return next(iter([*near, *owners]), None)
-
-
-def gist(question: Question) -> str:
-    r"""Name a call in one short line.
-
-    >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
-    ...               why="", route=Route("x"), principal="p"))
-    'run ls -l'
-    """
-    return flatten(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)

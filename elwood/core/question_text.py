@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from elwood.core.characters import utf16_length, utf16_offsets
 from elwood.core.identity import flatten
 from elwood.core.markdown import Entity, Rich
-from elwood.core.permissions import Case, Permission, answers, gist
-from elwood.core.questions import Answer, Question
+from elwood.core.permissions import Case, Permission
+from elwood.core.questions import Answer, Question, answers, gist
 from elwood.core.splitting import LIMIT
 
 # Characters, escaped, above which a call cannot be put to anybody: a dozen messages.
@@ -76,11 +76,11 @@ def one(case: Case) -> tuple[Rich, ...]:
     """Write one question as messages; the last one gets the buttons."""
     question = case.question
     shown = shown_whole(question.subject) or "(nothing)"
-    before = f"May I use {flatten(question.tool)}?\n\n"
+    before = f"May I use {_flat(question.tool)}?\n\n"
     typed = " | ".join(answer for answer in answers(question) if answer != "denied")
     after = (
-        f"\n\nWhy I ask: {flatten(question.why, REASON)}\n{_sources(question)}"
-        f"For {flatten(question.principal)} in {flatten(question.session)}.\n"
+        f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
+        f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
         f"Answer by a button, or by typing:\n"
         f"/allow {case.code} {typed}\n/deny {case.code}\n"
         f"In a shell: elwood approve {case.code}"
@@ -129,7 +129,7 @@ def buttons(case: Case) -> tuple[tuple[str, str], ...]:
         "once": "Allow once",
         "conversation": "For this conversation",
         "always": "Always this exact thing",
-        "source": f"Trust {flatten(origins[0], LABEL)}"
+        "source": f"Trust {_flat(origins[0], LABEL)}"
         if len(origins) == 1
         else f"Trust {len(origins)} sources",
         "denied": "Deny",
@@ -194,7 +194,7 @@ def overview(cases: Sequence[Case], permissions: Sequence[Permission]) -> str:
     lines = ["Nothing waits for a decision."]
     if cases:
         lines = ["Waiting for a decision (/allow CODE, /deny CODE):"]
-        lines += [f"{c.code}: {gist(c.question)}, in {flatten(c.question.session)}" for c in cases]
+        lines += [f"{c.code}: {gist(c.question)}, in {_flat(c.question.session)}" for c in cases]
     if permissions:
         lines.append("Permitted for good (/approvals revoke NUMBER):")
         lines += [f"{p.number}: {_permitted(p)}, by {p.by}" for p in permissions]
@@ -206,7 +206,7 @@ def overview(cases: Sequence[Case], permissions: Sequence[Permission]) -> str:
 def _permitted(permission: Permission) -> str:
     match permission.kind:
         case "conversation":
-            return f"in {flatten(permission.session)}: {permission.what}"
+            return f"in {_flat(permission.session)}: {permission.what}"
         case "always":
             return f"always: {permission.what}"
         case "domain":
@@ -216,20 +216,25 @@ def _permitted(permission: Permission) -> str:
 def _item(number: int, case: Case) -> list[Piece]:
     question = case.question
     shown = shown_whole(question.subject) or "(nothing)"
-    why = flatten(question.why, REASON // 2)
+    why = _flat(question.why, REASON // 2)
     what: list[Piece] = _ends(case.code, shown, ENDS) if _is_cut(shown) else [(shown, "code")]
     sources = _sources(question).rstrip()
     return [
-        (f"\n{number}. {case.code}: {flatten(question.tool)}\n", ""),
+        (f"\n{number}. {case.code}: {_flat(question.tool)}\n", ""),
         *what,
         (f"\n{why}. {sources[: REASON // 2]}".rstrip() + "\n", ""),
     ]
 
 
+def _flat(text: str, limit: int = 64) -> str:
+    """Make words that are not ours one line with nothing hidden in it."""
+    return flatten(_HIDDEN.sub(" ", text), limit)
+
+
 def _sources(question: Question) -> str:
     if not question.origins:
         return ""
-    named = ", ".join(flatten(origin, SOURCE) for origin in question.origins[:SOURCES])
+    named = ", ".join(_flat(origin, SOURCE) for origin in question.origins[:SOURCES])
     more = len(question.origins) - SOURCES
     return f"This conversation holds words from {named}{f' and {more} more' if more > 0 else ''}.\n"
 

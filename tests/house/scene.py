@@ -31,8 +31,13 @@ from elwood.messages import (
     Post,
     Reception,
     Refused,
+    Revoke,
+    Rule,
     Sent,
     SessionsMail,
+    Settled,
+    Standing,
+    Trust,
     Typing,
     Undeliverable,
     Unsent,
@@ -66,6 +71,7 @@ class World:
         self.folder = folder
         self.calls: Callable[[], Calls] = Calls
         self.posts: list[Post] = []
+        self.decided: list[ApprovalsMail] = []
         self.drafts: list[str] = []
         self.typing = 0
         self.outcomes: list[Sent | Unsure | Unsent | Undeliverable] = []
@@ -149,6 +155,7 @@ class House:
         return (
             Child(self.outbox, self._outbox, ALWAYS),
             Child(self.models, self._models, ALWAYS),
+            Child(self.approvals, self._approvals, ALWAYS),
             Child(self.sessions, self._sessions, ALWAYS, grace=20.0),
         )
 
@@ -172,6 +179,15 @@ class House:
             async for message in mailbox:
                 if isinstance(message, Complete):
                     nursery.start_soon(self._complete, message)
+
+    async def _approvals(self, mailbox: Mailbox[ApprovalsMail]) -> None:
+        async for message in mailbox:
+            match message:
+                case Rule() | Standing() | Trust() | Revoke():
+                    self.world.decided.append(message)
+                    message.reply.set(Settled("So be it.", ok=True))
+                case other:
+                    raise AssertionError(f"sessions do not send {other}")
 
     async def _complete(self, request: Complete) -> None:
         self.world.asked.append(request)
