@@ -255,13 +255,14 @@ async def test_for_this_conversation_is_not_for_others(world: World) -> None:
         assert await ask.seek(question("b", exact="make", session="tg-2")) == Pending()
 
 
+@pytest.mark.parametrize("before", ["Always", "For this conversation"])
 async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_offered(
-    world: World,
+    world: World, before: str
 ) -> None:
     tainted = {"offered": ("source",), "origins": ("https://evil.example",), "host": "example.org"}
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question("a", exact="get"))
-        await ask.press(data(world, "Always"))
+        assert (await ask.press(data(world, before))).ok
         await ask.box.address.ask(Trust(host="example.org", by=OWNER))
         assert await ask.seek(question("b", exact="get", **tainted)) == Pending()
         assert labels(world.posts[-1]) == ["Allow once", "Trust https://evil.example", "Deny"]
