@@ -7,9 +7,9 @@ import msgspec
 
 from elwood.agent.cases import Cases
 from elwood.agent.question_posts import QuestionPosts
-from elwood.core.permissions import TYPED_LENGTH, Case, Sought
+from elwood.core.permissions import TYPED_LENGTH, Case, Sought, gist
 from elwood.core.question_text import MAX_SHOWN, shown_whole
-from elwood.core.questions import Question, gist
+from elwood.core.questions import Question
 from elwood.core.session import Ruling
 from elwood.messages import Pending, Verdict
 

@@ -14,9 +14,9 @@ from elwood.core.permissions import (
     PermissionEntry,
     Permissions,
     Ruled,
+    gist,
     is_over,
 )
-from elwood.core.questions import gist
 from elwood.core.session import Ruling
 from elwood.messages import Decided
 

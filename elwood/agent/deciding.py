@@ -9,9 +9,9 @@ from elwood.agent.cases import Cases
 from elwood.agent.question_posts import QuestionPosts
 from elwood.core.grants import normal
 from elwood.core.pacing import Budget, Window
-from elwood.core.permissions import MAX_STANDING, Case, Revoked, Ruled, Trusted
+from elwood.core.permissions import MAX_STANDING, Case, Revoked, Ruled, Trusted, gist
 from elwood.core.question_text import RULINGS, domain_of, overview, pressed
-from elwood.core.questions import Answer, answers, gist
+from elwood.core.questions import Answer, answers
 from elwood.core.session import Route
 from elwood.messages import Settled
 

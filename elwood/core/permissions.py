@@ -10,7 +10,8 @@ import attrs
 import msgspec
 
 from elwood.core.grants import STEP_BACK, Answered, Asked, GrantEntry, Grants, Moved
-from elwood.core.questions import GIST, Question, gist
+from elwood.core.identity import flatten
+from elwood.core.questions import Question
 from elwood.core.session import Ruling
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
@@ -20,6 +21,8 @@ MAX_OPEN, MAX_OPEN_HERE = 100, 10
 MAX_STANDING = 500
 # Decided questions that are remembered, so that seeking again finds the answer.
 MAX_KEPT = 1000
+# Characters of a call in words, where it is only named.
+GIST = 160
 TYPED_LENGTH = 6
 # Who the control socket speaks for: it admits only the user who runs Elwood, and root.
 CONTROL = "console:control"
@@ -264,3 +267,14 @@ def is_over(lasts: float, wall: float, steady: float) -> bool:
     (False, True, True)
     """
     return max(wall, steady) >= lasts
+
+
+def gist(question: Question) -> str:
+    r"""Name a call in one short line.
+
+    >>> from elwood.core.session import Route
+    >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
+    ...               why="", route=Route("x"), principal="p"))
+    'run ls -l'
+    """
+    return flatten(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from elwood.core.characters import utf16_length, utf16_offsets
 from elwood.core.identity import flatten
 from elwood.core.markdown import Entity, Rich
-from elwood.core.permissions import Case, Permission
-from elwood.core.questions import Answer, Question, answers, gist
+from elwood.core.permissions import Case, Permission, gist
+from elwood.core.questions import Answer, Question, answers
 from elwood.core.splitting import LIMIT
 
 # Characters, escaped, above which a call cannot be put to anybody: a dozen messages.

@@ -5,11 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from elwood.core.identity import flatten
 from elwood.core.session import Route
 
-# Characters of a call in words, where it is only named.
-GIST = 160
 # What can be answered: this once, for this conversation, always this exact thing, this once and
 # trust what was read in this conversation, no.
 Answer = Literal["once", "conversation", "always", "source", "denied"]
@@ -62,13 +59,3 @@ def place(question: Question, owners: Sequence[Route]) -> Route | None:
         return here
     near = [owner for owner in owners if owner.channel == here.channel]
     return next(iter([*near, *owners]), None)
-
-
-def gist(question: Question) -> str:
-    r"""Name a call in one short line.
-
-    >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
-    ...               why="", route=Route("x"), principal="p"))
-    'run ls -l'
-    """
-    return flatten(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)

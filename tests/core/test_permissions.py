@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from elwood.core.grants import Answered, Asked, Moved
 from elwood.core.permissions import (
+    GIST,
     MAX_KEPT,
     Book,
     Grouped,
@@ -16,7 +17,7 @@ from elwood.core.permissions import (
     Sought,
     Trusted,
 )
-from elwood.core.questions import GIST, Question
+from elwood.core.questions import Question
 from elwood.core.session import Route, Ruling
 
 ROUTE = Route("telegram", 7)
