@@ -20,9 +20,10 @@ from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
-from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
+from elwood.core.grants import CODE_ALPHABET
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
+from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
@@ -132,8 +133,6 @@ class House:
         config, outside = self.config, self.outside
         posts = {name: box.address for name, box in self.outboxes.items()}
         owner = [route for channel in self._channels for route in channel.owner]
-        # Where strangers ask to be let in; the last channel, whatever others there are.
-        door = posts[self._channels[-1].name]
         health = Health(
             self.board,
             posts,
@@ -158,12 +157,16 @@ class House:
             jitter=outside.random,
         )
         approvals = Approvals(
-            Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
-            door,
-            owners=self._owners,
-            owner_route=owner[0] if owner else None,
-            new_code=pairing_code,
+            Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
+            posts,
+            owners=self._owners | {CONTROL},
+            owner_routes=owner,
+            hint=self.sessions.address.offer,
+            new_id=outside.new_id,
+            new_code=typed_code,
             clock=outside.now,
+            strip=self.strip,
+            settings=config.approvals,
         )
         control = Control(
             config.paths.runtime,
@@ -231,9 +234,9 @@ class House:
         return Surroundings(
             strip=self.strip,
             models=self.models.address,
+            approvals=self.approvals.address,
             outboxes=outboxes,
             prompt=self._prompt,
-            approvals=self.approvals.address,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,
@@ -279,9 +282,9 @@ class House:
         return "\n".join(lines)
 
 
-def pairing_code() -> str:
+def typed_code(length: int) -> str:
     """Make a code that nobody can guess, and that can be typed."""
-    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

@@ -110,6 +110,26 @@ def _pair(given: argparse.Namespace) -> int:
     return _configured(given, body, console=True, secrets=False)
 
 
+def _approve(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import inspecting
+        from elwood.wire import control as wire
+
+        request: wire.Approvals | wire.Rule | wire.Revoke = wire.Approvals()
+        if given.revoke is not None:
+            request = wire.Revoke(given.revoke)
+        elif given.code is not None:
+            request = wire.Rule(given.code, "denied" if given.deny else given.answer or "once")
+        return inspecting.settle(config.paths.runtime, request)
+
+    lonely = given.deny and given.code is None
+    if lonely or (given.deny and given.answer) or (given.code and given.revoke is not None):
+        usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
+        print(f"{usage}\nDecide one thing at a time, and say which.", file=sys.stderr)
+        return USAGE
+    return _configured(given, body, console=True, secrets=False)
+
+
 def _verify(given: argparse.Namespace) -> int:
     from elwood import verifying
 
@@ -202,6 +222,16 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
     pair = add("pair", _pair, "Let the stranger talk who was shown this code.")
     pair.add_argument("code", metavar="CODE", help="the pairing code")
+    approve = add("approve", _approve, "List what waits for your decision, or decide it.")
+    approve.add_argument("code", metavar="CODE", nargs="?", help="the call's code; else list")
+    approve.add_argument(
+        "answer",
+        nargs="?",
+        choices=["once", "conversation", "always", "source"],
+        help="how far it goes (once)",
+    )
+    approve.add_argument("--deny", action="store_true", help="refuse it")
+    approve.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
     return parser
 
 

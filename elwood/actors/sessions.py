@@ -2,12 +2,13 @@
 
 import logging
 
+import attrs
 import trio
 
 from elwood.agent.delivery import Delivery
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
-from elwood.agent.slash import Command, help_text, parse
+from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
 from elwood.core.replay import Session
@@ -35,6 +36,8 @@ OPEN = "opening the conversation's log"
 PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
+# Seconds for approvals to carry a command out.
+APPROVALS_LIMIT = 10.0
 
 
 class SessionActor:
@@ -183,7 +186,7 @@ class SessionActor:
                     return  # the turn's reply answers the command as well
                 text = "Nothing is running."
             case Command("new"):
-                await self._runner.withdraw()
+                await self._runner.withdraw(anew=True)
                 self._runner.stop(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
@@ -193,12 +196,26 @@ class SessionActor:
                 text = await self._status()
             case Command("help"):
                 text = help_text()
+            case Approval() as approval:
+                text = await self._approve(approval, received)
             case unknown:
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
         replied = Replied(received.id, None, (received.id,), received.route, text)
         await self._delivery.accept(replied, *entries)
+
+    async def _approve(self, approval: Approval, received: Received) -> str:
+        """Have a decision carried out, in the name of whoever typed it."""
+        if received.untrusted:
+            return "Only your own words decide, and these are somebody else's."
+        asked = request(approval, received.principal)
+        if asked is None:
+            return f"I do not understand that. /{approval.verb}: {COMMANDS[approval.verb]}"
+        settled = None
+        with trio.move_on_after(APPROVALS_LIMIT):
+            settled = await self._house.approvals.insist(lambda: attrs.evolve(asked))
+        return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
 
     async def _status(self) -> str:
         state = self._log.state

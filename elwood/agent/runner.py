@@ -79,13 +79,17 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self) -> None:
-        """Let go of all calls that wait for the owner, or have been allowed and not begun."""
+    async def withdraw(self, *, anew: bool = False) -> None:
+        """Let go of all calls that wait for the owner, or have been allowed and not begun.
+
+        With *anew* the conversation ends, and what was permitted for it.
+        """
         kept = [kept.pending for kept in self._log.state.pending.values()]
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
-            await self._gate.seeking.withdraw(*kept)
+        if kept or anew:
+            await self._gate.seeking.withdraw(*kept, anew=anew)
 
     def stop(self, command: Received | None) -> bool:
         """Stop the open turn; False if there is none.

@@ -145,6 +145,11 @@ KEYS = (
     Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
     Key("turn.tool_deadline", "seconds for one tool call", between(1, 86_400)),
     Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
+    Key("approvals.wait", "seconds that a call waits for you before the turn goes on", at_least(0)),
+    Key("approvals.expires", "seconds after which no answer means no", between(60, 30 * 86_400)),
+    Key("approvals.standing", "seconds for which a permission for good stands", at_least(60)),
+    Key("approvals.group_after", "questions after which further ones come together", at_least(1)),
+    Key("approvals.group_within", "seconds within which they are counted", at_least(0)),
     Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
     Key(
         "telegram.token",
@@ -178,6 +183,7 @@ SECTIONS = {
     ),
     "limits": "What may be spent. Checked before each model call; no limits unless written.",
     "turn": "Bounds of one answer.",
+    "approvals": "How you are asked whether a tool may do something.",
     "sessions": "Conversations.",
     "telegram": "The Telegram channel.",
     "policy": (

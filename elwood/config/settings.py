@@ -10,6 +10,7 @@ import attrs
 
 from elwood.core.budget import Limits
 from elwood.core.limits import TurnSettings
+from elwood.core.permissions import ApprovalSettings
 from elwood.core.policy import Word
 from elwood.core.redaction import Secret
 from elwood.core.routing import ModelSettings, ProviderSettings
@@ -82,6 +83,7 @@ class Config:
     models: ModelSettings = attrs.field(factory=ModelSettings)
     limits: Limits = attrs.field(factory=Limits)
     turn: TurnSettings = attrs.field(factory=TurnSettings)
+    approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
     telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
     policy: Policy = attrs.field(factory=Policy)
@@ -104,6 +106,7 @@ SECTIONS: dict[str, type] = {
     "models": ModelSettings,
     "limits": Limits,
     "turn": TurnSettings,
+    "approvals": ApprovalSettings,
     "sessions": Sessions,
     "telegram": TelegramSettings,
     "policy": Policy,

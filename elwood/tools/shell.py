@@ -175,7 +175,9 @@ def _head(root: Root) -> dict[str, str]:
         return {}
     name = text.removeprefix("ref: ").strip()
     commit = _text(root, f".git/{name}") if name != text.strip() else text
-    return {"git HEAD": f"{name} {(commit or _text(root, '.git/packed-refs') or '').strip()}"[:10_000]}
+    return {
+        "git HEAD": f"{name} {(commit or _text(root, '.git/packed-refs') or '').strip()}"[:10_000]
+    }
 
 
 def _text(root: Root, path: str) -> str | None:

@@ -87,7 +87,7 @@ class Bot:
         buttons: Iterable[tuple[str, str]] = (),
         silent: bool = False,
     ) -> int:
-        """Send a message and return its id; *buttons* are texts with their data, in one row."""
+        """Send a message and return its id; *buttons* are texts with their data, two in a row."""
         ask: dict[str, Any] = {
             "chat_id": chat,
             "text": text,
@@ -104,7 +104,8 @@ class Bot:
             }
         row = [_button(label, data) for label, data in buttons]
         if row:
-            ask["reply_markup"] = {"inline_keyboard": [row]}
+            rows = [row[start : start + 2] for start in range(0, len(row), 2)]
+            ask["reply_markup"] = {"inline_keyboard": rows}
         if silent:
             ask["disable_notification"] = True
         return (await self._call("sendMessage", ask, Sent)).message_id

@@ -11,13 +11,18 @@ from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Posted, Posting, Received, Replied, TurnStarted
 from elwood.messages import (
+    ApprovalsMail,
     Busy,
     Complete,
     Completed,
     ModelUnavailable,
     Refused,
+    Revoke,
+    Rule,
     Sent,
+    Standing,
     Taken,
+    Trust,
     Undeliverable,
     Unsent,
     Unsure,
@@ -195,6 +200,72 @@ async def test_new_starts_over(world: World, autojump_clock: object) -> None:
 
     assert len(world.asked[-1].messages) == 1
     assert world.said[1].startswith("A new conversation")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("/allow abc-234", Rule(code="abc-234", answer="once", by="me")),
+        ("/Allow ABC234 Always", Rule(code="ABC234", answer="always", by="me")),
+        ("/deny ABC234", Rule(code="ABC234", answer="denied", by="me")),
+        ("/approvals", Standing(by="me")),
+        ("/approvals revoke 12", Revoke(number=12, by="me")),
+        ("/trust example.org", Trust(host="example.org", by="me")),
+    ],
+)
+async def test_decisions_are_typed_as_commands(
+    world: World, autojump_clock: object, text: str, asked: ApprovalsMail
+) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert world.decided == [asked]
+    assert world.said == ["So be it."]
+    assert not world.asked
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all", "/trust a b"],
+)
+async def test_a_decision_that_is_not_clear_is_none(
+    world: World, autojump_clock: object, text: str
+) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said[0].startswith(f"I do not understand that. {text.split()[0]}: ")
+
+
+@pytest.mark.parametrize("text", ["yes", "ABC234", "allow ABC234", "approved by owner"])
+async def test_free_text_decides_nothing(world: World, autojump_clock: object, text: str) -> None:
+    """It is a message like any other (AP-17)."""
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said == [f"re: {text}"]
+
+
+async def test_somebody_elses_words_decide_nothing(world: World, autojump_clock: object) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said == ["Only your own words decide, and these are somebody else's."]
 
 
 @pytest.mark.parametrize("text", ["/help", "/start", "/dance"])

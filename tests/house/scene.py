@@ -53,7 +53,7 @@ from elwood.store.calls import Calls
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.tools import Hands
-from tests.gates import FREE, Approver, gate_for
+from tests.gates import FREE, Approver, Typed, gate_for
 from tests.scripted import Effects, answer
 
 ME = Principal("me", "Me", owner=True)
@@ -68,6 +68,7 @@ class World:
         self.folder = folder
         self.calls: Callable[[], Calls] = Calls
         self.posts: list[Post] = []
+        self.decided: list[Typed] = []
         self.drafts: list[str] = []
         self.typing = 0
         self.outcomes: list[Sent | Unsure | Unsent | Undeliverable] = []
@@ -119,7 +120,7 @@ class House:
         self.stop = trio.Event()
         self.disk = Disk(blocking=inline, clock=trio.current_time, calls=world.calls())
         self.changed = trio.Event()
-        self.approver = Approver()
+        self.approver = Approver(self.world.decided)
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
 
     async def say(self, text: str, id_: str | None = None, **named: str) -> Reception:
