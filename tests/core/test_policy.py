@@ -305,10 +305,17 @@ def test_a_setting_can_make_anything_a_question() -> None:
     assert not untrusted.remember
 
 
-def test_a_host_of_the_owners_to_be_asked_about_is() -> None:
-    asked = FetchUrl(PAGE, "news.example", "ask", 1)
+@pytest.mark.parametrize(
+    "action",
+    [FetchUrl(PAGE, "news.example", "ask", 1), SendRequest("news.example", "ask")],
+    ids=str,
+)
+def test_a_host_that_the_owner_wants_to_be_asked_about_always_is(action: Action) -> None:
+    named = Situation(label=Label(), principal="owner", named_before=frozenset({PAGE}))
+    decision = decide("t", action, named, Rules(tools={"t": "allow"}))
 
-    assert decide("t", asked, OWNER, Rules()) == Ask("your settings ask about news.example", True)
+    assert isinstance(decision, Ask)
+    assert not decision.remember
 
 
 def test_a_reason_names_the_sources_in_one_plain_line() -> None:
