@@ -8,9 +8,10 @@ import msgspec
 from elwood.agent.cases import Cases
 from elwood.agent.question_posts import QuestionPosts
 from elwood.core.permissions import TYPED_LENGTH, Case, Revoked, Sought, gist
-from elwood.core.question_text import MAX_SHOWN, shown_whole
+from elwood.core.question_text import MAX_SHOWN
 from elwood.core.questions import Question
 from elwood.core.session import Ruling
+from elwood.core.showing import shown_whole
 from elwood.messages import Pending, Verdict
 
 log = logging.getLogger(__name__)

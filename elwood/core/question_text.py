@@ -13,6 +13,7 @@ from elwood.core.identity import flatten
 from elwood.core.markdown import Entity, Rich
 from elwood.core.permissions import Case, Permission, gist
 from elwood.core.questions import Answer, Question, answers
+from elwood.core.showing import remark, shown_whole
 from elwood.core.splitting import LIMIT
 
 # Characters, escaped, above which a call cannot be put to anybody: a dozen messages.
@@ -49,27 +50,9 @@ RULINGS = {
 }
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
-# Printable for Python, but nothing is seen of them; and what escapes and line ends are shown by.
-_HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f⟨⟩↵]")
 _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 Piece = tuple[str, Literal["", "code"]]
-
-
-def shown_whole(text: str) -> str:
-    r"""Write *text* so that each of its characters is seen as what it is, and in its place (AP-16).
-
-    >>> shown_whole("rm a\n\u202eb\x1b[0m")
-    'rm a↵\n⟨U+202E⟩b⟨U+001B⟩[0m'
-    """
-    return "".join(map(_seen, text))
-
-
-def _seen(char: str) -> str:
-    if char == "\n":
-        return "↵\n"
-    hidden = not char.isprintable() or _HIDDEN.match(char) or "\U000e0100" <= char <= "\U000e01ef"
-    return f"⟨U+{ord(char):04X}⟩" if hidden else char
 
 
 def one(case: Case) -> tuple[Rich, ...]:
@@ -78,8 +61,10 @@ def one(case: Case) -> tuple[Rich, ...]:
     shown = shown_whole(question.subject) or "(nothing)"
     before = f"May I use {_flat(question.tool)}?\n\n"
     typed = " | ".join(answer for answer in answers(question) if answer != "denied")
+    strange = remark(question.subject)
     after = (
         f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
+        f"{f'It {strange}.{chr(10)}' if strange else ''}"
         f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
         f"Answer by a button, or by typing:\n"
         f"/allow {case.code} {typed}\n/deny {case.code}\n"
@@ -228,7 +213,7 @@ def _item(number: int, case: Case) -> list[Piece]:
 
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
-    return flatten(_HIDDEN.sub(" ", text), limit)
+    return flatten(shown_whole(text).replace("⏎", ""), limit)
 
 
 def _sources(question: Question) -> str:

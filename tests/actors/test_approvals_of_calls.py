@@ -558,7 +558,7 @@ async def test_without_an_owners_chat_the_answer_is_no(world: World) -> None:
     async with running(world) as ask:
         answer = await ask.seek(question())
     assert isinstance(answer, Verdict)
-    assert (answer.ruling, answer.by) == (
+    assert (answer.ruling, answer.why) == (
         "denied",
         "nobody can be asked: no chat of an owner is configured",
     )
@@ -641,7 +641,7 @@ async def test_on_a_full_disk_nothing_is_allowed(world: World) -> None:
         assert await ask.seek(question()) == Pending()
         answer = await ask.seek(question("b"))
         assert isinstance(answer, Verdict)
-        assert (answer.ruling, "disk is full" in answer.by) == ("denied", True)
+        assert (answer.ruling, "disk is full" in answer.why) == ("denied", True)
         assert not (await ask.box.address.ask(Trust(host="example.org", by=OWNER))).ok
 
 
