@@ -25,14 +25,30 @@ def _root(hands: "Hands") -> Root:
 class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
-    *root* is that folder, held open from its first use on: make one Hands for the whole house.
+    *root* is that folder, held open from its first use on: make one Hands for the whole house, and
+    evolve it for each session.  *untrusted* tells whether the session has read untrusted content.
     """
 
     workspace: Path
     blocking: Blocking
+    untrusted: Callable[[], bool] = lambda: False
     root: Root = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
+        kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )
+
+
+@attrs.frozen
+class Output:
+    """What a tool gives back when its text says more than itself.
+
+    *untrusted*: strangers may have written some of it; *private*: it is not for others; *origin*
+    says where it comes from.
+    """
+
+    text: str
+    untrusted: bool = False
+    private: bool = False
+    origin: str = ""
 
 
 @attrs.frozen
@@ -48,7 +64,7 @@ class Tool:
     name: str
     description: str
     input: type[msgspec.Struct]
-    run: Callable[[Any, Hands], Awaitable[str]]
+    run: Callable[[Any, Hands], Awaitable["str | Output"]]
     risk: Literal["read", "write", "destructive"] = "write"
     effect: Effect = "once"
     timeout: float = 60.0

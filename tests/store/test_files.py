@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from elwood.store.files import Item, PathMissing, PathRefused, Root
+from elwood.store.confined import PathMissing, PathRefused
+from elwood.store.files import Item, Root
 from tests.store.confined import SENTINEL, build, snapshot
 
 CORPUS = Path(__file__).parent.parent / "corpora" / "path_traversal.jsonl"
@@ -106,7 +107,8 @@ def test_a_folder_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
 FILTERED = """
 import ctypes, sys
 from pathlib import Path
-from elwood.store.files import Root, Unconfined
+from elwood.store.confined import Unconfined
+from elwood.store.files import Root
 
 class Filter(ctypes.Structure):
     _fields_ = ("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), \\
