@@ -51,6 +51,10 @@ class _Found:
     pass
 
 
+class OutOfBudget(Exception):
+    """The search cost more than it was given; the caller may search less text."""
+
+
 _Step = _Take | _Fork | _Need | _Found
 # What the character before was: None stands for the start of the line.
 _Before = bool | None
@@ -74,13 +78,17 @@ class _State(dict[str, "_State | None"]):
 class Search:
     r"""A search for *expression*.  Raises BadExpression.
 
+    All lines together may cost *budget*, counted in characters that are passed by known states.
+
     >>> Search(r"def \w+\(").find("    def run(self):")
     12
     >>> Search("colou?r$", ignore_case=True).find("COLOR"), Search("^b").find("ab")
     (5, None)
     """
 
-    def __init__(self, expression: str, *, ignore_case: bool = False) -> None:
+    def __init__(
+        self, expression: str, *, ignore_case: bool = False, budget: int | None = None
+    ) -> None:
         found = read(expression)
         self._ignore_case = ignore_case or found.ignore_case
         self._program: list[_Step] = [_Found()]
@@ -90,17 +98,17 @@ class Search:
         self._literal = "" if self._ignore_case else _literal(found.node)
         self._states: dict[tuple[frozenset[int], _Before], _State] = {}
         self._remembered = 0
-        # What the search has cost so far, in characters of text.
         self.spent = 0
+        self._budget = budget
 
     def find(self, line: str) -> int | None:
         """Say where the first match to end in *line* ends; None if there is none.
 
-        *line* has no line break in it.
+        *line* has no line break in it.  Raises OutOfBudget.
         """
         if self._literal not in line:
             return None
-        self.spent += len(line)
+        self._spend(len(line))
         state = self._state(frozenset((self._begin,)), None)
         for at, character in enumerate(line):
             following = state[character]
@@ -158,8 +166,13 @@ class Search:
                 if number not in seen:
                     seen.add(number)
                     todo.append(number)
-        self.spent += _STEP_COST * len(seen)
+        self._spend(_STEP_COST * len(seen))
         return takes, found
+
+    def _spend(self, cost: int) -> None:
+        self.spent += cost
+        if self._budget is not None and self.spent > self._budget:
+            raise OutOfBudget
 
     def _emit(self, node: Node, then: int) -> int:
         """Add the steps of *node*, which go on with the step *then*; return the first."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.core.automaton import Search
+from elwood.core.automaton import OutOfBudget, Search
 from elwood.core.regex import BadExpression, read
 
 LETTERS = "abB_1 é-"
@@ -119,6 +119,15 @@ def test_no_expression_makes_it_slow(expression: str) -> None:
         costs.append(search.spent)
     short, long = costs
     assert long <= 12 * short
+
+
+def test_what_costs_too_much_ends_in_the_middle_of_a_line() -> None:
+    search = Search("((a|b|c)*a(a|b|c){30}){5}[de]", budget=100_000)
+    with pytest.raises(OutOfBudget):
+        search.find("abcaabbcca" * 100_000)
+    assert search.spent < 200_000
+    with pytest.raises(OutOfBudget):
+        Search("a.c", budget=10).find("abd" * 10)
 
 
 def test_states_without_end_are_forgotten_and_cost_what_they_cost() -> None:
