@@ -124,7 +124,7 @@ def test_no_expression_makes_it_slow(expression: str) -> None:
 def test_what_costs_too_much_ends_in_the_middle_of_a_line() -> None:
     search = Search("((a|b|c)*a(a|b|c){30}){5}[de]", budget=100_000)
     with pytest.raises(OutOfBudget):
-        search.find("abcaabbcca" * 100_000)
+        search.find("abcaabbcca" * 5_000)
     assert search.spent < 200_000
     with pytest.raises(OutOfBudget):
         Search("a.c", budget=10).find("abd" * 10)

@@ -1,13 +1,10 @@
-"""No path and no swapped link gets a read out of the root (security.md §2)."""
+"""No path gets anything out of the root (security.md §2)."""
 
 import errno
-import itertools
 import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +16,24 @@ from tests.store.confined import SENTINEL, build, snapshot
 
 CORPUS = Path(__file__).parent.parent / "corpora" / "path_traversal.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(row) for row in CORPUS.read_text().splitlines()]
-# The other operations come with the tools that write.
-READING = [row for row in ROWS if row["op"] in ("read", "list") and row["class"] != "race"]
+# The rows about races have a test of their own.
+STILL = [row for row in ROWS if row["class"] != "race"]
 
 
 def take(root: Root, op: str, path: str) -> str:
-    if op == "read":
-        return root.read(path, 1 << 20).decode()
-    return repr(root.items(path))
+    match op:
+        case "read":
+            return root.read(path, 1 << 20).decode()
+        case "list":
+            return repr(root.items(path))
+        case "write":
+            return root.write(path, b"ours", untrusted=True)
+        case _:
+            root.remove(path, untrusted=True)
+            return "removed"
 
 
-@pytest.mark.parametrize("row", READING, ids=lambda row: row["id"])
+@pytest.mark.parametrize("row", STILL, ids=lambda row: row["id"])
 def test_row_of_the_path_corpus(tmp_path: Path, row: dict[str, Any]) -> None:
     root = build(tmp_path)
     before = snapshot(tmp_path)
@@ -48,7 +52,7 @@ def test_row_of_the_path_corpus(tmp_path: Path, row: dict[str, Any]) -> None:
 
 
 def test_the_corpus_is_there() -> None:
-    assert len(READING) == 85
+    assert len(STILL) == 105
 
 
 def test_a_link_to_a_secret_is_refused_by_what_it_leads_to(tmp_path: Path) -> None:
@@ -151,102 +155,3 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
             root.read(path, 10)
     del root
     assert os.listdir("/proc/self/fd") == before
-
-
-# --- races ----------------------------------------------------------------------------------------
-
-ATTACKER = """
-import ctypes, os, sys
-shape, base = sys.argv[1:]
-os.chdir(base)
-libc = ctypes.CDLL(None)
-def exchange(a, b):
-    libc.renameat2(-100, a.encode(), -100, b.encode(), 2)
-if shape == "folder":
-    os.symlink("../outside", "ws/evil"); pair = "ws/dir", "ws/evil"
-elif shape == "name":
-    os.symlink("../outside/secret.txt", "ws/evil"); pair = "ws/a.txt", "ws/evil"
-elif shape == "pipe":
-    pair = "ws/a.txt", "ws/pipe"
-elif shape == "moved":
-    os.mkdir("evil"); pair = "ws/dir", "evil"
-elif shape == "secret":
-    os.symlink(".env", "ws/evil"); pair = "ws/a.txt", "ws/evil"
-elif shape == "root":
-    os.symlink("outside", "evil"); pair = "ws", "evil"
-print("go", flush=True)
-while True:
-    exchange(*pair)
-"""
-
-
-@pytest.fixture
-def attacked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Root]:
-    """A root in which a process swaps things as fast as it can; it was used once before."""
-    root = Root(build(tmp_path))
-    root.items(".")
-    (tmp_path / "outside/a.txt").write_text(SENTINEL)
-    (tmp_path / "outside/b.txt").write_text(SENTINEL)
-    command = [sys.executable, "-c", ATTACKER, request.param, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
-        assert attacker.stdout is not None
-        assert attacker.stdout.readline() == b"go\n"
-        yield root
-        attacker.kill()
-
-
-def tries(count: int) -> Iterator[int]:
-    """Count to *count*, but not for more than 20 seconds."""
-    end = time.monotonic() + 20
-    return itertools.takewhile(lambda _: time.monotonic() < end, range(count))
-
-
-@pytest.mark.parametrize(
-    ("attacked", "path"),
-    [
-        ("folder", "dir/b.txt"),
-        ("folder", "dir/sub/../b.txt"),
-        ("name", "a.txt"),
-        ("pipe", "a.txt"),
-        ("moved", "dir/b.txt"),
-        ("secret", "a.txt"),
-        ("root", "a.txt"),
-    ],
-    indirect=["attacked"],
-)
-def test_swapping_while_we_read_gets_nothing_out(attacked: Root, path: str) -> None:
-    good = 0
-    for _ in tries(3000):
-        try:
-            shown = attacked.read(path, 1000)
-        except PathRefused:
-            continue
-        assert SENTINEL.encode() not in shown
-        good += 1
-    assert good
-
-
-@pytest.mark.parametrize("attacked", ["folder"], indirect=True)
-def test_swapping_while_we_list_shows_no_name_of_outside(attacked: Root) -> None:
-    good = 0
-    for _ in tries(3000):
-        try:
-            items, _ = attacked.items("dir")
-        except PathRefused:
-            continue
-        assert {item.name for item in items} == {"b.txt", "sub", "link_parent"}
-        good += 1
-    assert good
-
-
-@pytest.mark.parametrize("attacked", ["folder"], indirect=True)
-def test_the_attacker_is_good_enough_to_get_through_a_check_by_name(attacked: Root) -> None:
-    """Proof that the races above can fail: resolve, check, then open is not safe."""
-    for _ in tries(1_000_000):
-        path = attacked.path / "dir/b.txt"
-        try:
-            if path.resolve().is_relative_to(attacked.path) and SENTINEL in path.read_text():
-                return
-        except OSError:
-            continue
-    pytest.fail("the attacker never won against a naive reader")
