@@ -6,6 +6,7 @@ threads for years.
 
 import re
 from fnmatch import translate
+from functools import partial
 from typing import Annotated, Literal
 
 import attrs
@@ -71,11 +72,8 @@ async def grep(given: Grep, hands: Hands) -> str | Output:
         search = Search(given.pattern, ignore_case=given.ignore_case, budget=MAX_SPENT)
     except BadExpression as error:
         raise ToolFailure(f"pattern cannot be used: {error}") from error
-    found = _Found()
     try:
-        await hands.blocking(lambda: _grep(hands.root, given, search, found))
-    except OutOfBudget:
-        found.why_cut = "stopped: the search took too long"
+        found = await hands.blocking(partial(matches, hands.root, given, search))
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
     if found.why_cut:
@@ -120,10 +118,11 @@ async def find(given: Find, hands: Hands) -> str | Output:
 
 
 @attrs.define
-class _Found:
-    """*why_cut* says why not everything was searched; *origin* names a marked file among *lines*.
+class Matches:
+    """What a search found.
 
-    *read* counts bytes, *room* characters.
+    *why_cut* says why not everything was searched; *origin* names a marked file that *lines* are
+    from.  *read* counts bytes, *room* characters.
     """
 
     lines: list[str] = attrs.field(factory=list)
@@ -134,7 +133,9 @@ class _Found:
     origin: str | None = None
 
 
-def _grep(root: Root, given: Grep, search: Search, found: _Found) -> None:
+def matches(root: Root, given: Grep, search: Search) -> Matches:
+    """Search what *given* says, as far as the bounds allow.  Raises PathRefused, Unconfined."""
+    found = Matches()
     items, more = root.walk(given.path)
     if more:
         found.why_cut = "the folder has too much in it, not all was searched"
@@ -144,14 +145,17 @@ def _grep(root: Root, given: Grep, search: Search, found: _Found) -> None:
             continue
         try:
             with root.file(item.name) as file:
-                done = _grep_file(item.name, file, search, found)
+                if _is_enough(item.name, file, search, found):
+                    break
         except PathRefused:
             continue  # no text, a second name, or gone meanwhile
-        if done:
-            return
+        except OutOfBudget:
+            found.why_cut = "stopped: the search took too long"
+            break
+    return found
 
 
-def _grep_file(path: str, file: File, search: Search, found: _Found) -> bool:
+def _is_enough(path: str, file: File, search: Search, found: Matches) -> bool:
     """Search one file; True if that is enough for this call."""
     for number, raw in enumerate(raw_lines(path, file), 1):
         found.files += number == 1
@@ -193,7 +197,7 @@ GREP = Tool(
     risk="read",
     effect="pure",
     timeout=60.0,
-    target=lambda given: f"{given.pattern} in {shown(given.path)}",
+    target=lambda given: f"{shown(given.pattern)} in {shown(given.path)}",
 )
 
 FIND = Tool(
@@ -207,5 +211,5 @@ FIND = Tool(
     risk="read",
     effect="pure",
     timeout=30.0,
-    target=lambda given: f"{given.name} in {shown(given.path)}",
+    target=lambda given: f"{shown(given.name)} in {shown(given.path)}",
 )

@@ -252,15 +252,16 @@ def _inspect(
         outcome.escapes += ["a file is half of one and half of another"] * len(half)
 
 
+def _until(end: float) -> Iterator[int]:
+    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
+
+
 def campaign(seconds: float, seeds: int) -> None:
     """Run all attacks, for *seconds* with each of *seeds*."""
     for attack in ATTACKS:
         total = Outcome()
         for seed in range(seeds):
-            end = time.monotonic() + seconds
-            tries = itertools.takewhile(
-                lambda _, end=end: time.monotonic() < end, itertools.count()
-            )
+            tries = _until(time.monotonic() + seconds)
             with tempfile.TemporaryDirectory() as base:
                 one = survive(attack, Path(base), Ours, seed=seed, tries=tries)
             total.done += one.done

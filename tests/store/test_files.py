@@ -14,6 +14,7 @@ from elwood.store.confined import PathMissing, PathRefused
 from elwood.store.files import Item, Root
 from tests.store.confined import SENTINEL, build, snapshot
 
+PROJECT = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent.parent / "corpora" / "path_traversal.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(row) for row in CORPUS.read_text().splitlines()]
 # The rows about races have a test of their own.
@@ -109,27 +110,13 @@ def test_a_folder_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
 
 
 FILTERED = """
-import ctypes, sys
+import sys
 from pathlib import Path
 from elwood.store.confined import Unconfined
 from elwood.store.files import Root
+from tests.store.filtering import fail
 
-class Filter(ctypes.Structure):
-    _fields_ = ("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), \\
-        ("k", ctypes.c_uint32)
-
-class Program(ctypes.Structure):
-    _fields_ = ("length", ctypes.c_uint16), ("filters", ctypes.POINTER(Filter))
-
-# Load the call's number; if it is openat2 answer with the error, else allow.
-filters = (Filter * 4)(
-    (0x20, 0, 0, 0), (0x15, 0, 1, 437), (0x06, 0, 0, 0x50000 | int(sys.argv[2])),
-    (0x06, 0, 0, 0x7FFF0000),
-)
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-program = Program(4, filters)
-assert libc.prctl(22, 2, ctypes.byref(program)) == 0
+fail([437], int(sys.argv[2]))  # openat2
 try:
     Root(Path(sys.argv[1])).items(".")
 except Unconfined as error:
@@ -141,7 +128,7 @@ except Unconfined as error:
 def test_a_kernel_without_openat2_is_refused_in_plain_words(tmp_path: Path, code: int) -> None:
     """What old kernels, and the filters of old containers, answer."""
     command = [sys.executable, "-c", FILTERED, str(tmp_path), str(code)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
     assert "Linux 5.6" in done.stdout
 
 
