@@ -20,6 +20,7 @@ from elwood.store.temporary import is_temporary
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _MOVED = "was not written: its folder was moved meanwhile; try again"
+_REPLACED = "was not written: somebody replaced it meanwhile; try again"
 _NO_MARKS = (
     "is not written: this conversation has read content from strangers, and the file system here "
     "cannot keep that mark on a file (it has no user extended attributes)"
@@ -80,6 +81,15 @@ class Place:
                 raise PathRefused(self.path, _MOVED)
         finally:
             os.close(fd)
+
+    def need_same(self, name: str, fd: int) -> None:
+        """Refuse unless the file *name* in the folder is the one that is open as *fd*."""
+        try:
+            found = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+        except OSError as error:
+            raise PathRefused(self.path, _REPLACED) from error
+        if not os.path.samestat(found, os.fstat(fd)):
+            raise PathRefused(self.path, _REPLACED)
 
 
 @contextmanager

@@ -45,10 +45,12 @@ class Writer:
                     with _replacing:
                         old = place.found(expect)
                         place.need_there(self._confined)
+                        place.need_same(temp.name, fd)
                         self._calls.rename(temp, place.named(place.name))
+                        self._check(place, fd, created=old is None)
+                self._settle(place)
             except OSError as error:
                 raise not_written(path, error) from error
-            self._settle(place, created=old is None)
         return "created" if old is None else "replaced"
 
     def remove(self, path: str, *, untrusted: bool) -> None:
@@ -78,16 +80,20 @@ class Writer:
         finally:
             self._calls.close(fd)
 
-    def _settle(self, place: Place, *, created: bool) -> None:
-        """Make the new name survive a power cut; take it back if its folder was moved meanwhile."""
+    def _check(self, place: Place, fd: int, *, created: bool) -> None:
+        """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
         try:
             place.need_there(self._confined)
+            place.need_same(place.name, fd)
         except PathRefused:
-            # What was replaced is gone; what is new must not lie where we may not write.
             if created:
-                with suppress(OSError):
+                with suppress(PathRefused, OSError):
+                    place.need_same(place.name, fd)
                     self._calls.unlink(place.named(place.name))
             raise
+
+    def _settle(self, place: Place) -> None:
+        """Make the new name survive a power cut."""
         try:
             self._calls.sync(place.folder)
         except OSError as error:

@@ -142,10 +142,8 @@ ATTACKS = [
     *(Attack(shape, "read", "dir/b.txt") for shape in ("folder", "moved")),
     Attack("folder", "read", "dir/sub/../b.txt"),
     Attack("folder", "list", "dir"),
-    *(
-        Attack(shape, "write", "a.txt")
-        for shape in ("name", "pipe", "hard", "secret", "root", "temporary")
-    ),
+    *(Attack(shape, "write", "a.txt") for shape in ("name", "pipe", "hard", "secret", "root")),
+    Attack("temporary", "write", "new{}.txt"),
     *(Attack(shape, "write", "dir/b.txt") for shape in ("folder", "git")),
     *(Attack(shape, "write", "dir/new{}.txt") for shape in ("folder", "moved", "git", "root")),
     Attack("folder", "write", "dir/x{}/y/new.txt"),
@@ -245,7 +243,9 @@ def _inspect(
     outcome.escapes += [f"{path} was left" for path in left]
     if attack.op == "write" and "{}" in attack.path and "/x{}/" not in attack.path:
         names = {Path(path).name for path in refused}
-        outcome.escapes += [f"{p} was refused" for p in base.rglob("new*") if p.name in names]
+        # What the attacker puts in the place of ours is a link of its own.
+        left = [p for p in base.rglob("new*") if p.name in names and not p.is_symlink()]
+        outcome.escapes += [f"{path} was refused" for path in left]
     elif attack.op == "write":
         found = [p.read_bytes() for p in base.rglob("*.txt") if p.is_file()]
         half = [b for b in found if b.startswith(b"ours") and len(set(b.splitlines())) > 1]

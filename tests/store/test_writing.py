@@ -321,6 +321,16 @@ def test_a_folder_that_is_moved_out_takes_no_new_file_along(
     assert not temporaries(tmp_path)
 
 
+def test_a_folder_that_was_moved_out_keeps_its_files(tmp_path: Path) -> None:
+    base = build(tmp_path)
+    there = tmp_path / "outside" / "stolen"
+    root = Root(base, Moving(lambda: os.rename(base / "dir", there), before="rename"))
+    with pytest.raises(PathRefused, match="moved meanwhile"):
+        root.write("dir/b.txt", b"ours", untrusted=False)
+    assert (there / "b.txt").read_bytes() == b"inside\n"
+    assert not temporaries(tmp_path)
+
+
 # --- crashes --------------------------------------------------------------------------------------
 
 

@@ -82,7 +82,7 @@ async def test_bad_and_hostile_expressions_do_no_harm(hands: Hands) -> None:
         assert await lines(Grep(pattern), hands) == ["nothing found in 1 text files"]
 
 
-async def test_a_search_that_costs_too_much_ends_with_what_it_has(hands: Hands) -> None:
+def test_a_search_that_costs_too_much_ends_with_what_it_has(hands: Hands) -> None:
     put(hands, "a.txt", "ab\n")
     put(hands, "b.txt", "".join("ab"[int(bit)] for number in range(500) for bit in f"{number:b}"))
     search = Search("^ab$|(a|b)*a(a|b){30}[de]", budget=50_000)
