@@ -59,7 +59,7 @@ class Hands:
     blocking: Blocking
     untrusted: Callable[[], bool] = lambda: False
     root: Root = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
+        kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )
 
 

@@ -17,7 +17,8 @@ from elwood.core.labels import PRIVATE
 from elwood.core.plans import Plan
 from elwood.core.shell_words import Unclear
 from elwood.sandbox import Command, Executor, NoSandbox, Outcome, SandboxFailed
-from elwood.store.files import PathRefused, Root, Unconfined
+from elwood.store.confined import PathRefused, Unconfined
+from elwood.store.files import Root
 from elwood.tools import Hands, Tool, ToolFailure
 
 # Seconds for one command, unless the model says more, and the most; the tool itself has more, so
