@@ -24,7 +24,7 @@ from elwood.core.budget import Charged, Ledger
 from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
-from elwood.core.redaction import strip
+from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.core.spending import in_words
@@ -229,6 +229,7 @@ class House:
         config, outside = self.config, self.outside
         return Surroundings(
             strip=self.strip,
+            so_far=lambda text: so_far(text, config.secrets),
             models=self.models.address,
             outboxes=outboxes,
             prompt=self._prompt,

@@ -31,6 +31,9 @@ SILENT = 0.5
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
+# Characters of a draft: twice what the longest message has, so that what is held back at the end
+# lies beyond it; more would be looked through for nothing each time the model says a word.
+DRAFT = 8192
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -39,7 +42,7 @@ DRAFTS_PER_TURN = 1000
 class Surroundings:
     """What all sessions share.
 
-    *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
+    *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives what the documents and tools amount to
     now; *gate* makes the gate of a session from its id and its record.  *publish* shows a
     session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
     wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
@@ -48,6 +51,7 @@ class Surroundings:
     """
 
     strip: Callable[[str], str]
+    so_far: Callable[[str], str]
     models: Address[ModelsMail]
     outboxes: Mapping[str, Address[OutboxMail]]
     prompt: Callable[[], Awaitable[Prompt]]
@@ -201,6 +205,9 @@ class TurnRunner:
             nonlocal shown
             route = turn.route
             if trio.current_time() < loud_at:
+                return False
+            text = house.so_far(text[:DRAFT])
+            if not text.strip():
                 return False
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
             shown = house.outboxes[route.channel].offer(message)

@@ -24,13 +24,10 @@ _HEAD = 8
 
 # What may stand between the characters of a value without changing it for a reader: blanks,
 # characters of no width, quotes, backslashes.
-_NOISE = re.compile(
-    r"""[\s"'`\\\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+"""
-)
+_NOISE = re.compile(r"""[\s"'`\\\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+""")
 _COLOURS = re.compile(rf"\x1b\[[0-9;?]{{0,32}}[@-~]|{_NOISE.pattern}")
 _NOISE_OF_ASCII = {number: None for number in range(128) if _NOISE.fullmatch(chr(number))}
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|&#?[A-Za-z0-9]{2,8};")
-_BYTES = {f"%{n:02{case}}": chr(n) for n in range(256) for case in "xX"}
 
 
 class _View:
@@ -93,12 +90,13 @@ def _views(text: str) -> Iterator[_View]:
         for _ in range(_LEVELS):
             if not _ESCAPE.search(view.text):
                 break
-            view = _View(view, _ESCAPE, _unescaped)
+            view = _View(view, _ESCAPE, lambda match: _unescaped(match[0]))
             yield view
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    char = _BYTES.get(match[0]) or _BYTES.get(match[0].lower()) or html.unescape(match[0])
+@lru_cache(maxsize=1024)  # a text of nothing else would take seconds
+def _unescaped(escape: str) -> str:
+    char = chr(int(escape[1:], 16)) if escape[0] == "%" else html.unescape(escape)
     return "" if _NOISE.fullmatch(char) else char
 
 

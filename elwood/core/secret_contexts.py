@@ -16,20 +16,24 @@ _COOKIE = 16
 
 _PLACEHOLDER = re.compile(
     r"""(?aix)
-    \$ [\w{(] .*  | %\w+%  | %[sdrv]  | %\( .*  | [*x.\-_\#•·0?]+  | !\w+
+    \$ [\w{(] .*  | %\w+%  | %[sdrv]  | %\( .*  | [*x.\-_\#•·0?]+  | !(?:secret|env|vault|ref|include)
     | (?: my|the|new|old|db|user|some|default )? [_-]?
       (?: password\d{0,4}|passwd|pass|pw|pwd|secret|token|api[_-]?key|key|value|string|text|none
         | null|undefined|credentials? )
-    | .{0,64} (?: your|example|placeholder|change[_-]?me|redacted|dummy|insert|replace|xxxx|…
-        | \.\.\.|hidden|removed ) .*
     | \d{4}-\d\d-\d\d .*                                   # a date
     | [0-9.,:/-]{1,9}                                      # a number, a time
     """
 )
+_SAYS_SO = re.compile(
+    r"(?ai)your|example|placeholder|change[_-]?me|redacted|dummy|insert|replace|(?-i:xxxx|XXXX)|…|\.\.\."
+    r"|hidden|removed"
+)
+# Characters at the beginning of a value in which it would say that it stands for another.
+_SAYS_SO_WITHIN = 64
 # Words as code, paths and prose have them: what is made of them alone is no secret.
 _WORDS = re.compile(
     r"""(?ax)
-    [\~./]* [A-Za-z_]? [a-z]+ (?: [_./:-]+ [a-z]+ | [_./:-] [0-9]{1,3} )* [/.]*   # some_name, a/path
+    [\~./]* [A-Za-z_]? [a-z]+ (?: [_./:-]+ [a-z]+ | [_./:-] [0-9]{1,3} )* [/.]*  # a_name, a/path
     | [A-Z]+ (?: [_-] [A-Z0-9]{1,12} )*                    # SOME_NAME
     | _{0,2} [A-Za-z]? [a-z]+ (?: [A-Z][a-z]{2,} | [A-Z]{2,5}(?=[A-Z][a-z]|$) )* (?:\.[A-Za-z]+)*
     | [a-z][a-z0-9+.-]{0,16}://.*                          # a URL: looked into elsewhere
@@ -44,16 +48,16 @@ def _is_password(value: str) -> bool:
     (True, True, False)
     """
     value = value.rstrip(".,:;!?")
-    return len(value) >= _PASSWORD and not (_PLACEHOLDER.fullmatch(value) or _is_words(value))
+    return len(value) >= _PASSWORD and not (_is_placeholder(value) or _is_words(value))
 
 
 def _is_key(value: str) -> bool:
-    return len(value) >= _KEY and is_random(value) and not _PLACEHOLDER.fullmatch(value)
+    return len(value) >= _KEY and is_random(value) and not _is_placeholder(value)
 
 
 def _is_header(value: str) -> bool:
     joined = re.search(r"[a-zA-Z][_-][a-zA-Z]", value) is not None
-    return not _PLACEHOLDER.fullmatch(value) and (is_random(value) or not joined)
+    return not _is_placeholder(value) and (is_random(value) or not joined)
 
 
 def _is_cookie(value: str) -> bool:
@@ -61,7 +65,12 @@ def _is_cookie(value: str) -> bool:
 
 
 def _is_any(value: str) -> bool:
-    return not _PLACEHOLDER.fullmatch(value)
+    return not _is_placeholder(value)
+
+
+def _is_placeholder(value: str) -> bool:
+    says_so = _SAYS_SO.search(value, 0, _SAYS_SO_WITHIN) is not None
+    return says_so or _PLACEHOLDER.fullmatch(value) is not None
 
 
 def _is_words(value: str) -> bool:
@@ -81,64 +90,92 @@ _VALUE = rf"""(?:
     (?<=["'`]) (?P<quoted> [^\s"'`\\]{{3,{_LIMIT}}}+ )
   | (?<!["'`]) (?P<bare> [^\s"'`\\<>,;&(){{}}\[\]|]{{3,{_LIMIT}}}+ ) (?![(\[{{])
 )"""
-_PASS = r"(?: passw(?:or)?d | passphrase | passcode | (?<![a-z])pwd | (?<=[a-z]_)pwd )"
+# A `key` is secret only with one of these in front, with or without a sign between.
+_KEYS = (
+    "access", "account", "api", "app", "auth", "client", "consumer", "deploy", "encryption",
+    "license", "master", "private", "secret", "service", "shared", "signing", "storage",
+    "subscription",
+)  # fmt: skip
+_SECRET_KEY = "|".join(f"(?<={word}[_. -]key)|(?<={word}key)" for word in _KEYS)
 # Tokens that lead to the next page are no secrets, and needed.
-_TOKEN = r"(?<!page)(?<!page[_-])(?<!next)(?<!next[_-])(?<!sync)(?<!sync[_-]) token"
-_SECRET = rf"""(?:
-    secret | {_TOKEN} | credentials? | secret[_-]key[_-]base
-  | (?: access|account|api|app|auth|client|consumer|deploy|encryption|license|master|private|secret
-      | service|shared|signing|storage|subscription )
-    [_. -]? key (?: [_-]?(?:data|base64|b64|hex) )?
-  | (?<![a-z0-9]) _?auth
-) (?: [_-]?[0-9]{{1,2}} )?"""
+_NO_PAGE = "".join(rf"(?<!{word}token)(?<!{word}[_-]token)" for word in ("next", "page", "sync"))
 
 
 @attrs.frozen
 class _Context:
-    """A *pattern* for lower-case text that holds one of *hints*, and what its value must be."""
+    """A *pattern* for lower-case text that holds *hint*, and what its value must be."""
 
     kind: str
-    hints: tuple[str, ...]
+    hint: str
     pattern: re.Pattern[str]
     is_secret: Callable[[str], bool]
 
 
-def _context(
-    kind: str, hints: tuple[str, ...], pattern: str, is_secret: Callable[[str], bool]
-) -> _Context:
-    return _Context(kind, hints, re.compile(pattern, re.VERBOSE | re.MULTILINE), is_secret)
+def _context(kind: str, hint: str, pattern: str, is_secret: Callable[[str], bool]) -> _Context:
+    return _Context(kind, hint, re.compile(pattern, re.VERBOSE | re.MULTILINE), is_secret)
 
 
+def _named(kind: str, hint: str, rest: str, is_secret: Callable[[str], bool]) -> _Context:
+    """Look for a value whose name ends with *hint* and *rest*, and maybe a number."""
+    name = rf"{hint}{rest}(?:[_-]?[0-9]{{1,2}})?"
+    return _context(kind, hint, f"{name}{_IS}{_VALUE}", is_secret)
+
+
+# Each begins with its hint where it can, so that the search goes by that.
 _CONTEXTS = (
-    _context("password", ("pass", "pwd"), rf"{_PASS}(?:[_-]?[0-9]{{1,2}})?{_IS}{_VALUE}",
-             _is_password),
-    _context("secret", ("secret", "token", "key", "credential", "auth"), rf"{_SECRET}{_IS}{_VALUE}",
-             _is_key),
-    _context("secret", ("--",), rf"""(?<![a-z0-9-])--(?:[a-z0-9]{{1,16}}-){{0,3}}
-        (?:{_PASS}|token|secret|key)[ \t]{{1,4}}{_QUOTE}{_VALUE}""", _is_password),
-    _context("authorization", ("authorization",), rf"""authorization
+    _named("password", "pass", "(?:w(?:or)?d|phrase|code|(?<![a-z]pass))", _is_password),
+    *(_named("password", short, f"(?<![a-z]{short})", _is_password) for short in ("pwd", "pw", "psk")),
+    _named("secret", "secret", "(?:[_-]key[_-]base)?", _is_key),
+    _named("secret", "token", _NO_PAGE, _is_key),
+    _named("secret", "credential", "s?", _is_key),
+    _named("secret", "key", f"(?:{_SECRET_KEY})(?:[_-]?(?:data|base64|b64|hex))?", _is_key),
+    _named("secret", "auth", "(?<![a-z0-9]auth)", _is_key),
+    _context("secret", "--", rf"""(?<![a-z0-9-])--(?:[a-z0-9]{{1,16}}-){{0,3}}
+        (?:passw(?:or)?d|passphrase|token|secret|key)[ \t]{{1,4}}{_QUOTE}{_VALUE}""", _is_password),
+    _context("authorization", "authorization", rf"""authorization
         {_QUOTE}[ \t]{{0,8}}[:=,][ \t]{{0,8}}{_QUOTE}(?:[a-z][a-z0-9-]{{1,20}}[ \t]{{1,4}})?
         (?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)(?![(\[{{])""", _is_header),
-    _context("authorization", ("bearer", "basic"), rf"""(?<![a-z])(?:bearer|basic)(?:[ \t]|%20|\+)
-        [ \t]{{0,4}}(?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)""", _is_key),
+    *(
+        _context("authorization", scheme, rf"""{scheme}(?<![a-z]{scheme})(?:[ \t]|%20|\+)
+            [ \t]{{0,4}}(?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)""", _is_key)
+        for scheme in ("bearer", "basic")
+    ),
     # The last @ in front of the path ends the password, as browsers have it.
-    _context("password in a URL", ("://",),
-             r"""://[^\s/?\#@:"'<>]{0,256}:(?P<quoted>[^\s/?\#"'<>]{2,1024})@""", _is_any),
-    _context("signed URL", ("sig", "token", "key="),
-             rf"""[?&;](?:sig|(?:x-(?:amz|goog)-)?signature|x-amz-security-token|key)=
-             (?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key),
-    _context("password", ("-u", "-user"),
-             rf"""(?<![\w-])(?:-u|--user|--proxy-user)(?:[ \t]{{1,4}}|=){_QUOTE}
-             [^\s:"']{{1,128}}:(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password),
-    _context("password", ("mysql", "mariadb", "sshpass", "redis-cli"),
-             rf"""(?:mysql|mariadb|sshpass|redis-cli)[^\n|;&]{{0,256}}?[ \t]-(?:a[ \t]+|p[ \t]{{0,1}})
-             {_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password),
-    _context("password", ("login", "identified"),
-             rf"""(?:login\s{{1,8}}\S{{1,128}}\s{{1,8}}password\s{{1,8}}|identified\s{{1,4}}by\s{{1,4}})
-             {_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password),
-    _context("password", (":5432:", ":5433:", ":6432:", ":3306:", ":*:"),  # .pgpass
-             r"""^[^\s:\#]{1,255}:(?:[0-9]{2,5}|\*):[^\s:]{1,63}:[^\s:]{1,63}:
-             (?P<quoted>[^\s:]{4,256}+)$""", _is_any),
+    _context("password in a URL", "://",
+             r"""://[^\s/?\#@:"'<>]{0,256}:(?P<quoted>[^\s/?\#"'<>]{3,1024})@""", _is_any),
+    *(
+        _context("signed URL", f"{name}=", rf"""{name}=(?<=[?&;]{name}=)
+            (?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key)
+        for name in ("sig", "key")
+    ),
+    *(
+        _context("signed URL", f"{name}=",
+                 rf"""{name}=(?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key)
+        for name in ("x-amz-signature", "x-goog-signature", "x-amz-security-token")
+    ),
+    *(
+        _context("password", option, rf"""{option}(?<![\w-]{option})(?:[ \t]{{1,4}}|=){_QUOTE}
+            [^\s:"']{{1,128}}:(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
+        for option in ("-u", "--user", "--proxy-user")
+    ),
+    *(
+        _context("password", program, rf"""{program}[^\n|;&]{{0,100}}?[ \t]
+            -(?:a[ \t]{{1,4}}|p[ \t]?){_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
+        for program in ("mysql", "mariadb", "sshpass", "redis-cli")
+    ),
+    *(
+        _context("password", before.split()[0], rf"""{before}
+            {_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
+        for before in (
+            r"login \s{1,8}\S{1,128}\s{1,8}password\s{1,8}",  # .netrc
+            r"identified [ ]by[ ]",  # SQL
+        )
+    ),
+    *(
+        _context("password", f":{port}:", rf"""^[^\s:\#]{{1,255}}:{re.escape(port)}:[^\s:]{{1,63}}:
+            [^\s:]{{1,63}}:(?P<quoted>[^\s:]{{4,256}}+)$""", _is_any)  # .pgpass
+        for port in ("5432", "5433", "6432", "*")
+    ),
 )  # fmt: skip
 _COOKIES = re.compile(r"""cookie["']?[ \t]{0,4}[:=][^\r\n]{0,8192}""")
 _CRUMB = re.compile(r"[^\s;=:]{1,128}=(?P<value>[^\s;\"'\\]{3,4096}+)")
@@ -156,7 +193,7 @@ def in_context(text: str, at: int = 0) -> Iterator[Found]:
     # One to one, so that what is found there stands in *text* at the same place.
     lowered = text.replace("\u0130", "i").lower()
     for context in _CONTEXTS:
-        if any(hint in lowered for hint in context.hints):
+        if context.hint in lowered:
             yield from _in(context, text, lowered, at)
     if "cookie" in lowered:
         for header in _COOKIES.finditer(lowered, at):
