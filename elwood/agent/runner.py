@@ -42,12 +42,12 @@ DRAFTS_PER_TURN = 1000
 class Surroundings:
     """What all sessions share.
 
-    *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives what the documents and tools amount to
-    now; *gate* makes the gate of a session from its id and its record.  *publish* shows a
-    session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
-    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
-    a turn after *turn_limit*; after *idle*
-    seconds without work a session leaves the memory.
+    *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
+    what the documents and tools amount to now; *gate* makes the gate of a session from its id and
+    its record.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
+    lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
+    *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
+    without work a session leaves the memory.
     """
 
     strip: Callable[[str], str]

@@ -25,8 +25,9 @@ _HEAD = 8
 # What may stand between the characters of a value without changing it for a reader: blanks,
 # characters of no width, quotes, backslashes.
 _NOISE = re.compile(r"""[\s"'`\\\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]+""")
-_COLOURS = re.compile(rf"\x1b\[[0-9;?]{{0,32}}[@-~]|{_NOISE.pattern}")
+_COLOURS = re.compile(rf"\x1b(?:\[[0-9;?]{{0,32}}(?:[@-~]|\Z)|\Z)|{_NOISE.pattern}")
 _NOISE_OF_ASCII = {number: None for number in range(128) if _NOISE.fullmatch(chr(number))}
+_BACKSLASHED = re.compile(r"\\{1,8}(?:[nrt]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|&#?[A-Za-z0-9]{2,8};")
 
 
@@ -82,9 +83,11 @@ class _View:
 def _views(text: str) -> Iterator[_View]:
     """Show *text* as it reads, then with its escapes undone, a level at a time."""
     firsts = [_View(text, _NOISE)]
-    if "\x1b" in text:
-        # Both, or a half escape in front of a value would take its first characters along.
-        firsts.append(_View(text, _COLOURS))
+    if "\x1b" in text or "\\" in text:
+        # As well, for in front of a value half a colour, or a backslash, would take its first
+        # characters along.
+        read = _View(text, _BACKSLASHED, lambda match: _meant(match[0]))
+        firsts.append(_View(read, _COLOURS))
     for view in firsts:
         yield view
         for _ in range(_LEVELS):
@@ -92,6 +95,11 @@ def _views(text: str) -> Iterator[_View]:
                 break
             view = _View(view, _ESCAPE, lambda match: _unescaped(match[0]))
             yield view
+
+
+def _meant(escape: str) -> str:
+    code = escape.lstrip("\\")
+    return "\n" if len(code) == 1 else chr(int(code[1:], 16))
 
 
 @lru_cache(maxsize=1024)  # a text of nothing else would take seconds
@@ -130,10 +138,7 @@ class KnownSecrets:
                     yield _with_backslashes(text, first), last
 
     def unfinished(self, text: str) -> int:
-        """Say from where on *text* may be the beginning of a value; its length if it is none.
-
-        Beginnings of fewer than eight characters are not noticed.
-        """
+        """Say from where on *text* may be the beginning of a value; its length if it is none."""
         at = len(text)
         for view in _views(text[-self.reach :]) if self.reach else ():
             start = self._spread.unfinished(view.text)
@@ -178,6 +183,9 @@ class _Words:
         for start, head in self._starts(text, max(0, len(text) - self._longest)):
             rest = text[start:]
             if any(word.startswith(rest) for word in self._heads[head]):
+                return start
+        for start in range(max(0, len(text) - _HEAD + 1), len(text)):
+            if any(head.startswith(text[start:]) for head in self._heads):
                 return start
         return len(text)
 

@@ -12,8 +12,6 @@ LIMIT = 16 * 1024
 # Characters between two runs of a key's body: a line break with what a log, a mail or a diff puts
 # in front of each line, and the headers of old formats.
 _GAP = 128
-# The same within base64: only line breaks and an indent.
-_GAP_IN_BASE64 = 24
 # How far before its name the base64 of an armour may begin: `-----BEGIN ENCRYPTED `.
 _BEFORE_NAME = 32
 # A body has runs at least this long; words do not.
@@ -22,8 +20,11 @@ _BEGIN = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
     r"|Private-Lines: [0-9]{1,4}"  # PuTTY
 )
+# A heading that a growing text ends within.
+_HALF_BEGIN = re.compile(r"-----B[A-Z0-9 ]{0,90}-{0,5}\Z")
 _END = re.compile(r"-----END [A-Z0-9 ]{1,64}-----")
-_BLANK = re.compile(r"(?:[\s\"'+>|]|\\[nrt]){0,24}")
+# In base64 only line breaks and an indent stand between two lines.
+_NEXT_LINE = re.compile(r"(?:[\s\"'+>|]|\\[nrt]){0,24}([A-Za-z0-9+/=]*)")
 
 
 def _cores(text: bytes) -> Iterator[str]:
@@ -53,6 +54,8 @@ def private_keys(text: str, at: int = 0) -> Iterator[Found]:
         yield from _armoured(text, at)
     if any(core in text for core in _NAME_IN_BASE64):
         yield from _in_base64(text, at)
+    if half := _HALF_BEGIN.search(text, max(at, len(text) - 100)):
+        yield Found(half.start(), half.start(), len(text), "")
 
 
 def _armoured(text: str, at: int) -> Iterator[Found]:
@@ -80,15 +83,16 @@ def _in_base64(text: str, at: int) -> Iterator[Found]:
             text[begin - 1].isalnum() or text[begin - 1] in "+/"
         ):
             begin -= 1
-        at = _end_of_run(text, match.start(), limit)
-        while at < limit:
-            blank = _BLANK.match(text, at, at + _GAP_IN_BASE64)
-            run = _RUN.match(text, at if blank is None else blank.end(), limit)
-            if run is None:
+        end = _end_of_run(text, match.start(), limit)
+        while end < limit:
+            run = _NEXT_LINE.match(text, end, limit)
+            if run is None or len(run[1]) < 16:
                 break
-            at = run.end()
-        yield Found(begin, begin, at, KIND)
-        yield Found(begin, begin, min(len(text), limit, at + _GAP_IN_BASE64 + 16), "")
+            end = run.end()
+        yield Found(begin, begin, end, KIND)
+        if run is not None and run.end() == len(text):  # it may go on
+            yield Found(begin, begin, len(text), "")
+        at = end
 
 
 def _end_of_run(text: str, start: int, limit: int) -> int:

@@ -16,7 +16,8 @@ _COOKIE = 16
 
 _PLACEHOLDER = re.compile(
     r"""(?aix)
-    \$ [\w{(] .*  | %\w+%  | %[sdrv]  | %\( .*  | [*x.\-_\#•·0?]+  | !(?:secret|env|vault|ref|include)
+    \$ [\w{(] .*  | %\w+%  | %[sdrv]  | %\( .*  | [*x.\-_\#•·0?]+
+    | !(?:secret|env|vault|ref|include)
     | (?: my|the|new|old|db|user|some|default )? [_-]?
       (?: password\d{0,4}|passwd|pass|pw|pwd|secret|token|api[_-]?key|key|value|string|text|none
         | null|undefined|credentials? )
@@ -124,7 +125,9 @@ def _named(kind: str, hint: str, rest: str, is_secret: Callable[[str], bool]) ->
 # Each begins with its hint where it can, so that the search goes by that.
 _CONTEXTS = (
     _named("password", "pass", "(?:w(?:or)?d|phrase|code|(?<![a-z]pass))", _is_password),
-    *(_named("password", short, f"(?<![a-z]{short})", _is_password) for short in ("pwd", "pw", "psk")),
+    *(
+        _named("password", name, f"(?<![a-z]{name})", _is_password) for name in ("pwd", "pw", "psk")
+    ),
     _named("secret", "secret", "(?:[_-]key[_-]base)?", _is_key),
     _named("secret", "token", _NO_PAGE, _is_key),
     _named("secret", "credential", "s?", _is_key),
@@ -206,7 +209,8 @@ def in_context(text: str, at: int = 0) -> Iterator[Found]:
 
 def _in(context: _Context, text: str, lowered: str, at: int) -> Iterator[Found]:
     for match in context.pattern.finditer(lowered, at):
-        group = "quoted" if match["quoted"] is not None else "bare"
-        start, end = match.span(group)
+        start, end = match.span("quoted")
+        if start < 0:
+            start, end = match.span("bare")
         kind = context.kind if context.is_secret(text[start:end]) else ""
         yield Found(match.start(), start, end, kind)

@@ -131,8 +131,8 @@ _BY_MARK = (
     ((".",), "Discord token",
      re.compile(_left() + r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
 )  # fmt: skip
-# Every form has so many characters without a blank.
-_ANY_TOKEN = re.compile(r"[A-Za-z0-9_+/=.~-]{16}")
+# Every form with a head is, with it, a part of such a run.
+_LONG = re.compile(r"[A-Za-z0-9_+/=.~-]{16,}")
 # 16 of 32 letters and digits: one in 28 has no digit at all, so this form is believed as it is.
 _ALWAYS = frozenset({"AWS key"})
 
@@ -144,10 +144,11 @@ def tokens(text: str, at: int = 0) -> Iterator[Found]:
     >>> [(found.kind, text[found.start:found.end][:4]) for found in tokens(text)]
     [('GitHub token', 'ghp_')]
     """
-    if not _ANY_TOKEN.search(text, at):
+    runs = "\n".join(_LONG.findall(text, at))
+    if not runs:
         return  # most lines of a log
     for head, kind, rest in _HEADS:
-        if head in text:
+        if head in runs:
             for match in _pattern(head, rest).finditer(text, at):
                 yield _judged(match, kind)
     for marks, kind, pattern in _BY_MARK:
