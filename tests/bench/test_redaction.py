@@ -11,6 +11,8 @@ import pytest
 from elwood.core.redaction import Secret, strip
 
 SIZE = 1_000_000
+# So many times the text must take so many times as long, not the square of it.
+GROWTH = 8
 FLOOR = re.compile("(?<![A-Za-z0-9])[A-Za-z0-9]{40}")
 LETTERS = string.ascii_letters + string.digits
 PROSE = (
@@ -50,9 +52,9 @@ LINE = (
 def fastest(act: Callable[[], object], times: int = 3) -> float:
     spent = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         act()
-        spent.append(time.perf_counter() - start)
+        spent.append(time.process_time() - start)
     return min(spent)
 
 
@@ -69,20 +71,20 @@ def seconds(shape: str, size: int) -> float:
 def test_no_text_is_slow() -> None:
     prose = text_of("prose", SIZE)
     floor = fastest(lambda: FLOOR.sub("", prose))
-    print(f"\n{'a megabyte of':>18}      MB/s   ratio to one pass   double the size costs")
+    print(f"\n{'a megabyte of':>18}      MB/s   ratio to one pass   {GROWTH} times the size costs")
     print(f"{'one pass':>18}   {SIZE / floor / 1e6:7.1f}")
     ratios, growths = {}, {}
     for shape in SHAPES:
-        half, whole = seconds(shape, SIZE // 2), seconds(shape, SIZE)
-        ratios[shape], growths[shape] = whole / floor, whole / half
+        part, whole = seconds(shape, SIZE // GROWTH), seconds(shape, SIZE)
+        ratios[shape], growths[shape] = whole / floor, whole / part
         print(
             f"{shape:>18}   {SIZE / whole / 1e6:7.1f}   {ratios[shape]:17.1f}   "
             f"{growths[shape]:14.1f} times"
         )
-    # With room for a busy machine: measured 10 on prose, 35 at worst, 2 for double the size.
+    # With room for a busy machine: measured 12 on prose, 57 at worst, 14 times for the growth.
     assert ratios["prose"] < 40
     assert max(ratios.values()) < 120
-    assert max(growths.values()) < 3.5
+    assert max(growths.values()) < 3 * GROWTH
 
 
 @pytest.mark.bench
@@ -90,4 +92,4 @@ def test_a_line_of_the_log_costs_little() -> None:
     floor = fastest(lambda: [FLOOR.sub("", LINE) for _ in range(1000)])
     spent = fastest(lambda: [strip(LINE, SECRETS) for _ in range(1000)])
     print(f"\n{len(LINE)} characters: {spent * 1000:.1f} µs, {spent / floor:.1f} times one pass")
-    assert spent < 40 * floor  # measured 10
+    assert spent < 60 * floor  # measured 13 to 20
