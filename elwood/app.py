@@ -24,7 +24,7 @@ from elwood.core.grants import CODE_ALPHABET
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
-from elwood.core.redaction import strip
+from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.core.spending import in_words
@@ -233,6 +233,7 @@ class House:
         config, outside = self.config, self.outside
         return Surroundings(
             strip=self.strip,
+            so_far=lambda text: so_far(text, config.secrets),
             models=self.models.address,
             approvals=self.approvals.address,
             outboxes=outboxes,

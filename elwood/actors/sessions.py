@@ -11,6 +11,7 @@ from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
+from elwood.core.redaction import Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
 from elwood.core.work import commands, is_command
@@ -38,6 +39,16 @@ PAUSE = 5.0
 ALARM = 30.0
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
+
+# What stands in the log for a message that was nothing but a credential.
+NOT_KEPT = "[a credential was here; it was not kept]"
+BELONGS = (
+    "That looks like a credential ({}). I have not kept it, and the model has not seen it. It "
+    "still stands in this chat: delete it here, and replace it if others may have read it.\n\n"
+    "Secrets that I need belong into a file of their own that is named in config.toml "
+    '(`key = "file:/…"`), into a systemd credential (`LoadCredential=`), or into the environment; '
+    "docs/operating.md says more. I read them when I start."
+)
 
 
 class SessionActor:
@@ -148,7 +159,12 @@ class SessionActor:
         if inbound.id in state.seen:
             return Taken()
         text = repair_text(inbound.text)
-        if inbound.quote:
+        screened = screen(text)
+        if isinstance(screened, Masked):
+            text = screened.text
+        if isinstance(screened, Credential):
+            text = NOT_KEPT
+        elif inbound.quote:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
@@ -164,17 +180,28 @@ class SessionActor:
         # A command is short work, and a stop must come through when much is waiting.
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
+        if isinstance(screened, Credential):
+            # Its answer goes into the same line: it is never a message that the model is shown.
+            answer = BELONGS.format(screened.kind)
+            replied = Replied(received.id, None, (received.id,), received.route, answer)
+            return await self._take(received, replied)
         begun = None if is_command(received) else self._runner.beginning(received)
-        try:
-            # When nothing else is to be done the start of its turn goes along, saving a write.
-            await self._log.record(received, *([begun] if begun else ()))
-        except DiskFull as error:
-            return NotNow(str(error))
+        # When nothing else is to be done the start of its turn goes along, saving a write.
+        taken = await self._take(received, *([begun] if begun else ()))
+        if isinstance(taken, NotNow):
+            return taken
         if is_command(received):
             nursery.start_soon(self._command, received)
         else:
             self._runner.arrived()
             self._runner.work(nursery, begun)
+        return taken
+
+    async def _take(self, received: Received, *more: Entry) -> Taken | NotNow:
+        try:
+            await self._log.record(received, *more)
+        except DiskFull as error:
+            return NotNow(str(error))
         return Taken()
 
     async def _command(self, received: Received) -> None:

@@ -30,6 +30,9 @@ SILENT = 0.5
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
+# Characters of a draft: twice what the longest message has, so that what is held back at the end
+# lies beyond it; more would be looked through for nothing each time the model says a word.
+DRAFT = 8192
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -190,6 +193,9 @@ class TurnRunner:
             nonlocal shown
             route = turn.route
             if trio.current_time() < loud_at:
+                return False
+            text = house.so_far(text[:DRAFT])
+            if not text.strip():
                 return False
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
             shown = house.outboxes[route.channel].offer(message)

@@ -586,7 +586,7 @@ async def test_too_many_questions_are_not_asked(world: World) -> None:
         answers = [await ask.seek(question(f"c{n}")) for n in range(MAX_OPEN_HERE + 3)]
         refused = [answer for answer in answers if isinstance(answer, Verdict)]
         assert [answer.ruling for answer in refused] == ["denied"] * 3
-        assert "too many questions wait" in refused[0].by
+        assert "too many questions wait" in refused[0].why
         assert await ask.seek(question("other", session="tg-2")) == Pending()
         assert (await ask.rule(CODE, "denied")).ok
         assert await ask.seek(question("room again")) == Pending()

@@ -18,6 +18,7 @@ from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Human, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
+from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
 from elwood.messages import (
@@ -235,6 +236,7 @@ class House:
 
         surroundings = Surroundings(
             strip=lambda text: text.replace("hunter2", "***"),
+            so_far=lambda text: so_far(text, []),
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
