@@ -34,13 +34,15 @@ _ACCEPT = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*
 class WebFailed(Exception):
     """The other side, or the way there, failed; *why* is for the model.
 
-    *is_sent* says that the request went out, at least in part: it may have acted.
+    *is_sent* says that the request went out, at least in part: it may have acted.  *text_from* is
+    as in WebRefused.
     """
 
-    def __init__(self, why: str, *, is_sent: bool) -> None:
+    def __init__(self, why: str, *, is_sent: bool, text_from: str = "") -> None:
         super().__init__(why)
         self.why = why
         self.is_sent = is_sent
+        self.text_from = text_from
 
 
 @attrs.frozen
@@ -98,7 +100,7 @@ class Web:
 
         *headers* go to the origin of *url* only.
         """
-        return await self._request("GET", url, None, permit, {"accept": _ACCEPT} | (headers or {}))
+        return await self._request("GET", url, None, permit, {"accept": _ACCEPT, **(headers or {})})
 
     async def send(
         self,
@@ -140,7 +142,7 @@ class Web:
                 if isinstance(got, Page):
                     return got
                 hop = got
-        raise WebFailed(f"no whole answer within {self._deadline:g} s", is_sent=True)
+        raise _failed(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
 
     def _admit(self, hop: "_Hop", permit: Permit) -> None:
         url = hop.url
@@ -172,9 +174,9 @@ class Web:
             refused.text_from = refused.text_from or hop.sent_by
             raise
         except Unreachable as error:
-            raise WebFailed(f"{hop.url.host}: {error.why}", is_sent=hop.number > 0) from error
+            raise _failed(hop, error.why, is_sent=hop.number > 0) from error
         except Interrupted as error:
-            raise WebFailed(f"{hop.url.host}: {error.why}", is_sent=True) from error
+            raise _failed(hop, error.why, is_sent=True) from error
 
     def _after(self, hop: "_Hop", status: int, location: str) -> "_Hop | None":
         """Say where an answer leads; None if it is an end."""
@@ -194,8 +196,8 @@ class Web:
     async def _page(self, hop: "_Hop", answer: Exchange, location: str) -> Page:
         parts = []
         room = self._limit
-        inflate = _inflate(answer.headers.get("content-encoding", ""))
         try:
+            inflate = _inflate(answer.headers.get("content-encoding", ""))
             async for part in answer:
                 whole = part if inflate is None else inflate.decompress(part, room + 1)
                 parts.append(whole[:room])
@@ -203,7 +205,8 @@ class Web:
                 if room < 0:
                     break
         except zlib.error as error:
-            raise WebFailed("the answer is not packed as it says", is_sent=True) from error
+            why = "the answer is packed in a way that was not asked for, or damaged"
+            raise _failed(hop, why, is_sent=True) from error
         return Page(
             answer.status,
             hop.url.text,
@@ -232,16 +235,19 @@ def _is_upgrade(old: Url, new: Url) -> bool:
     return (old.host, new.host, old.port, new.port) == (new.host, old.host, 80, 443)
 
 
+def _failed(hop: _Hop, why: str, *, is_sent: bool) -> WebFailed:
+    return WebFailed(f"{hop.url.host}: {why}", is_sent=is_sent, text_from=hop.sent_by)
+
+
 def _inflate(encoding: str) -> "zlib._Decompress | None":
-    """Make the unpacker for an answer that is packed though we did not ask for it."""
+    """Make the unpacker for an answer that is packed though we did not ask; raises zlib.error."""
     match encoding.strip().lower():
         case "" | "identity":
             return None
         case "gzip" | "x-gzip":
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
         case _:
-            why = "the answer is packed in a way that was not asked for"
-            raise WebFailed(why, is_sent=True)
+            raise zlib.error
 
 
 def _location(answer: Exchange) -> str:
