@@ -103,7 +103,8 @@ class Gate:
         limit = min(self.deadline, tool.timeout)
         try:
             with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
-                return "ok", await tool.run(given, self.hands)
+                found = await tool.run(given, self.hands)
+                return "ok", found if isinstance(found, str) else found.text
         except ToolFailure as error:
             return "failed", str(error)
         except trio.TooSlowError:

@@ -34,7 +34,7 @@ def decode(body: bytes, content_type: str) -> str:
 
     >>> decode("ä".encode(), "text/html; charset=iso-8859-1"), decode(b"\\xe4", "text/html")
     ('ä', 'ä')
-    >>> decode(b"<meta charset=koi8-r>\\xd1", "")[-1:], decode(b"\\x80", "text/plain; charset=utf-8")
+    >>> decode(b"<meta charset=koi8-r>\\xd1", "")[-1], decode(b"\\x80", "text/x; charset=utf-8")
     ('я', '\ufffd')
     """
     for mark, codec in _MARKS:

@@ -5,7 +5,7 @@ this machine.  What they return is the word of strangers.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
 import attrs
@@ -16,6 +16,8 @@ from elwood.core.html import tokens
 from elwood.wire.answers import Answer, Interrupted, Unreachable
 from elwood.wire.http import Client
 from elwood.wire.search_settings import SearchSettings
+
+T = TypeVar("T")
 
 # Seconds for an answer, and for the wait between its parts.
 DEADLINE = 20.0
@@ -142,7 +144,7 @@ async def _get(client: Client, name: str, url: str, headers: Mapping[str, str]) 
         raise SearchFailed(f"{name} did not answer within {DEADLINE:g} s") from error
 
 
-def _decoded[T](name: str, body: bytes, kind: type[T]) -> T:
+def _decoded(name: str, body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -50,7 +50,7 @@ class Page:
     """What a server answered.  All of it but *url* and *hops* is its word.
 
     *url* is where it was had from in the end, after *hops* redirects.  *cut* says that the
-    *body* goes on.  *location* is where it points to if that was not followed.
+    *body* goes on.  *location* is the URL that it points to if that was not followed.
     """
 
     status: int
@@ -168,8 +168,14 @@ class Web:
         try:
             async with exchange as answer:
                 location = _location(answer) if answer.status in _REDIRECTS else ""
-                after = self._after(hop, answer.status, location) if location else None
-                return after or await self._page(hop, answer, location)
+                if not location:
+                    return await self._page(hop, answer)
+                url = self._led(hop, location)
+                if hop.content is not None and answer.status not in (307, 308):
+                    return await self._page(hop, answer, url.text)
+                headers = hop.headers if url.origin == hop.url.origin else {"accept": _ACCEPT}
+                number = hop.number + 1
+                return _Hop(hop.method, url, hop.content, headers, number, hop.url.host)
         except WebRefused as refused:
             refused.text_from = refused.text_from or hop.sent_by
             raise
@@ -178,22 +184,18 @@ class Web:
         except Interrupted as error:
             raise _failed(hop, error.why, is_sent=True) from error
 
-    def _after(self, hop: "_Hop", status: int, location: str) -> "_Hop | None":
-        """Say where an answer leads; None if it is an end."""
+    def _led(self, hop: "_Hop", location: str) -> Url:
+        """Say where an answer leads."""
         url = follow(hop.url, location, hop.number, self._rules.ports)
         if isinstance(url, Refused):
             raise WebRefused(url.why, hop.url.host)
-        is_same = url.origin == hop.url.origin
-        if hop.content is not None:
-            if not (is_same or _is_upgrade(hop.url, url)):
-                why = f"{hop.url.host} got the request and redirects to {url.host}; that is refused"
-                raise WebRefused(f"{why}, since the request was meant for one host", hop.url.host)
-            if status not in (307, 308):
-                return None
-        headers = hop.headers if is_same else {"accept": _ACCEPT}
-        return _Hop(hop.method, url, hop.content, headers, hop.number + 1, hop.url.host)
+        is_same = url.origin == hop.url.origin or _is_upgrade(hop.url, url)
+        if hop.content is not None and not is_same:
+            why = f"{hop.url.host} got the request and redirects to {url.host}; that is refused"
+            raise WebRefused(f"{why}, since the request was meant for one host", hop.url.host)
+        return url
 
-    async def _page(self, hop: "_Hop", answer: Exchange, location: str) -> Page:
+    async def _page(self, hop: "_Hop", answer: Exchange, location: str = "") -> Page:
         parts = []
         room = self._limit
         try:
