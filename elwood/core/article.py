@@ -6,7 +6,7 @@ from urllib.parse import quote, urljoin
 
 import attrs
 
-from elwood.core.elements import BLOCKS, VOID, OpenElements, tags
+from elwood.core.elements import BLOCKS, FORMATTING, VOID, OpenElements, tags
 from elwood.core.html import End, Start, tokens
 from elwood.core.sheet import Block, Sheet, joined
 
@@ -28,8 +28,8 @@ _BLANKS = re.compile(r"[ \t\r\f\xa0]+")
 _SPACE = re.compile(r"\s+")
 # Characters of a link that are shown; what is longer carries data rather than a place.
 _MAX_LINK = 500
-# Tags and texts of a page that are read: ten times those of a long article; each takes 10 µs.
-MAX_TAGS = 200_000
+# Tags and texts of a page that are read: some times those of a long article; each takes 10 µs.
+MAX_TAGS = 100_000
 # Characters that the main part of a page must have to be taken for the whole.
 _ENOUGH = 200
 
@@ -74,6 +74,7 @@ class _Writer:
         self._base = url
         self._open = OpenElements()
         self._dropped_at: int | None = None  # how many elements were open around the dropped one
+        self._dropped = ""
         self._sheet = Sheet()
         self._title: str | None = None
         self._line: list[str] = []
@@ -96,12 +97,15 @@ class _Writer:
             return
         attributes = tag.attributes if tag.raw else {}
         if _is_dropped(name, attributes):
-            self._dropped_at = depth
+            self._dropped_at, self._dropped = depth, name
         else:
             self._enter(name, attributes, depth)
 
     def end(self, name: str) -> None:
-        self._close(self._open.kept_at_end(name))
+        kept = self._open.kept_at_end(name)
+        if self._dropped == name and name in FORMATTING and kept == len(self._open):
+            kept = self._dropped_at or 0
+        self._close(kept, by=name)
 
     def text(self, text: str) -> None:
         if self._dropped_at is not None:
@@ -126,13 +130,20 @@ class _Writer:
             blocks = articles
         return Article(self._title or "", joined(blocks), is_cut)
 
-    def _close(self, kept: int) -> None:
+    def _close(self, kept: int, by: str = "") -> None:
+        goes_on = False
         while len(self._open) > kept:
             name = self._open.pop()
             if self._dropped_at is None:
                 self._leave(name, len(self._open))
             elif self._dropped_at == len(self._open):
                 self._dropped_at = None
+                goes_on = name in FORMATTING and name != by
+        if goes_on:
+            self._dropped_at = len(self._open)
+            self._open.push(self._dropped)
+        elif self._dropped_at is None:
+            self._dropped = ""
 
     def _void(self, name: str, tag: Start) -> None:
         if self._dropped_at is not None:

@@ -29,6 +29,12 @@ BLOCKS = tags(
     "menu nav ol optgroup option p pre search section summary table tbody td tfoot th thead tr ul "
     "xmp"
 )
+# Elements within a line whose end tag ends all that was left open in them.
+_CONTAINERS = tags(
+    "applet audio button canvas datalist iframe map math noscript object select svg template video"
+)
+# Elements that go on in what follows if they are closed by anything but their own end tag.
+FORMATTING = tags("a b big code em font i nobr s small strike strong tt u")
 # Through these no end tag from inside reaches.
 _WALLS = tags("button caption html object table td template th")
 _CELLS = tags("table tr tbody thead tfoot")
@@ -100,13 +106,13 @@ class OpenElements:
     def kept_at_end(self, name: str) -> int:
         """Return how many elements stay open after an end tag of *name*: all, if it is stray."""
         place = self._last((name,))
-        if name not in BLOCKS:
+        if name not in BLOCKS and name not in _CONTAINERS:
             wall = self._last_block()
         elif name in _CELLS or name in _WALLS:
             wall = -1 if name in ("table", "html") else self._last(("table",))
         else:
             wall = self._last(_WALLS)
-        return place if place > wall else len(self._names)
+        return place if place >= max(wall, 0) else len(self._names)
 
     def _last(self, names: Collection[str]) -> int:
         return max((p[-1] for name in names if (p := self._places.get(name))), default=-1)
