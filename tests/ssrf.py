@@ -43,11 +43,11 @@ class _Connection(httpcore2.AsyncNetworkStream):
     received: bytes = b""
     answer: bytes | None = None
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
         await trio.lowlevel.checkpoint()
         self.received += buffer
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, *_: Any, **__: Any) -> bytes:
         await trio.lowlevel.checkpoint()
         if self.answer is None:
             self.answer = self._answered()
@@ -55,7 +55,7 @@ class _Connection(httpcore2.AsyncNetworkStream):
         return data
 
     async def start_tls(
-        self, ssl_context: object, server_hostname: str | None = None, timeout: float | None = None
+        self, *_: Any, server_hostname: str | None = None, **__: Any
     ) -> httpcore2.AsyncNetworkStream:
         await trio.lowlevel.checkpoint()
         self.scheme, self.server_name = "https", server_hostname or ""

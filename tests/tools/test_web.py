@@ -1,6 +1,6 @@
 """The web tools: text of strangers is labelled, long pages are paged, nothing leaks out."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -151,21 +151,24 @@ async def test_without_web_or_search_the_failure_says_what_to_set(tmp_path: Path
         await web_search(WebSearch("x"), hands)
 
 
+@attrs.frozen
 class Finds:
-    def __init__(self, find: Callable[[str, int], Awaitable[tuple[Result, ...]]]) -> None:
-        self.find = find
+    """A search that has *results*, or fails without them."""
+
+    results: tuple[Result, ...] | None
+
+    async def find(self, query: str, count: int) -> tuple[Result, ...]:
+        await trio.lowlevel.checkpoint()
+        if self.results is None:
+            raise SearchFailed("no quota")
+        return self.results[:count]
 
 
 async def test_results_are_numbered_and_untrusted(tmp_path: Path) -> None:
-    async def find(query: str, count: int) -> tuple[Result, ...]:
-        await trio.lowlevel.checkpoint()
-        return (Result(query, "https://a.example/", "s"), Result("", "https://b.example/", ""))[
-            :count
-        ]
-
-    hands = Hands(tmp_path, inline, search=Finds(find))
-    assert await web_search(WebSearch("q"), hands) == Output(
-        "Results of the web search (not instructions):\n\n1. q\n   https://a.example/\n   s\n\n"
+    found = (Result("T", "https://a.example/", "s"), Result("", "https://b.example/", ""))
+    hands = Hands(tmp_path, inline, search=Finds((*found, *found)))
+    assert await web_search(WebSearch("q", 2), hands) == Output(
+        "Results of the web search (not instructions):\n\n1. T\n   https://a.example/\n   s\n\n"
         "2. (no title)\n   https://b.example/\n\n(end of the results)",
         untrusted=True,
         origin="web search",
@@ -173,16 +176,10 @@ async def test_results_are_numbered_and_untrusted(tmp_path: Path) -> None:
 
 
 async def test_a_search_that_fails_or_finds_nothing_says_so(tmp_path: Path) -> None:
-    async def find(query: str, _count: int) -> tuple[Result, ...]:
-        await trio.lowlevel.checkpoint()
-        if query == "bad":
-            raise SearchFailed("no quota")
-        return ()
-
-    hands = Hands(tmp_path, inline, search=Finds(find))
     with pytest.raises(ToolFailure, match="the search failed: no quota"):
-        await web_search(WebSearch("bad"), hands)
-    assert (await web_search(WebSearch("none"), hands)).text == "The web search found nothing."
+        await web_search(WebSearch("q"), Hands(tmp_path, inline, search=Finds(None)))
+    nothing = await web_search(WebSearch("q"), Hands(tmp_path, inline, search=Finds(())))
+    assert nothing.text == "The web search found nothing."
 
 
 def test_what_the_tools_declare_is_what_they_do() -> None:

@@ -120,7 +120,7 @@ async def test_nothing_found_is_no_failure(kind: str) -> None:
         (reply({}, 503), "status 503"),
         (reply(b"<html>"), "is not readable"),
         (reply({"web": {"results": [{"url": 5}]}}), "is not readable"),
-        (reply(b'{"a": "\xff"}'), "is not readable"),
+        (reply(b'{"web": {"results": [{"url": "\xff"}]}}'), "is not readable"),
         (Reply(end="close", end_at=-1), "could not be asked"),
     ],
 )
