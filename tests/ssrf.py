@@ -27,7 +27,9 @@ class Network(httpcore2.AsyncNetworkBackend):
     connected: list[str] = attrs.field(factory=list)
     asked: list[tuple[str, bytes]] = attrs.field(factory=list)  # URL, head of the request
 
-    async def connect_tcp(self, host: str, port: int, **_: Any) -> httpcore2.AsyncNetworkStream:
+    async def connect_tcp(
+        self, host: str, port: int, *_: Any, **__: Any
+    ) -> httpcore2.AsyncNetworkStream:
         await trio.lowlevel.checkpoint()
         self.connected.append(host)
         if host in self.dead:
