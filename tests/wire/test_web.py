@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -240,6 +241,16 @@ async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int,
     async with scene({"/": bomb}) as s:
         got = await s.web.fetch(s.url())
     assert (got.body, got.cut) == (b"\0" * 1000, cut)
+
+
+async def test_a_gzip_bomb_is_not_unpacked_beyond_the_limit() -> None:
+    bomb = Reply(headers={"content-encoding": "gzip"}, pieces=(gzip.compress(bytes(50_000_000)),))
+    async with scene({"/": bomb}) as s:
+        tracemalloc.start()
+        await s.web.fetch(s.url())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
