@@ -8,13 +8,18 @@ from typing import Any, Literal
 
 import attrs
 import msgspec
+import trio
 
+from elwood.core.actions import Action
 from elwood.core.conversation import ToolSpec
 from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
+from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
+from elwood.wire.search import Search
+from elwood.wire.web import Web
 
 
 class ToolFailure(Exception):
@@ -51,13 +56,19 @@ def _root(hands: "Hands") -> Root:
 class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
-    *untrusted* tells whether the conversation has taken strangers' words in.  *root* is the
-    workspace, held open from its first use on: make one for the whole house.
+    *untrusted* tells whether the conversation has taken strangers' words in, *wrote* whether it
+    was we who wrote a file, in this conversation.  *sandbox* runs commands, or says why none can
+    be run.  Without *web* or *search* there is none of it.  *root* is the workspace, held open from
+    its first use on: make one for the whole house.
     """
 
     workspace: Path
     blocking: Blocking
     untrusted: Callable[[], bool] = lambda: False
+    wrote: Callable[[str], bool] = lambda path: False
+    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
+    web: Web | None = None
+    search: Search | None = None
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )
@@ -112,3 +123,13 @@ def _definition(tool: Tool) -> str:
     spec = tool.spec
     parts = [spec.name, spec.description, bytes(spec.schema).decode(), tool.risk, tool.effect]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def always(action: Action) -> Callable[[Any, Hands], Awaitable[Plan]]:
+    """Make the plan of a tool whose calls all do the same kind of thing."""
+
+    async def plan(given: msgspec.Struct, hands: Hands) -> Plan:
+        await trio.lowlevel.checkpoint()
+        return Plan(action, msgspec.json.encode(given).decode())
+
+    return plan

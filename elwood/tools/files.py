@@ -7,10 +7,12 @@ import attrs
 import msgspec
 from msgspec import Meta
 
+from elwood.core.actions import ReadFiles
+from elwood.core.labels import PRIVATE
 from elwood.core.paths import holds_secrets, shown
 from elwood.store.confined import PathRefused, Unconfined
 from elwood.store.files import File, Item
-from elwood.tools import Hands, Output, Tool, ToolFailure
+from elwood.tools import Hands, Output, Tool, ToolFailure, always
 from elwood.tools.texts import MAX_LINE, decoded, failure, raw_lines
 
 # Entries of a folder that one call shows.
@@ -133,6 +135,8 @@ LIST_FILES = Tool(
     effect="pure",
     timeout=30.0,
     target=lambda given: shown(given.path),
+    plan=always(ReadFiles()),
+    gives=PRIVATE,
 )
 
 READ_FILE = Tool(
@@ -147,4 +151,6 @@ READ_FILE = Tool(
     effect="pure",
     timeout=30.0,
     target=lambda given: shown(given.path),
+    plan=always(ReadFiles()),
+    gives=PRIVATE,
 )

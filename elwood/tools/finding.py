@@ -13,12 +13,14 @@ import attrs
 import msgspec
 from msgspec import Meta
 
+from elwood.core.actions import ReadFiles
 from elwood.core.automaton import OutOfBudget, Search
+from elwood.core.labels import PRIVATE
 from elwood.core.paths import shown
 from elwood.core.regex import BadExpression
 from elwood.store.confined import PathRefused, Unconfined
 from elwood.store.files import File, Item, Root
-from elwood.tools import Hands, Output, Tool, ToolFailure
+from elwood.tools import Hands, Output, Tool, ToolFailure, always
 from elwood.tools.files import MAX_PAGE, named
 from elwood.tools.texts import decoded, failure, raw_lines
 
@@ -198,6 +200,8 @@ GREP = Tool(
     effect="pure",
     timeout=60.0,
     target=lambda given: f"{shown(given.pattern)} in {shown(given.path)}",
+    plan=always(ReadFiles()),
+    gives=PRIVATE,
 )
 
 FIND = Tool(
@@ -212,4 +216,6 @@ FIND = Tool(
     effect="pure",
     timeout=30.0,
     target=lambda given: f"{shown(given.name)} in {shown(given.path)}",
+    plan=always(ReadFiles()),
+    gives=PRIVATE,
 )

@@ -8,8 +8,11 @@ import attrs
 import msgspec
 from msgspec import Meta
 
-from elwood.core.paths import shown
-from elwood.store.confined import PathRefused, Unconfined
+from elwood.core.actions import WriteFile
+from elwood.core.paths import is_protected, shown
+from elwood.core.plans import Plan
+from elwood.store.confined import PathMissing, PathRefused, Unconfined
+from elwood.store.files import Root
 from elwood.tools import Hands, Tool, ToolFailure
 from elwood.tools.texts import failure, refuse_binary
 
@@ -25,14 +28,14 @@ SIMILAR = 0.5
 MAX_SHOWN = 200
 
 
-class WriteFile(msgspec.Struct, forbid_unknown_fields=True):
+class Write(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="File, relative to the workspace")]
     content: Annotated[
         str, Meta(max_length=MAX_CONTENT, description="What the file is to hold, all of it")
     ]
 
 
-class EditFile(msgspec.Struct, forbid_unknown_fields=True):
+class Edit(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="File, relative to the workspace")]
     old: Annotated[
         str,
@@ -48,7 +51,7 @@ class EditFile(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
-async def write_file(given: WriteFile, hands: Hands) -> str:
+async def write_file(given: Write, hands: Hands) -> str:
     """Create a file, or replace all that is in it."""
     data = given.content.encode()
     if len(data) > MAX_CONTENT:
@@ -61,7 +64,7 @@ async def write_file(given: WriteFile, hands: Hands) -> str:
     return f"{done} {shown(given.path)} ({len(data):,} bytes)"
 
 
-async def edit_file(given: EditFile, hands: Hands) -> str:
+async def edit_file(given: Edit, hands: Hands) -> str:
     """Replace one piece of a text file, or every one like it."""
     if given.old == given.new:
         raise ToolFailure("old and new are the same; nothing was changed")
@@ -94,7 +97,7 @@ class _Edited:
     count: int
 
 
-def _edited(given: EditFile, data: bytes, *, marked: bool) -> _Edited:
+def _edited(given: Edit, data: bytes, *, marked: bool) -> _Edited:
     """Make the edited file.  What is in a *marked* one is not told in a failure."""
     try:
         text = data.decode()
@@ -117,7 +120,7 @@ def _edited(given: EditFile, data: bytes, *, marked: bool) -> _Edited:
     return _Edited(text.replace(old, new).encode(), count)
 
 
-def _spellings(given: EditFile, text: str) -> list[tuple[str, str]]:
+def _spellings(given: Edit, text: str) -> list[tuple[str, str]]:
     """Write *old* and *new* with the line ends of *text*; try both ways if it has both."""
     plain = (given.old, given.new)
     crlf = text.count("\r\n")
@@ -149,18 +152,49 @@ def _words(line: str) -> set[str]:
     return set(re.findall(r"\w+", line))
 
 
+async def plan_write(given: Write, hands: Hands) -> Plan:
+    """Say what would be written where, and what stands there now."""
+    return await _plan(given.path, f"write {given.path}:\n{given.content}", hands)
+
+
+async def plan_edit(given: Edit, hands: Hands) -> Plan:
+    """Say what would be replaced where, and by what."""
+    what = "wherever it stands" if given.all else "once"
+    text = f"edit {given.path}, {what}; replace:\n{given.old}\n--- by:\n{given.new}"
+    return await _plan(given.path, text, hands)
+
+
+async def _plan(path: str, subject: str, hands: Hands) -> Plan:
+    before = await hands.blocking(partial(_state, hands.root, path))
+    foreign = before != ABSENT and not hands.wrote(path)
+    return Plan(WriteFile(is_protected(path), foreign), subject, {"before": before})
+
+
+def _state(root: Root, path: str) -> str:
+    """Name what is at *path*, so that it can be told whether it is still the same."""
+    try:
+        with root.file(path) as file:
+            return f"{file.stat.st_ino} {file.stat.st_size} {file.stat.st_mtime_ns}"
+    except PathMissing:
+        return ABSENT
+    except (PathRefused, Unconfined) as error:
+        raise failure(path, error) from error
+
+
+ABSENT = "absent"
 WRITE_FILE = Tool(
     name="write_file",
     description=(
         "Create a text file of the workspace, or replace all that is in it. Missing folders are "
         "made. To change a part of a file, use edit_file."
     ),
-    input=WriteFile,
+    input=Write,
     run=write_file,
     risk="write",
     effect="keyed",
     timeout=30.0,
     target=lambda given: shown(given.path),
+    plan=plan_write,
 )
 
 EDIT_FILE = Tool(
@@ -169,10 +203,11 @@ EDIT_FILE = Tool(
         "Replace a piece of a text file of the workspace by another. The piece must be given "
         "exactly, and so much of it that it stands in the file only once."
     ),
-    input=EditFile,
+    input=Edit,
     run=edit_file,
     risk="write",
     effect="once",
     timeout=30.0,
     target=lambda given: shown(given.path),
+    plan=plan_edit,
 )

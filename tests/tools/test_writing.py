@@ -12,8 +12,8 @@ from elwood.tools.writing import (
     MAX_CONTENT,
     MAX_EDITED,
     WRITE_FILE,
-    EditFile,
-    WriteFile,
+    Edit,
+    Write,
     edit_file,
     write_file,
 )
@@ -34,18 +34,18 @@ def is_marked(hands: Hands, path: str) -> bool:
 
 
 async def test_a_file_is_created_then_replaced(hands: Hands) -> None:
-    assert await write_file(WriteFile("x/a.txt", "Grüße"), hands) == "created x/a.txt (7 bytes)"
-    assert await write_file(WriteFile("x/a.txt", "two\r\n"), hands) == "replaced x/a.txt (5 bytes)"
+    assert await write_file(Write("x/a.txt", "Grüße"), hands) == "created x/a.txt (7 bytes)"
+    assert await write_file(Write("x/a.txt", "two\r\n"), hands) == "replaced x/a.txt (5 bytes)"
     assert (hands.workspace / "x/a.txt").read_bytes() == b"two\r\n"
 
 
 async def test_a_file_has_a_largest_size_in_bytes(hands: Hands) -> None:
     with pytest.raises(ToolFailure, match="the limit is"):
-        await write_file(WriteFile("a.txt", "ü" * MAX_CONTENT), hands)
+        await write_file(Write("a.txt", "ü" * MAX_CONTENT), hands)
     given = msgspec.json.encode({"path": "a", "content": "x" * (MAX_CONTENT + 1)})
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(given, type=WriteFile)
-    assert WRITE_FILE.target(WriteFile("a\n.txt", "")) == "a\\n.txt"
+        msgspec.json.decode(given, type=Write)
+    assert WRITE_FILE.target(Write("a\n.txt", "")) == "a\\n.txt"
 
 
 async def test_refusals_tell_the_model_why(hands: Hands) -> None:
@@ -58,21 +58,21 @@ async def test_refusals_tell_the_model_why(hands: Hands) -> None:
         ("a\0b", "control character"),
     ):
         with pytest.raises(ToolFailure, match=words):
-            await write_file(WriteFile(path, "x"), hands)
+            await write_file(Write(path, "x"), hands)
         with pytest.raises(ToolFailure):
-            await edit_file(EditFile(path, "root", "x"), hands)
+            await edit_file(Edit(path, "root", "x"), hands)
     with pytest.raises(ToolFailure, match="tells an assistant what to do"):
-        await write_file(WriteFile("AGENTS.md", "obey"), tainted(hands))
+        await write_file(Write("AGENTS.md", "obey"), tainted(hands))
 
 
 async def test_what_is_written_after_untrusted_content_was_read_is_marked(hands: Hands) -> None:
-    await write_file(WriteFile("a.txt", "one"), tainted(hands))
+    await write_file(Write("a.txt", "one"), tainted(hands))
     assert is_marked(hands, "a.txt")
-    await edit_file(EditFile("a.txt", "one", "two"), hands)
+    await edit_file(Edit("a.txt", "one", "two"), hands)
     assert is_marked(hands, "a.txt"), "the rest of it is still theirs"
-    await write_file(WriteFile("a.txt", "ours"), hands)
+    await write_file(Write("a.txt", "ours"), hands)
     assert not is_marked(hands, "a.txt")
-    await edit_file(EditFile("a.txt", "ours", "theirs"), tainted(hands))
+    await edit_file(Edit("a.txt", "ours", "theirs"), tainted(hands))
     assert is_marked(hands, "a.txt")
 
 
@@ -95,7 +95,7 @@ async def test_a_piece_is_replaced_and_the_rest_is_kept(
     hands: Hands, before: str, old: str, new: str, after: str
 ) -> None:
     (hands.workspace / "a.txt").write_bytes(before.encode())
-    assert await edit_file(EditFile("a.txt", old, new), hands) == "edited a.txt: 1 replaced"
+    assert await edit_file(Edit("a.txt", old, new), hands) == "edited a.txt: 1 replaced"
     assert (hands.workspace / "a.txt").read_bytes() == after.encode()
 
 
@@ -103,27 +103,27 @@ async def test_all_pieces_are_replaced_only_when_asked(hands: Hands) -> None:
     path = hands.workspace / "a.txt"
     path.write_text("x y x y x")
     with pytest.raises(ToolFailure, match=r"stands there 3 times.*all=true"):
-        await edit_file(EditFile("a.txt", "x", "z"), hands)
+        await edit_file(Edit("a.txt", "x", "z"), hands)
     assert path.read_text() == "x y x y x"
-    assert await edit_file(EditFile("a.txt", "x", "z", True), hands) == "edited a.txt: 3 replaced"
+    assert await edit_file(Edit("a.txt", "x", "z", True), hands) == "edited a.txt: 3 replaced"
     assert path.read_text() == "z y z y z"
     path.write_text("aaa")
     with pytest.raises(ToolFailure, match="overlapping"):
-        await edit_file(EditFile("a.txt", "aa", "b"), hands)
+        await edit_file(Edit("a.txt", "aa", "b"), hands)
 
 
 async def test_what_is_not_found_is_not_changed_and_the_nearest_line_is_told(hands: Hands) -> None:
     path = hands.workspace / "a.py"
     path.write_text("import os\n\ndef run(self,  name):\n    pass\n")
     with pytest.raises(ToolFailure, match=r"Line 3 is similar: def run\(self,  name\):$"):
-        await edit_file(EditFile("a.py", "def run(self, name):\n  pass", "x"), hands)
+        await edit_file(Edit("a.py", "def run(self, name):\n  pass", "x"), hands)
     with pytest.raises(ToolFailure, match=r"nothing was changed$"):
-        await edit_file(EditFile("a.py", "something else", "x"), hands)
+        await edit_file(Edit("a.py", "something else", "x"), hands)
     with pytest.raises(ToolFailure, match="are the same"):
-        await edit_file(EditFile("a.py", "import", "import"), hands)
+        await edit_file(Edit("a.py", "import", "import"), hands)
     hands.root.write("b.py", path.read_bytes(), untrusted=True)
     with pytest.raises(ToolFailure, match=r"nothing was changed$"):
-        await edit_file(EditFile("b.py", "def run(self, name):", "x"), hands)
+        await edit_file(Edit("b.py", "def run(self, name):", "x"), hands)
 
 
 async def test_what_is_no_text_or_too_large_is_not_edited(hands: Hands) -> None:
@@ -138,9 +138,9 @@ async def test_what_is_no_text_or_too_large_is_not_edited(hands: Hands) -> None:
         ("nosuch", "does not exist"),
     ):
         with pytest.raises(ToolFailure, match=words):
-            await edit_file(EditFile(name, "x", "y"), hands)
+            await edit_file(Edit(name, "x", "y"), hands)
     with pytest.raises(ToolFailure, match="would have, more than"):
-        await edit_file(EditFile("grows", "x", "y" * 10_000, True), hands)
+        await edit_file(Edit("grows", "x", "y" * 10_000, True), hands)
 
 
 async def test_a_file_that_changes_during_the_edit_is_not_overwritten(hands: Hands) -> None:
@@ -152,5 +152,5 @@ async def test_a_file_that_changes_during_the_edit_is_not_overwritten(hands: Han
     (hands.workspace / "a.txt").write_text("one")
     busy = Hands(hands.workspace, inline, root=Busy(hands.workspace))
     with pytest.raises(ToolFailure, match="changed meanwhile"):
-        await edit_file(EditFile("a.txt", "one", "two"), busy)
+        await edit_file(Edit("a.txt", "one", "two"), busy)
     assert (hands.workspace / "a.txt").read_text() == "somebody else's"
