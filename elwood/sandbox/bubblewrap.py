@@ -67,7 +67,9 @@ class _Namespace:
 
     def ask(self) -> None:
         """Ask the command's session; its leader, the first process, does not hear it."""
-        if self._first is not None:
+        if self._first is None:
+            self.force()  # bwrap itself hangs
+        else:
             with suppress(ProcessLookupError):
                 os.killpg(self._first[0], signal.SIGTERM)
 
