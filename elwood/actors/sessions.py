@@ -9,6 +9,7 @@ from elwood.agent.runner import Surroundings, TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import Command, help_text, parse
 from elwood.core.conversation import repair_text
+from elwood.core.receipts import listing
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
 from elwood.core.work import commands, is_command
@@ -165,6 +166,7 @@ class SessionActor:
 
     async def _command(self, received: Received) -> None:
         entries: tuple[Entry, ...] = ()
+        footer = ""
         match parse(received.text):
             case Command("stop"):
                 if self._runner.stop(received):
@@ -178,13 +180,15 @@ class SessionActor:
                 text = "A new conversation. I have put the old one away."
             case Command("status"):
                 text = await self._status()
+            case Command("receipts", given):
+                text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("help"):
                 text = help_text()
             case unknown:
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
-        replied = Replied(received.id, None, (received.id,), received.route, text)
+        replied = Replied(received.id, None, (received.id,), received.route, text, footer)
         await self._delivery.accept(replied, *entries)
 
     async def _status(self) -> str:

@@ -11,12 +11,15 @@ from elwood.agent.delivery import Delivery
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
 from elwood.agent.turn import Answer, Means, run_turn
+from elwood.core.claims import mark
 from elwood.core.conversation import Prompt
+from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.limits import TurnSettings
 from elwood.core.receipts import activity
 from elwood.core.replay import Session
 from elwood.core.session import Received, Replied, TurnStarted
+from elwood.core.turns import Turn
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import Complete, Completed, Draft, ModelsMail, OutboxMail, Typing
@@ -31,6 +34,8 @@ SILENT = 0.5
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
+# Characters of an answer from which judging it might hold up everybody else for a moment.
+MUCH = 10_000
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -263,11 +268,23 @@ class TurnRunner:
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + self._house.strip(answer.text),
+            stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
             activity(turn.receipts),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+
+    async def _judged(self, text: str, turn: Turn) -> str:
+        """Mark in the model's words what no receipt shows, and what looks like one.
+
+        Our own statements pass too: they claim nothing, and may have the model's words before them.
+        """
+        receipts = list(turn.receipts)
+        earlier = [past.receipt for past in self._log.state.receipts]
+        text = neutralise(self._house.strip(text))
+        if len(text) <= MUCH:
+            return mark(text, receipts, earlier)
+        return await self._house.blocking(lambda: mark(text, receipts, earlier))
 
 
 GIVEN_UP = (

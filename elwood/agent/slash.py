@@ -8,17 +8,19 @@ COMMANDS = {
     "new": "start a new conversation",
     "stop": "stop what is being done",
     "status": "say what is going on and what it has cost",
+    "receipts": "list what was really done here, newest last (/receipts 20: so many)",
     "help": "say what I understand",
 }
 
-Name = Literal["new", "stop", "status", "help"]
+Name = Literal["new", "stop", "status", "receipts", "help"]
 
 
 @attrs.frozen
 class Command:
-    """One of the known commands."""
+    """One of the known commands, with what was typed behind it if it takes something."""
 
     name: Name
+    given: str = ""
 
 
 @attrs.frozen
@@ -32,14 +34,17 @@ def parse(text: str) -> Command | Unknown:
     """Read a slash command; a bot's name behind ``@`` is ignored.
 
     >>> parse("/stop now")
-    Command(name='stop')
+    Command(name='stop', given='')
     >>> parse("/Status@elwood_bot")
-    Command(name='status')
+    Command(name='status', given='')
     >>> parse("/dance")
     Unknown(name='dance')
     """
-    word = text.split(maxsplit=1)[0].removeprefix("/").split("@")[0].lower()
+    first, *rest = text.split(maxsplit=1)
+    word = first.removeprefix("/").split("@")[0].lower()
     match word:
+        case "receipts":
+            return Command(word, "".join(rest).strip())
         case "new" | "stop" | "status" | "help":
             return Command(word)
         case "start":  # Telegram sends it when a chat is opened

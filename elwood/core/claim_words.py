@@ -24,8 +24,8 @@ _AT_A_TIME = "(?:once|until|till|before|after|as soon as|bevor|nachdem)"
 UNREAL = re.compile(rf"{_SUPPOSED}|\b{_AT_A_TIME}\b")
 UNREAL_ME = re.compile(rf"{_SUPPOSED}|\b{_AT_A_TIME} (?:i|we|ich|wir)\b")
 NOT = re.compile(
-    r"\b(?:not|never|nothing|none|nobody|no one|neither|nor|no|without|cannot|\w+n't|failed to|"
-    r"unable|hardly|nicht|nichts|kein\w*|nie|niemals|niemand|weder|ohne|yet to|to be)\b"
+    r"\b(?:not|never|nothing|none|nobody|no one|neither|nor|no|cannot|\w+n't|failed to|"
+    r"unable|hardly|nicht|nichts|kein\w*|nie|niemals|niemand|weder|yet to|to be)\b"
 )
 NOTHING = re.compile(r"\s+(?:\w+\s+)?(?:nothing|none|no one|nobody|neither|no)\b")
 QUESTION = re.compile(
@@ -42,6 +42,7 @@ ELSEWHERE = re.compile(
     r"immer|meist|meistens|normalerweise|automatisch|jede[nrsm]?)\b"
     r"|\b(?:says|said|states|stated|shows|mentions|mentioned|according to|reports|reported|claims|"
     r"notes that|reads|laut|sagt|steht|zufolge)\b"
+    r"|\b(?:as far as i know|probably|perhaps|maybe|vermutlich|vielleicht|wahrscheinlich)\b"
     r"|\bwurden? .*\b(?:1[5-9]|20)\d\d\b"
     r"|\bvon (?!mir\b|selbst\b|der\b|dem\b|den\b|thing\b)\w+"
 )

@@ -27,10 +27,9 @@ from elwood.core.claim_words import (
     UNREAL,
     UNREAL_ME,
 )
-from elwood.core.deeds import ANY, DEEDS, Deed, Kind
+from elwood.core.claim_states import STATES
+from elwood.core.deeds import ANY, DEEDS, Deed, Needs
 from elwood.core.sentences import Clause, Sentence, clauses
-
-Needs = frozenset[Kind]
 
 
 def _forms(form: str) -> str:
@@ -49,11 +48,13 @@ _I_DID = (
         rf"(?:with\s+)?{ADVERBS}(?:{_ING})\b"
     ),
 )
+_FINISHED = re.compile(rf"{ADVERBS}(?:finished|completed|done)\s+(?:with\s+)?{ADVERBS}(?:{_ING})\b")
 # "Sent the mail": what may follow, or it is "Saved games are ...", "Written in 1843 ...".
 _ELLIPTIC = re.compile(
     rf"{ADVERBS}(?!read\b|set\b|shut\b)(?:{_DONE})(?P<rest>$|\s+(?:the|your|a|an|it|this|that|them|"
     r"these|those|all|both|everything|two|three|\d+|thing|to|for|into|under|as|you|him|her|my|our|"
-    r"new|another|again|now|too|already|in thing|on (?:the|your)|\w+ly)\b.*)"
+    r"new|another|again|now|too|already|in thing|on (?:the|your)|\w+ly)\b.*|"
+    r"(?:(?<=started)|(?<=rebooted)|(?<=deployed)|(?<=installed)|(?<=migrated))\s+\w+$)"
 )
 _GOES_ON = re.compile(rf"{ADVERBS}(?!read\b|set\b|shut\b)(?:{_DONE})\b")
 # "Mail sent to Anna"
@@ -73,7 +74,7 @@ _PASSIVE = re.compile(
 _YOURS = re.compile(r"(?:your|it|that|all|everything|both)\b")
 
 _G_MAIN = re.compile(
-    rf"(?:\b(?:ich|wir)\s+(?:habe?|haben)\b|\b(?:habe?|haben)\s+(?:ich|wir)\b|^(?:habe?)\b).*?"
+    rf"(?:\b(?:ich|wir)\s+(?:habe?|haben)(?:'s)?\b|\b(?:habe?|haben)\s+(?:ich|wir)\b|^(?:habe?)\b).*?"
     rf"\b(?:{_GERMAN})\b"
 )
 _G_LAST = re.compile(rf"\bich\b.*?\b(?:{_GERMAN})\s+habe?\b")
@@ -90,59 +91,6 @@ _G_GOES_ON = re.compile(rf"(?:\S+\s+){{0,8}}(?:{_GERMAN})$")
 _I_SPEAK = re.compile(
     r"(?:[\w']+\s+){0,3}?(?:i|we|i've|we've|ich|wir)\b(?!.*\b(?:you|he|she|they|who|du|er|sie)\b)"
 )
-
-# Things said to be so that somebody must have brought about, and what it takes.
-_REACH: Needs = frozenset({"send", "request"})
-_CHANGE: Needs = frozenset({"write", "run", "request", "memory", "schedule"})
-_STATES: tuple[tuple[re.Pattern[str], Needs], ...] = tuple(
-    (re.compile(pattern), needs)
-    for pattern, needs in (
-        (
-            r"^(?:(?:so|ok|okay|yes|and|there|now|great|that's|it's|it is|that is|this is|"
-            r"everything is|everything's|all|consider it|task|job|mission|i am|i'm|we're|x|your "
-            r"request is|alles|ist|das ist|es ist|schon|ja|hab ich|habe ich|ich bin)\s+)*"
-            r"(?:done|all done|completed?|finished|accomplished|taken care of|sorted|all set|"
-            r"good to go|handled|done and dusted|erledigt|fertig|gemacht|abgeschlossen|geschafft)"
-            r"(?: for you| now| as requested| as you asked| successfully)?$",
-            ANY,
-        ),
-        (
-            rf"\b(?:e-?mails?|mails?|messages?|invitations?|invites?|letter|reply|parcel|{NOUN_DE})\s+"
-            r"(?:(?:is|are|ist|sind)\s+)?(?:\w+\s+)?(?:on (?:its|the|their) way|out|gone out|raus|"
-            r"unterwegs|went out|in (?:her|his|their|anna's|\w+'s) inbox)\b",
-            _REACH,
-        ),
-        (
-            rf"\b(?:{NOUN}|version|it|everything)(?:'s| is| are)\s+(?:now|all|already|up)\s+(?:and\s+)?"
-            r"(?:live|online|up|running|in place|deployed|back|ready|available|in (?:your|the))\b",
-            _CHANGE,
-        ),
-        (rf"\b(?:{NOUN}|version) (?:is|are) (?:live|up|back up|online again)\b", _CHANGE),
-        (
-            r"\b(?:tests?|build|checks|suite|specs|everything)(?: \w+)? (?:pass(?:es|ed)?|succeed(?:s|ed)|"
-            r"(?:is|are|was|were|came back|ran) (?:all )?(?:green|passing|clean|successful))\b",
-            frozenset({"run"}),
-        ),
-        (r"\b(?:i|we)(?:'ve| have)? (?:told|let) (?!you\b|me\b|us\b|the (?:model|user))\w+", _REACH),
-        (r"\b(?:i|we)(?:'ve| have)? (?:reached out|replied|responded|written) to (?!you\b)\w+", _REACH),
-        (
-            r"\b(?:i|we)(?:'ve| have)?(?: \w+ly| just| also)? (?:made|placed|taken|took|put|set|turned|"
-            r"switched|got|started|stopped|completed|performed|carried out|processed|applied|closed|"
-            r"submitted|activated|arranged|finished|confirmed|handled) (?:on |off |up |you |through )?"
-            rf"(?:(?:the|your|a|an|all|of|those|that|these|it|requested|new|two|\d+)\s+)*"
-            r"(?:\w+ )?(?:reminders?|alarms?|timers?|appointments?|bookings?|reservations?|orders?|"
-            r"payments?|backups?|notes?|changes|calls?|server|service|container|job|deployment|"
-            r"migration|installation|updates?|calendar|lights?|heating|transfer|purchase|care|event)\b",
-            _CHANGE | _REACH,
-        ),
-        (r"\b(?:i|we)(?:'ve| have)? (?:done|did) (?:it|that|this|so|what you|everything|all)\b", ANY),
-        (r"\b(?:reminder|alarm|timer|appointment|event)s? (?:is |are )?(?:now )?set\b",
-         frozenset({"schedule", "request", "run"})),
-        (r"\bin (?:your|the) calendar now\b", _CHANGE),
-        (r"\bmy (?:web |online |internet )?(?:search|research)\b",
-         frozenset({"web", "files", "recall", "run", "request"})),
-    )
-)  # fmt: skip
 
 
 def claims(sentence: Sentence, text: str, *, looked: bool = False) -> list[Needs]:
@@ -173,7 +121,9 @@ def claims(sentence: Sentence, text: str, *, looked: bool = False) -> list[Needs
             break
         new = list(_in_clause(clause.words, sentence, shows, looked, fresh, mine))
         found += new
-        mine = bool(new) or _speaks(clause.words) or (mine and ACK.fullmatch(clause.words) is not None)
+        mine = (
+            bool(new) or _speaks(clause.words) or (mine and ACK.fullmatch(clause.words) is not None)
+        )
         if clause.then == ":" and number == 0 and not mine and not _leads(clause.words):
             fresh_allowed = False  # "Anna: sent the contract"
     return found
@@ -194,7 +144,7 @@ def _in_clause(
         return
     if DATED.match(sentence.words):
         return
-    elliptic = [_ELLIPTIC, _G_ELLIPTIC] if fresh or mine else []
+    elliptic = [_ELLIPTIC, _FINISHED, _G_ELLIPTIC] if fresh or mine else []
     if fresh:
         elliptic.append(_HEADLINE)
     if mine and not fresh:
@@ -209,9 +159,9 @@ def _in_clause(
     for found in _PASSIVE.finditer(clause):
         yield from _passive(found, clause, sentence, shows, looked)
     for found in _G_PASSIVE.finditer(clause):
-        if found["be"] is None or len(clause.split()) <= 8:
+        if found["be"] is None or len(clause.split()) <= 10:
             yield from _deed(found, clause, sentence, shows)
-    for pattern, needs in _STATES:
+    for pattern, needs in STATES:
         state = pattern.search(clause)
         if state is not None and (needs != ANY or fresh or mine or state.start() > 0):
             yield needs
@@ -226,9 +176,9 @@ def _passive(
     if found["past"] and looked and TOLD.search(found["subject"]):
         return
     if found["present"]:  # or it is how things are in general
-        ends = re.fullmatch(r"(?:\s+\w+ly)?", clause[found.end() :]) is not None
-        yours = _YOURS.match(found["subject"]) and len(clause.split()) <= 10
-        if deed.sort or not (ends or yours) or UNREAL.search(sentence.words):
+        ends = re.fullmatch(r"(?:\s+(?:now|again|\w+ly))?", clause[found.end() :]) is not None
+        yours = deed.sort == "" and _YOURS.match(found["subject"]) and len(clause.split()) <= 10
+        if not (ends or yours) or UNREAL.search(sentence.words):
             return
     yield from _deed(found, clause, sentence, shows)
 
@@ -244,7 +194,9 @@ def _deed(found: re.Match[str], clause: str, sentence: Sentence, shows: bool) ->
     if IDIOM.match(clause, verb):
         return
     if deed.sort == "look":
-        bare = not rest and re.match("check|verif|confirm|valid|double|inspect", clause[verb:])
+        bare = not rest and re.match(
+            "check|verif|confirm|valid|double|inspect|nachg", clause[verb:]
+        )
         around = f"{clause[:verb]} {rest}"
         if GIVEN.search(clause) or not (bare or OUTSIDE.search(around)):
             return

@@ -10,8 +10,8 @@ on the receipts of earlier turns.
 import re
 from collections.abc import Iterator, Sequence
 
-from elwood.core.claiming import Needs, claims
-from elwood.core.deeds import LOOKING, kinds
+from elwood.core.claiming import claims
+from elwood.core.deeds import LOOKING, Needs, kinds
 from elwood.core.sentences import Sentence, sentences
 from elwood.core.session import CallEnded
 

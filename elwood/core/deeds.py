@@ -12,8 +12,10 @@ import attrs
 
 Kind = Literal["files", "write", "run", "web", "request", "send", "memory", "recall", "schedule"]
 
+Needs = frozenset[Kind]
+
 # What our own tools do.  One that is not here, of an MCP server say, may do anything.
-TOOLS: dict[str, frozenset[Kind]] = {
+TOOLS: dict[str, Needs] = {
     "list_files": frozenset({"files"}),
     "read_file": frozenset({"files"}),
     "grep": frozenset({"files"}),
@@ -32,10 +34,10 @@ TOOLS: dict[str, frozenset[Kind]] = {
     "schedule": frozenset({"schedule"}),
     "create_tool": frozenset({"write"}),
 }
-ANY: frozenset[Kind] = frozenset(
+ANY: Needs = frozenset(
     {"files", "write", "run", "web", "request", "send", "memory", "recall", "schedule"}
 )
-LOOKING: frozenset[Kind] = frozenset({"files", "web", "recall", "run", "request"})
+LOOKING: Needs = frozenset({"files", "web", "recall", "run", "request"})
 # First words of names of tools that only look, whoever brings them.
 _LOOKS = re.compile(r"(?:read|list|get|search|find|grep|glob|show|view|query|fetch)(?![a-z])", re.I)
 # Commands that reach other people, or the clock.
@@ -43,7 +45,7 @@ _REACHES = re.compile(r"mail|sendmail|msmtp|mutt|curl|wget|http|ssh|scp|push|not
 _LATER = re.compile(r"\b(?:at|batch|crontab|systemd-run|remind)\b", re.I)
 
 
-def kinds(tool: str, target: str = "") -> frozenset[Kind]:
+def kinds(tool: str, target: str = "") -> Needs:
     """Say what a call of *tool* can have done; *target* is its command, if it runs one.
 
     >>> sorted(kinds("read_file")), sorted(kinds("run_command", "curl -d @x example.org"))
@@ -72,7 +74,7 @@ class Deed:
     (``look``: only claims about things outside of it count).
     """
 
-    needs: frozenset[Kind]
+    needs: Needs
     done: str
     base: str
     ing: str
@@ -143,7 +145,7 @@ DEEDS = (
         "write/wrote/written create make/made add append edit update change modify replace fix "
         "correct generate refactor patch rewrite/rewrote/rewritten insert adjust amend resolve "
         "prepare build/built remove clean+up/cleaned+up set+up/set+up configure repair draft",
-        "geschrieben erstellt angelegt hinzugefugt erganzt bearbeitet aktualisiert geandert "
+        "geschrieben erstellt angelegt hinzugefugt erganzt aktualisiert geandert "
         "angepasst ersetzt behoben korrigiert repariert erzeugt generiert eingefugt eingerichtet "
         "konfiguriert entfernt eingetragen vermerkt aufgeschrieben gefixt",
         "text",
@@ -168,7 +170,7 @@ DEEDS = (
     ),
     _deed(
         "web request run write",
-        "download upload fetch retrieve scrape",
+        "download upload fetch retrieve scrape pull",
         "heruntergeladen hochgeladen abgerufen geholt abgeholt",
     ),
     _deed(
@@ -196,8 +198,13 @@ DEEDS = (
         "book reserve order buy/bought purchase pay/paid transfer cancel/canceled/cancelled "
         "register subscribe refund donate rent wire",
         "gebucht reserviert bestellt gekauft bezahlt uberwiesen storniert abgesagt gekundigt "
-        "angemeldet abonniert registriert",
+        "angemeldet abonniert registriert bestatigt",
+    ),
+    _deed(
+        "write run request send schedule memory",
+        "complete process handle perform carry+out apply activate arrange place finalize finalise",
+        "abgeschlossen bearbeitet veranlasst ausgelost",
+        "text",
     ),
     _deed("memory write", "remember memorize memorise", "gemerkt eingepragt notiert"),
 )
-

@@ -1,8 +1,10 @@
 """What really happened in a turn, read from its receipts and never from the model's words."""
 
 from collections.abc import Sequence
+from datetime import datetime, tzinfo
 
 from elwood.core.session import CallEnded
+from elwood.core.turns import Past
 
 # Stands above the block, and nowhere else: `core.imitation` takes it out of the model's text.
 HEAD = "— from the records —"
@@ -31,6 +33,8 @@ DOT = "·"
 MAX_LINES = 12
 # Characters of a tool's name and of a target.
 MAX_TOOL, MAX_TARGET = 64, 80
+# Calls that /receipts lists when nobody says how many.
+LISTED = 10
 
 
 def activity(receipts: Sequence[CallEnded]) -> str:
@@ -62,6 +66,32 @@ def activity(receipts: Sequence[CallEnded]) -> str:
     if len(lines) > shown:
         lines[shown:] = [f"… and {len(lines) - shown} more"]
     return "\n".join([HEAD, *lines])
+
+
+def listing(past: Sequence[Past], given: str, zone: tzinfo) -> tuple[str, str]:
+    """Answer ``/receipts`` with the newest of *past*: a text, and below it the calls.
+
+    *given* is what was typed behind it: how many; no more are kept than *past* has.
+
+    >>> from datetime import UTC
+    >>> one = Past(0.0, CallEnded("t", "c", "read_file", "ok", "", "notes.txt"))
+    >>> listing([one], "5", UTC)
+    ('The last call of this conversation:', '1970-01-01 00:00 ✓ read_file notes.txt')
+    >>> listing([one], "many", UTC)[0]
+    'Say how many calls to list: /receipts 20'
+    """
+    count = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
+    if given and not count:
+        return "Say how many calls to list: /receipts 20", ""
+    shown = past[-(count or LISTED) :]
+    if not shown:
+        return "No tool was called in this conversation.", ""
+    lines = [
+        f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_line(one.receipt)}"
+        for one in shown
+    ]
+    many = "call" if len(lines) == 1 else f"{len(lines)} calls"
+    return f"The last {many} of this conversation:", "\n".join(lines)
 
 
 def allowed_by(ruling: str) -> str:

@@ -23,6 +23,7 @@ NAME = re.compile(r"[\w~@/.:+-]*\w\.[A-Za-z]\w{0,9}\b(?:/[\w./?=&%-]*)?|(?:[\w.~
 _CLAUSE = re.compile(
     r"([,;:()—–]|\s-\s|\b(?:and|but|then|so|because|und|aber|dann|denn|also)\b(?= ))"
 )
+_EDGES = re.compile(r"^\W+|\W+$")
 # Behind these a headline may stand: "All set: mail sent".
 _FRESH = frozenset(":;—–()")
 
@@ -87,7 +88,7 @@ def clauses(words: str) -> list[Clause]:
     found, fresh = [], True
     pieces = _CLAUSE.split(words)
     for clause, then in zip(pieces[::2], [*pieces[1::2], ""], strict=True):
-        bare = clause.strip(" .!?…'")
+        bare = _EDGES.sub("", clause)
         if bare:
             found.append(Clause(bare, fresh, then.strip()))
             fresh = False

@@ -49,6 +49,13 @@ class Kept(msgspec.Struct, frozen=True):
     decided: CallDecided | None = None
 
 
+class Past(msgspec.Struct, frozen=True):
+    """A call that ended at Unix time *at*; the text of its receipt is left out."""
+
+    at: float
+    receipt: CallEnded
+
+
 class Turn(msgspec.Struct):
     """The turn that has no answer yet.
 
