@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
 # What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
+SINCE = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
+# Calls that `receipts` may show at once: it holds them to put them in order.
+MOST_RECEIPTS = 100_000
 # The configuration of a service of the system, for those who have none of their own.
 SYSTEM = Path("/etc/elwood/config.toml")
 
@@ -110,6 +113,31 @@ def _pair(given: argparse.Namespace) -> int:
     return _configured(given, body, console=True, secrets=False)
 
 
+def _receipts(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        import time
+        from zoneinfo import ZoneInfo
+
+        from elwood import auditing
+        from elwood.core import audit
+
+        zone = ZoneInfo(config.owner.timezone)
+        since = 0.0 if given.since is None else audit.since(given.since, time.time(), zone)
+        if since is None:
+            print(f"--since {given.since}: {SINCE}", file=sys.stderr)
+            return USAGE
+        return auditing.receipts(
+            config.paths.state,
+            zone,
+            since=since,
+            session=given.session,
+            limit=given.limit,
+            as_json=given.json,
+        )
+
+    return _configured(given, body, console=True, secrets=False)
+
+
 def _verify(given: argparse.Namespace) -> int:
     from elwood import verifying
 
@@ -194,10 +222,15 @@ def _parser() -> argparse.ArgumentParser:
     inspect = add("inspect", _inspect, "Show what every part of the running Elwood does.")
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.add_argument("--watch", action="store_true", help="look again each second")
-    receipts = add("receipts", _verify, "Prove what was recorded.")
-    verify = receipts.add_subparsers(metavar="verify", required=True).add_parser(
+    receipts = add("receipts", _receipts, "Show what tools did, or prove the records.")
+    receipts.add_argument("--since", metavar="WHEN", help=SINCE)
+    receipts.add_argument("--session", metavar="ID", help="of this conversation only")
+    receipts.add_argument("--json", action="store_true", help="print one JSON object per call")
+    receipts.add_argument("--limit", metavar="N", type=_count, default=100, help="how many at most")
+    verify = receipts.add_subparsers(metavar="verify").add_parser(
         "verify", help="prove that no record was edited, moved or removed"
     )
+    verify.set_defaults(command=_verify)
     _add_config(verify, argparse.SUPPRESS)
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
     pair = add("pair", _pair, "Let the stranger talk who was shown this code.")
@@ -210,6 +243,12 @@ def _message(text: str) -> str:
         raise argparse.ArgumentTypeError("it is empty")
     # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST_RECEIPTS:
+        raise argparse.ArgumentTypeError(f"use a number between 1 and {MOST_RECEIPTS}")
+    return int(text)
 
 
 def _session(name: str) -> str:

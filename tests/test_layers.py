@@ -20,6 +20,7 @@ STEPS = {
     "tools": 4,
     "agent": 5,
     "actors": 6,
+    "auditing": 7,
     "config": 7,
     "inspecting": 7,
     "outside": 7,

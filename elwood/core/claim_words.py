@@ -53,12 +53,18 @@ DATED = re.compile(
 )
 # Things that an assistant acts on.
 NOUN = (
-    r"(?:e-?mails?|mails?|messages?|texts?|posts?|notes?|files?|folders?|director(?:y|ies)|documents?|"
-    r"reports?|reminders?|alarms?|timers?|appointments?|meetings?|events?|calls?|invitations?|invites?|"
-    r"bookings?|reservations?|tables?|flights?|tickets?|orders?|payments?|transfers?|invoices?|bills?|"
-    r"subscriptions?|tests?|builds?|scripts?|commands?|services?|servers?|backups?|changes?|fix(?:es)?|"
-    r"updates?|deploy(?:ment)?s?|migrations?|installation|packages?|containers?|jobs?|tasks?|branch(?:es)?|"
-    r"commits?|pull requests?|issues?|entr(?:y|ies)|records?|rows?|lists?|calendar|database|config(?:uration)?|"
+    r"(?:e-?mails?|mails?|messages?|texts?|posts?|notes?|files?|folders?|director(?:y|ies)|"
+    r"documents?|"
+    r"reports?|reminders?|alarms?|timers?|appointments?|meetings?|events?|calls?|invitations?|"
+    r"invites?|"
+    r"bookings?|reservations?|tables?|flights?|tickets?|orders?|payments?|transfers?|invoices?|"
+    r"bills?|"
+    r"subscriptions?|tests?|builds?|scripts?|commands?|services?|servers?|backups?|changes?|"
+    r"fix(?:es)?|"
+    r"updates?|deploy(?:ment)?s?|migrations?|installation|packages?|containers?|jobs?|tasks?|"
+    r"branch(?:es)?|"
+    r"commits?|pull requests?|issues?|entr(?:y|ies)|records?|rows?|lists?|calendar|database|"
+    r"config(?:uration)?|"
     r"settings?|uploads?|downloads?|attachments?|photos?|pictures?|images?|data|repo(?:sitory)?|"
     r"page|website|site|app|application|search(?:es)?|request|code|bugs?|memory|draft|summary|copy|"
     rf"lights?|heating|door|hotel|rooms?|taxi|cab|ride|rent|money|{THING})"
@@ -81,10 +87,14 @@ PERSISTS = re.compile(
     r"datei(?:en)?|ordner|kalender|termin|erinnerung|einkaufsliste)\b"
 )
 TEXTUAL = re.compile(
-    r"\b(?:draft|poem|story|summary|text|sentences?|paragraphs?|wording|version|tables?|list|outline|"
-    r"examples?|answer|reply|explanation|plan|letter|recipe|functions?|code|snippet|regex|query|script|"
-    r"title|tone|words?|phras(?:e|ing)s?|jokes?|haiku|verses?|translation|headings?|suggestions?|typos?|"
-    r"grammar|spelling|lines?|sections?|bullets?|points?|comments?|class|loop|it|this|that|them|limerick|"
+    r"\b(?:draft|poem|story|summary|text|sentences?|paragraphs?|wording|version|tables?|list|"
+    r"outline|"
+    r"examples?|answer|reply|explanation|plan|letter|recipe|functions?|code|snippet|regex|query|"
+    r"script|"
+    r"title|tone|words?|phras(?:e|ing)s?|jokes?|haiku|verses?|translation|headings?|"
+    r"suggestions?|typos?|"
+    r"grammar|spelling|lines?|sections?|bullets?|points?|comments?|class|loop|it|this|that|them|"
+    r"limerick|"
     r"song|essay|speech|quiz|agenda|itinerary|schedule|comma|rhymes?|one|"
     r"entwurf|gedicht|satz|absatz|liste|tabelle|beispiel|geschichte|zusammenfassung|brief)\b"
 )
@@ -95,25 +105,31 @@ HERE = re.compile(
 OUTSIDE = re.compile(
     rf"\b(?:{THING}|files?|folders?|director(?:y|ies)|documents?|logs?|pages?|websites?|sites?|web|"
     r"internet|online|calendar|inbox|mailbox|e-?mails?|mails?|weather|forecast|news|prices?|status|"
-    r"server|services?|disk|repo(?:sitory)?|code ?base|database|docs|documentation|system|timetable|"
+    r"server|services?|disk|repo(?:sitory)?|code ?base|database|docs|documentation|system|"
+    r"timetable|"
     r"schedule|account|balance|url|links?|results?|articles?|reports?|availability|stock|traffic|"
     r"flights?|trains?|booking|reservation|appointments?|order|notes|workspace|memory|tests|"
-    r"dateien?|ordner|seiten?|webseite|kalender|postfach|wetter|notizen|dokumente?|protokolle?|netz|"
+    r"dateien?|ordner|seiten?|webseite|kalender|postfach|wetter|notizen|dokumente?|protokolle?|"
+    r"netz|"
     r"kontostand|fahrplan|preise?|termine?)\b"
 )
 # What the person gave, or thinking: looked at without a tool.
 GIVEN = re.compile(
-    r"\b(?:you (?:\w+ )?(?:sent|pasted|wrote|gave|shared|described|quoted|posted|provided|attached)|"
-    r"your (?:message|question|text|draft|request|code|reasoning|calculation|answer|list|email above)|"
+    r"\b(?:you (?:\w+ )?(?:sent|pasted|wrote|gave|shared|described|quoted|posted|provided|"
+    r"attached)|"
+    r"your (?:message|question|text|draft|request|code|reasoning|calculation|answer|list|"
+    r"email above)|"
     r"my (?:answer|reply|reasoning|arithmetic|calculation|math|work)|arithmetic|maths?|calculation|"
     r"reasoning|deine\w* (?:frage|nachricht|text|entwurf))\b"
 )
 IDIOM = re.compile(
     r"\b(?:ran (?:out|into|the (?:numbers|calculation|figures|math)|through|late|over)|"
-    r"made (?:a|an|the|my|some|this|that|it)? ?(?:mistake|error|assumption|typo|point|joke|sense|sure|"
+    r"made (?:a|an|the|my|some|this|that|it)? ?(?:mistake|error|assumption|typo|point|joke|"
+    r"sense|sure|"
     r"clear|list|table|guess|slip|up|suggestion)|shared (?:my|some) (?:view|thoughts?|opinion)s?|"
     r"ordered (?:\w+ ){0,3}(?:by|alphabetically|from)|moved (?:on|by)|found (?:it|that|this) \w+|"
-    r"sent (?:you )?(?:that|this|it)? ?(?:above|in my)|posted above|wrote (?:that )?(?:above|earlier)|"
+    r"sent (?:you )?(?:that|this|it)? ?(?:above|in my)|posted above|wrote (?:that )?(?:above|"
+    r"earlier)|"
     r"added up|see (?:why|that|what|how)|changed my mind|set out|built (?:on|upon)|"
     r"made of|made in|recorded in history)\b"
 )
@@ -134,15 +150,18 @@ ACK = re.compile(
     r"mission accomplished|your wish is my command)\W*)+"
 )
 NOUN_DE = (
-    r"(?:e-?mails?|mails?|nachricht(?:en)?|datei(?:en)?|notiz(?:en)?|erinnerung(?:en)?|termine?|wecker|"
+    r"(?:e-?mails?|mails?|nachricht(?:en)?|datei(?:en)?|notiz(?:en)?|erinnerung(?:en)?|termine?|"
+    r"wecker|"
     r"timer|backups?|sicherung|buchung|reservierung|tisch|flug|bestellung|zahlung|rechnung|"
-    r"uberweisung|tests?|skript|befehl|dienst|server|anderung(?:en)?|updates?|deployment|eintrag|liste|"
+    r"uberweisung|tests?|skript|befehl|dienst|server|anderung(?:en)?|updates?|deployment|"
+    r"eintrag|liste|"
     r"kalender|konfiguration|ordner|dokument|bericht|antwort|einladung|paket|app|anwendung|"
     rf"hotel|ticket|{THING})"
 )
 # Nouns of which a text read aloud may tell what happened to them.
 TOLD = re.compile(
-    r"\b(?:meetings?|appointments?|events?|calls?|flights?|tables?|lists?|settings?|page|website|site|"
+    r"\b(?:meetings?|appointments?|events?|calls?|flights?|tables?|lists?|settings?|page|"
+    r"website|site|"
     r"app|application|data|database|doors?|rooms?|hotel|rent|lights?|heating|code|bugs?|issues?|"
     r"packages?|releases?|orders?|invoices?|tickets?)\b"
 )

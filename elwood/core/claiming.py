@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from elwood.core.claim_states import STATES
 from elwood.core.claim_words import (
     ACK,
     ADVERBS,
@@ -27,9 +28,8 @@ from elwood.core.claim_words import (
     UNREAL,
     UNREAL_ME,
 )
-from elwood.core.claim_states import STATES
 from elwood.core.deeds import ANY, DEEDS, Deed, Needs
-from elwood.core.sentences import Clause, Sentence, clauses
+from elwood.core.sentences import Sentence, clauses
 
 
 def _forms(form: str) -> str:
@@ -74,7 +74,8 @@ _PASSIVE = re.compile(
 _YOURS = re.compile(r"(?:your|it|that|all|everything|both)\b")
 
 _G_MAIN = re.compile(
-    rf"(?:\b(?:ich|wir)\s+(?:habe?|haben)(?:'s)?\b|\b(?:habe?|haben)\s+(?:ich|wir)\b|^(?:habe?)\b).*?"
+    rf"(?:\b(?:ich|wir)\s+(?:habe?|haben)(?:'s)?\b|\b(?:habe?|haben)\s+(?:ich|wir)\b|"
+    rf"^(?:habe?)\b).*?"
     rf"\b(?:{_GERMAN})\b"
 )
 _G_LAST = re.compile(rf"\bich\b.*?\b(?:{_GERMAN})\s+habe?\b")
@@ -184,7 +185,7 @@ def _passive(
 
 
 def _deed(found: re.Match[str], clause: str, sentence: Sentence, shows: bool) -> Iterator[Needs]:
-    """Yield what the verb that was *found* needs, if it is about the world outside of the answer."""
+    """Yield what the verb that was *found* needs, if it is about the world outside."""
     if found.lastgroup is None or found.groupdict().get("any"):
         yield ANY
         return

@@ -1,11 +1,13 @@
 """Keeps the model's text from looking like the activity block, which is made from receipts.
 
 Rules.  The head is ours wherever it stands.  So is a line that begins with a symbol and the
-name of a tool (words joined by ``_``, which prose has none of): both are prefixed, and lose nothing.
+name of a tool (words joined by ``_``, which prose has none of): both are prefixed, and keep all.
 A run of lines at the very end that begin with one of our marks, or with what looks like it, stands
 where our block would: there the mark alone becomes an ASCII one.  A check list elsewhere is left as
 it is.  What counts is what is seen: not Markdown, invisible characters, entities, or the alphabet.
 """
+
+# ruff: noqa: RUF001, RUF002 -- characters that look like others are what this module is about
 
 import html
 import re
@@ -25,16 +27,12 @@ ASCII = {
 }
 _PENDANTS = {mark: ascii_ for ascii_, marks in ASCII.items() for mark in marks}
 # Letters of other alphabets that are drawn like Latin ones.
-_LATIN = str.maketrans(
-    dict(
-        pair.split("=")
-        for pair in (
-            "а=a в=b с=c ԁ=d е=e ԍ=g һ=h і=i ј=j к=k ӏ=l м=m п=n о=o р=p ԛ=q г=r ѕ=s т=t ц=u ѵ=v ԝ=w "
-            "х=x у=y α=a β=b ε=e η=n ι=i κ=k ν=v ο=o ρ=p σ=o τ=t υ=u χ=x γ=y ω=w "
-            "ɑ=a ɡ=g ı=i ӊ=h ո=n օ=o ѐ=e ʏ=y ʀ=r ʜ=h ᴄ=c ᴅ=d ᴇ=e ᴍ=m ᴏ=o ꜱ=s ᴛ=t ɢ=g ᴀ=a ᴋ=k"
-        ).split()
-    )
+_DRAWN_LIKE = (
+    "а=a в=b с=c ԁ=d е=e ԍ=g һ=h і=i ј=j к=k ӏ=l м=m п=n о=o р=p ԛ=q г=r ѕ=s т=t ц=u ѵ=v ԝ=w х=x "
+    "у=y α=a β=b ε=e η=n ι=i κ=k ν=v ο=o ρ=p σ=o τ=t υ=u χ=x γ=y ω=w ɑ=a ɡ=g ı=i ӊ=h ո=n օ=o ʏ=y "
+    "ʀ=r ʜ=h ᴄ=c ᴅ=d ᴇ=e ᴍ=m ᴏ=o ꜱ=s ᴛ=t ɢ=g ᴀ=a ᴋ=k"
 )
+_LATIN = str.maketrans({pair[0]: pair[-1] for pair in _DRAWN_LIKE.split()})
 # Drawn as nothing, though Unicode calls them letters or symbols.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 # Characters of Markdown that are not seen; `_` is looked at apart, since names have it.

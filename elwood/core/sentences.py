@@ -25,7 +25,7 @@ _CLAUSE = re.compile(
 )
 _EDGES = re.compile(r"^\W+|\W+$")
 # Behind these a headline may stand: "All set: mail sent".
-_FRESH = frozenset(":;—–()")
+_FRESH = frozenset(":;—\u2013()")
 
 
 @attrs.frozen
@@ -119,7 +119,7 @@ def _without_code(text: str) -> str:
 def _words(piece: str) -> str:
     piece = re.sub("\x01+", f" {THING} ", piece)
     piece = NAME.sub(f" {THING} ", piece)
-    folded = fold(piece).replace("’", "'").replace("ʼ", "'")
+    folded = fold(piece).replace("\u2019", "'").replace("\u02bc", "'")
     folded = re.sub(r"[_#>{}]+", " ", folded)
     folded = re.sub(r"^\W*(?:[0-9]{1,9}[.)]\W*|x\s+)?", "", folded)
     return re.sub(r"\s+([,.;:!?…])", r"\1", re.sub(r"\s+", " ", folded)).strip()
