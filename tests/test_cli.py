@@ -59,7 +59,7 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["once"], ["pair"], ["receipts"], ["run", "--fast"]]
+    "arguments", [[], ["fly"], ["once"], ["pair"], ["receipts", "burn"], ["run", "--fast"]]
 )
 def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> None:
     done = elwood(tmp_path, *arguments)
@@ -138,7 +138,9 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     assert "x: no such key" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["inspect"], ["pair", "x"], ["receipts", "verify"]])
+@pytest.mark.parametrize(
+    "arguments", [["inspect"], ["pair", "x"], ["receipts"], ["receipts", "verify"]]
+)
 def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
     """On a server the credentials are the service's alone."""
     configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')

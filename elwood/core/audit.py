@@ -18,7 +18,7 @@ _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class Row(msgspec.Struct, omit_defaults=True):
+class Row(msgspec.Struct):
     """One call with all its steps; times are Unix seconds, None for a step that was not taken.
 
     *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of

@@ -38,7 +38,8 @@ ANY: Needs = frozenset(
     {"files", "write", "run", "web", "request", "send", "memory", "recall", "schedule"}
 )
 LOOKING: Needs = frozenset({"files", "web", "recall", "run", "request"})
-# First words of names of tools that only look, whoever brings them.
+# What tools can have done whose name begins with one of these words, whoever brings them.
+_LOOKED: Needs = frozenset({"files", "web", "recall"})
 _LOOKS = re.compile(r"(?:read|list|get|search|find|grep|glob|show|view|query|fetch)(?![a-z])", re.I)
 # Commands that reach other people, or the clock.
 _REACHES = re.compile(r"mail|sendmail|msmtp|mutt|curl|wget|http|ssh|scp|push|notify|deploy", re.I)
@@ -50,12 +51,12 @@ def kinds(tool: str, target: str = "") -> Needs:
 
     >>> sorted(kinds("read_file")), sorted(kinds("run_command", "curl -d @x example.org"))
     (['files'], ['request', 'run'])
-    >>> kinds("calendar_create_event") == ANY, kinds("get_mail") == LOOKING
-    (True, True)
+    >>> kinds("calendar_create_event") == ANY, kinds("get_mail") == ANY
+    (True, False)
     """
     known = TOOLS.get(tool)
     if known is None:
-        return LOOKING if _LOOKS.match(tool) else ANY
+        return _LOOKED if _LOOKS.match(tool) else ANY
     if tool == "run_command":
         more: set[Kind] = {"run"}
         if _REACHES.search(target):

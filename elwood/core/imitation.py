@@ -21,7 +21,7 @@ NOT_OURS = "(not from the records) "
 ASCII = {
     "[x]": "✓✔☑✅√🗸🗹⍻🮱",
     "[!]": "✗✘✕✖❌❎×☒🗙🗴🗵🗶🞩🞪⨯╳⛔🚫🛇⦸⊘⊖",
-    "[?]": "?❓❔⍰¿",
+    "[-]": "?❓❔⍰¿",
     "[ ]": "○◯⭘⚪⚬〇⭕◌☐",
     "[…]": "⏳⌛⏱🕐",
 }
@@ -136,6 +136,11 @@ def _is_symbol(char: str) -> bool:
 
 
 def _with_ascii(line: str, mark: str) -> str:
-    """Put the ASCII one for the first *mark* in *line*, which may be written as an entity."""
-    plain = line if mark in line else html.unescape(line)
-    return plain.replace(mark, _PENDANTS[mark], 1).replace("\ufe0f", "", 1)
+    """Put ASCII ones for *mark*, which may be written as an entity, and for those right behind."""
+    if mark not in line:
+        line = html.unescape(line)
+    start = end = line.find(mark)
+    while end < len(line) and (line[end] in _PENDANTS or not line[end].isalnum()):
+        end += 1
+    marks = line[start:end].replace("\ufe0f", "")
+    return line[:start] + "".join(_PENDANTS.get(char, char) for char in marks) + line[end:]

@@ -21,7 +21,7 @@ _GOES_ON = re.compile(r"[^\s.!?:;…|]\n(?=[a-zäöü])")
 # A file, a host, a URL or an e-mail address.
 NAME = re.compile(r"[\w~@/.:+-]*\w\.[A-Za-z]\w{0,9}\b(?:/[\w./?=&%-]*)?|(?:[\w.~-]+)?/[\w./~-]+")
 _CLAUSE = re.compile(
-    r"([,;:()—–]|\s-\s|\b(?:and|but|then|so|because|und|aber|dann|denn|also)\b(?= ))"
+    r"([,;:()—\u2013]|\s-\s|\b(?:and|but|then|so|because|und|aber|dann|denn|also)\b(?= ))"
 )
 _EDGES = re.compile(r"^\W+|\W+$")
 # Behind these a headline may stand: "All set: mail sent".
