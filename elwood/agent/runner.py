@@ -35,7 +35,7 @@ SILENT = 0.5
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 # Characters of an answer from which judging it might hold up everybody else for a moment.
-MUCH = 10_000
+MUCH = 4_000
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 

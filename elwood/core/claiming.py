@@ -94,15 +94,16 @@ _I_SPEAK = re.compile(
 )
 
 
-def claims(sentence: Sentence, text: str, *, looked: bool = False) -> list[Needs]:
-    """List what kinds of tools each claim of *sentence*, which stands in *text*, needs.
+def claims(sentence: Sentence, *, shows: bool = False, looked: bool = False) -> list[Needs]:
+    """List what kinds of tools each claim of *sentence* needs.
 
-    *looked* says that tools looked something up: what they found may tell of others' deeds.
+    *shows* says that the text around it may hold what was made (`shows_work`).  *looked* says
+    that tools looked something up: what they found may tell of others' deeds.
 
     >>> from elwood.core.sentences import sentences
-    >>> [sorted(needs) for s in sentences("I sent it.") for needs in claims(s, "")]
+    >>> [sorted(needs) for s in sentences("I sent it.") for needs in claims(s)]
     [['request', 'send']]
-    >>> [claims(s, "") for s in sentences("Shall I send it? Anna sent it. I will save it.")]
+    >>> [claims(s) for s in sentences("Shall I send it? Anna sent it. I will save it.")]
     [[], [], []]
     """
     words = sentence.words
@@ -115,7 +116,6 @@ def claims(sentence: Sentence, text: str, *, looked: bool = False) -> list[Needs
         OURS.search(heading) is not None and NOT_OURS.search(heading) is None
     )
     fresh_allowed, parts = mine, clauses(words)
-    shows = _shows_work(text)
     for number, clause in enumerate(parts):
         fresh = clause.fresh and fresh_allowed
         if asks and number == len(parts) - 1 and not re.match(rf"(?:\w+\s+)?{ME}", clause.words):
@@ -224,6 +224,6 @@ def _leads(clause: str) -> bool:
     return bool(ACK.fullmatch(clause) or OURS.search(clause) or re.search(rf"\b{NOUN}\b", clause))
 
 
-def _shows_work(text: str) -> bool:
+def shows_work(text: str) -> bool:
     """Tell whether *text* holds something that may have been written in it: code, quotes, lists."""
     return "```" in text or len([line for line in text.splitlines() if line.strip()]) >= 3

@@ -10,7 +10,7 @@ on the receipts of earlier turns.
 import re
 from collections.abc import Iterator, Sequence
 
-from elwood.core.claiming import claims
+from elwood.core.claiming import claims, shows_work
 from elwood.core.deeds import LOOKING, Needs, kinds
 from elwood.core.sentences import Sentence, sentences
 from elwood.core.session import CallEnded
@@ -69,8 +69,9 @@ def _unverified(
     good = [receipt for receipt in receipts if receipt.outcome == "ok"]
     old = [receipt for receipt in earlier if receipt.outcome == "ok"]
     looked = any(kinds(one.tool, one.target) & LOOKING for one in good)
+    shows = shows_work(text)
     for sentence in sentences(text):
-        found = claims(sentence, text, looked=looked)
+        found = claims(sentence, shows=shows, looked=looked)
         if not found:
             continue
         usable = [*good, *old] if _BEFORE.search(sentence.words) else good

@@ -10,7 +10,7 @@ from elwood.core.imitation import fold
 # What stands for code, file names and addresses in `Sentence.words`.
 THING = "thing"
 # Characters of a sentence; what is longer is no prose, and is cut to bound the patterns' work.
-MAX_SENTENCE = 1000
+MAX_SENTENCE = 500
 
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _CODE = re.compile(r"`+[^`\n]+`+")
