@@ -38,7 +38,7 @@ QUESTION = re.compile(
 ELSEWHERE = re.compile(
     r"\bby (?!me\b|myself\b|now\b|then\b|using\b|running\b|elwood\b|\w+ing\b)\w+"
     r"|\b(?:in|since|until|around|before|after|seit|bis|von|im jahr) (?:1[5-9]|20)\d\d\b"
-    r"|\b(?:always|usually|often|normally|typically|automatically|whenever|every|each|generally|"
+    r"|\b(?:always|usually|often|normally|typically|automatically|whenever|generally|"
     r"immer|meist|meistens|normalerweise|automatisch|jede[nrsm]?)\b"
     r"|\b(?:says|said|states|stated|shows|mentions|mentioned|according to|reports|reported|claims|"
     r"notes that|reads|laut|sagt|steht|zufolge)\b"
@@ -70,7 +70,8 @@ NOUN = (
     rf"lights?|heating|door|hotel|rooms?|taxi|cab|ride|rent|money|{THING})"
 )
 SUBJECT = (
-    rf"(?:(?:it|this|that|everything|all|they|both|these|those|all of (?:it|them)|all done)|"
+    rf"(?:(?:it|this|that|everything|all|they|both|these|those|all of (?:it|them)|"
+    r"all done|your [\w'-]+)|"
     rf"(?:(?:the|your|our|my|a|an|all|both|this|that|these|those|new|two|three|\d+)\s+)*"
     rf"(?:[\w'-]+\s+){{0,3}}?{NOUN}(?:\s+(?:to|for|about|from|in|on|of|with|at|called|named)"
     rf"(?:\s+[\w'-]+){{1,4}}?)?)"

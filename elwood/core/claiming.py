@@ -136,7 +136,9 @@ def _in_clause(
     for pattern in (*_I_DID, _G_MAIN, _G_LAST):
         for found in pattern.finditer(clause):
             start = found.start()
-            if UNREAL_ME.search(clause[: start + 4]) or NOTHING.match(clause, found.end()):
+            if UNREAL_ME.search(f"{clause[:start]}{found[0].split()[0]}") or NOTHING.match(
+                clause, found.end()
+            ):
                 continue
             if pattern in (_G_MAIN, _G_LAST) and NOT.search(clause):
                 continue

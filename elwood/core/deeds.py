@@ -96,7 +96,14 @@ def _deed(needs: str, verbs: str, german: str, sort: Literal["", "text", "look"]
         ing.append(f"{_ing(head)}{rest}")
         done += [f"{form.split(' ')[0]}{rest}" for form in past] or [f"{_ed(head)}{rest}"]
     wanted = frozenset(kind for kind in ANY if kind in needs.split())
-    return Deed(wanted, _any(done), _any(base), _any(ing), _any(german.split()), sort)
+    return Deed(
+        wanted,
+        _any(done),
+        _any(base),
+        _any(ing),
+        _any(word.replace("+", " ") for word in german.split()),
+        sort,
+    )
 
 
 def _any(forms: Iterable[str]) -> str:
@@ -133,7 +140,7 @@ DEEDS = (
         "dispatch contact inform alert dm/dmed/dm'd invite tweet fax phone",
         "gesendet versendet abgesendet geschickt verschickt abgeschickt gemailt gepostet "
         "veroffentlicht weitergeleitet benachrichtigt informiert zugestellt ubermittelt "
-        "rausgeschickt eingereicht hinausgeschickt kontaktiert eingeladen",
+        "rausgeschickt eingereicht hinausgeschickt kontaktiert eingeladen bescheid+gesagt bescheid+gegeben mitgeteilt",
     ),
     _deed(
         "write memory run request",
