@@ -140,7 +140,8 @@ DEEDS = (
         "dispatch contact inform alert dm/dmed/dm'd invite tweet fax phone",
         "gesendet versendet abgesendet geschickt verschickt abgeschickt gemailt gepostet "
         "veroffentlicht weitergeleitet benachrichtigt informiert zugestellt ubermittelt "
-        "rausgeschickt eingereicht hinausgeschickt kontaktiert eingeladen bescheid+gesagt bescheid+gegeben mitgeteilt",
+        "rausgeschickt eingereicht hinausgeschickt kontaktiert eingeladen bescheid+gesagt "
+        "bescheid+gegeben mitgeteilt",
     ),
     _deed(
         "write memory run request",
