@@ -80,7 +80,7 @@ def test_the_version_is_told(tmp_path: Path) -> None:
         ["approve", "--deny"],
         ["approve", "abc", "always", "--deny"],
         ["approve", "abc", "--revoke", "3"],
-        ["receipts"],
+        ["receipts", "burn"],
         ["run", "--fast"],
     ],
 )
@@ -162,7 +162,8 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "arguments", [["inspect"], ["pair", "x"], ["approve"], ["receipts", "verify"]]
+    "arguments",
+    [["inspect"], ["pair", "x"], ["approve"], ["receipts"], ["receipts", "verify"]],
 )
 def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
     """On a server the credentials are the service's alone."""

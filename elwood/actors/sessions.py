@@ -11,6 +11,7 @@ from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
+from elwood.core.receipts import listing
 from elwood.core.redaction import Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
@@ -206,6 +207,7 @@ class SessionActor:
 
     async def _command(self, received: Received) -> None:
         entries: tuple[Entry, ...] = ()
+        footer = ""
         match parse(received.text):
             case Command("stop"):
                 await self._runner.withdraw()
@@ -221,6 +223,8 @@ class SessionActor:
                 text = "A new conversation. I have put the old one away."
             case Command("status"):
                 text = await self._status()
+            case Command("receipts", given):
+                text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("help"):
                 text = help_text()
             case Approval() as approval:
@@ -229,7 +233,7 @@ class SessionActor:
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
-        replied = Replied(received.id, None, (received.id,), received.route, text)
+        replied = Replied(received.id, None, (received.id,), received.route, text, footer)
         await self._delivery.accept(replied, *entries)
 
     async def _approve(self, approval: Approval, received: Received) -> str:

@@ -8,9 +8,12 @@ from elwood.agent.delivery import Delivery
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import Answer, Means, run_turn
+from elwood.core.claims import mark
+from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
 from elwood.core.session import CallDecided, Received, Replied, TurnStarted
+from elwood.core.turns import Turn
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import (
@@ -33,6 +36,8 @@ MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 # Characters of a draft: twice what the longest message has, so that what is held back at the end
 # lies beyond it; more would be looked through for nothing each time the model says a word.
 DRAFT = 8192
+# Characters of an answer from which judging it might hold up everybody else for a moment.
+MUCH = 4_000
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -258,11 +263,23 @@ class TurnRunner:
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + self._house.strip(answer.text),
+            stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
             activity(turn.receipts),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+
+    async def _judged(self, text: str, turn: Turn) -> str:
+        """Mark in the model's words what no receipt shows, and what looks like one.
+
+        Our own statements pass too: they claim nothing, and may have the model's words before them.
+        """
+        receipts = list(turn.receipts)
+        earlier = [past.receipt for past in self._log.state.receipts]
+        text = neutralise(self._house.strip(text))
+        if len(text) <= MUCH:
+            return mark(text, receipts, earlier)
+        return await self._house.blocking(lambda: mark(text, receipts, earlier))
 
 
 GIVEN_UP = (

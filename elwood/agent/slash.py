@@ -12,6 +12,7 @@ COMMANDS = {
     "new": "start a new conversation",
     "stop": "stop what is being done",
     "status": "say what is going on and what it has cost",
+    "receipts": "list what was really done here, newest last (/receipts 20: so many)",
     "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]",
     "deny": "refuse a call that waits: /deny CODE",
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
@@ -19,15 +20,16 @@ COMMANDS = {
     "help": "say what I understand",
 }
 
-Name = Literal["new", "stop", "status", "help"]
+Name = Literal["new", "stop", "status", "receipts", "help"]
 Verb = Literal["allow", "deny", "approvals", "trust"]
 
 
 @attrs.frozen
 class Command:
-    """One of the known commands; what stands behind it means nothing."""
+    """One of the known commands, with what was typed behind it if it takes something."""
 
     name: Name
+    given: str = ""
 
 
 @attrs.frozen
@@ -49,9 +51,9 @@ def parse(text: str) -> Command | Approval | Unknown:
     """Read a slash command; a bot's name behind ``@`` is ignored.
 
     >>> parse("/stop now")
-    Command(name='stop')
+    Command(name='stop', given='')
     >>> parse("/Status@elwood_bot")
-    Command(name='status')
+    Command(name='status', given='')
     >>> parse("/allow abc234 always")
     Approval(verb='allow', words=('abc234', 'always'))
     >>> parse("/dance")
@@ -60,6 +62,8 @@ def parse(text: str) -> Command | Approval | Unknown:
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
+        case "receipts":
+            return Command(word, " ".join(words))
         case "new" | "stop" | "status" | "help":
             return Command(word)
         case "allow" | "deny" | "approvals" | "trust":

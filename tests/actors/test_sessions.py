@@ -202,7 +202,7 @@ async def test_receipts_stand_below_the_answer(world: World, autojump_clock: obj
         await h.say("look")
         await h.quiet()
 
-    assert world.said == ["It is blue.\n\n✓ look the sky"]
+    assert world.said == ["It is blue.\n\n— from the records —\n✓ look the sky"]
     assert [e.type for e in world.posts[0].part.entities] == ["blockquote"]
 
 

@@ -243,7 +243,7 @@ async def test_cp_08_a_cut_tool_call_is_thrown_away_as_a_whole(
         assert fake.count >= 4  # with the list of models
         assert h.effects.done == ["act boldly"]
         assert h.names().count("said") == 2
-        assert h.texts() == ["Done.\n\n✓ act boldly"]
+        assert h.texts() == ["Done.\n\n— from the records —\n✓ act boldly"]
 
 
 async def test_cp_09_a_response_that_was_not_written_ran_nothing(
@@ -701,7 +701,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_but_not_for_ever(
         else:
             assert took < 20
             assert h.ended() == [("act boldly", "ok")]
-            assert h.texts() == ["re: acted on boldly\n\n✓ act boldly"]
+            assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
         await recover(h)
         if tool == "hang":
             assert h.ended() == [("hang", "unknown")]

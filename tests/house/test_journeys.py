@@ -94,7 +94,7 @@ async def test_one_tool_call(tmp_path: Path, mock_clock: MockClock) -> None:
             ]:
                 assert [call.name for call in asking.calls] == ["look", "act"]
                 assert text == saying.text == "re: saw there | acted on boldly"
-                assert footer == "✓ look there\n✓ act boldly"
+                assert footer == "— from the records —\n✓ look there\n✓ act boldly"
             case other:
                 pytest.fail(f"another journey: {other}")
         assert h.effects.done == ["look there", "act boldly"]
