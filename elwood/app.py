@@ -57,7 +57,7 @@ from elwood.store.journal import Journal
 from elwood.store.markers import Markers
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
-from elwood.tools import Tool
+from elwood.tools import Hands, Tool
 from elwood.wire.provider import Provider
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
@@ -80,6 +80,7 @@ class House:
         *,
         providers: Mapping[str, Provider],
         tools: Sequence[Tool],
+        hands: Hands,
         dry_run: bool = False,
         grace: float = LAST_TURN,
     ) -> None:
@@ -109,7 +110,7 @@ class House:
         self._markers = Markers(state / "sessions" / "open", self._disk)
         self._owners = frozenset().union(*(channel.owners for channel in channels))
         self._equipment = Equipment(
-            config, outside, tools, self.approvals.address, self._owners, dry_run=dry_run
+            config, hands, tools, self.approvals.address, self._owners, dry_run=dry_run
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -278,6 +279,7 @@ class House:
             lines.append("What it has cost cannot be said now.")
         else:
             lines.append(in_words(spent))
+        lines.append(self.strip(self._equipment.sandbox()))
         stuck = self.board.stuck()
         lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
         return "\n".join(lines)

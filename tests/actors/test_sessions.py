@@ -138,7 +138,7 @@ async def test_a_pasted_credential_is_answered_beside_a_turn_and_once(
 ) -> None:
     async def model(request: Complete) -> Completed:
         await trio.sleep(60)
-        return answer("done")
+        return answer("hello")
 
     world.model = model
     async with house(world) as h:
@@ -152,7 +152,7 @@ async def test_a_pasted_credential_is_answered_beside_a_turn_and_once(
         await h.say(PASTED, id_="x")
         await h.quiet()
 
-    assert world.said[1:] == ["done"]
+    assert world.said[1:] == ["hello"]
     assert len(world.asked) == 1
 
 

@@ -304,7 +304,7 @@ async def test_llm_22_an_empty_end_after_tools_is_asked_about_once(autojump_cloc
 
     end = await scene.finish()
 
-    assert end.text == "Done; the model gave no text."
+    assert end.text == "The model gave no text."
     assert isinstance(scene.model.asked[2].messages[-1], Notice)
 
 

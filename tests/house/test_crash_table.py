@@ -364,13 +364,12 @@ async def test_cp_13_an_approval_outlives_a_crash_and_a_question_its_hour(
 
 
 @pytest.mark.parametrize(
-    ("tool", "outcome", "runs"), [("act", "unknown", 0), ("look", "ok", 1), ("keep", "unknown", 0)]
+    ("tool", "outcome", "runs"), [("act", "unknown", 0), ("look", "ok", 1), ("keep", "ok", 1)]
 )
 async def test_cp_14_a_call_on_record_that_may_have_run_is_judged_by_its_class(
     tmp_path: Path, mock_clock: MockClock, tool: str, outcome: str, runs: int
 ) -> None:
-    """A pure one runs again.  Keyed and probing tools do not exist yet, and the gate knows no way
-    to ask them: until then they are treated like those that may run once (`keep` is keyed)."""
+    """A pure and a keyed one run again (`keep` is keyed); what may run once does not."""
     async with home(tmp_path, mock_clock) as h:
         h.more_tools = (keep(h),)
         await say_and_die(h, f"call {tool} it", "after sync started")
