@@ -118,7 +118,7 @@ def tell_first_hit(phrase: SearchWeb, hit: Hit, result: Result) -> str:
 def read_page(text: str) -> Page:
     """Take a result of `web_fetch` or `web_request` apart.
 
-    >>> read_page("Content of a.example:\\nStatus: 200\\nTitle: A\\n\\nHi.\\n\\n(end of the content)")
+    >>> read_page("Page:\\nStatus: 200\\nTitle: A\\n\\nHi.\\n\\n(end of the content)")
     Page(status='200', title='A', text='Hi.')
     """
     head, _, body = text.partition("\n\n")
