@@ -20,6 +20,7 @@ from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
+from elwood.core.catalog import choose
 from elwood.core.grants import CODE_ALPHABET
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
@@ -114,7 +115,8 @@ class House:
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
-        self._prompt = Prompting(workspace, tools, budget, self.strip)
+        shown = choose(tools, "", config.turn.max_tools)
+        self._prompt = Prompting(workspace, shown, budget, self.strip)
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 
 import attrs
 
@@ -10,8 +11,9 @@ from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
+from elwood.config.settings import Policy
 from elwood.core.paths import shown
-from elwood.core.policy import Rules, Who, version
+from elwood.core.policy import Rules, Who, Word, version
 from elwood.core.redaction import reveals, strip
 from elwood.messages import ApprovalsMail
 from elwood.runtime import Address, Blocking
@@ -78,7 +80,7 @@ class Equipment:
         self._approvals = approvals
         self._owners = owners
         self._dry_run = dry_run
-        self._rules = Rules(tools=config.policy.words())
+        self._rules = Rules(tools=words(config.policy, tools))
         self._version = version(self._rules)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:
@@ -131,3 +133,17 @@ def wrote(log_: SessionLog, path: str) -> bool:
         and past.receipt.target == shown(path)
         for past in log_.state.receipts
     )
+
+
+def words(policy: Policy, tools: Sequence[Tool]) -> dict[str, Word]:
+    """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
+
+    What the owner's words name and no tool bears is told in the log.
+    """
+    found = {tool.name: tool.policy for tool in tools if tool.policy is not None}
+    for pattern, word in policy.words().items():
+        named = [t.name for t in tools if t.name == pattern or fnmatchcase(t.id, pattern)]
+        if not named:
+            log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
+        found |= dict.fromkeys(named, word)
+    return found

@@ -14,6 +14,7 @@ from elwood.core.actions import Action
 from elwood.core.conversation import ToolSpec
 from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
+from elwood.core.policy import Word
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
 from elwood.sandbox import Executor, NoSandbox
@@ -76,13 +77,14 @@ class Hands:
 
 @attrs.frozen
 class Tool:
-    """Something the model may do.
+    """Something the model may do; *id* is ``integration.resource.action``.
 
     *input* is at once the schema that the model sees, the check at the gate, and the type that
     *run* gets.  *effect* says what a repeat would do (reliability.md §1.1); when in doubt, once.
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
-    *gives* is what every result brings into the conversation.
+    *gives* is what every result brings into the conversation; *policy* is the word that holds for
+    the tool unless the owner has one.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.
     """
@@ -98,6 +100,8 @@ class Tool:
     target: Callable[[Any], str] = str
     plan: Callable[[Any, Hands], Awaitable[Plan]] | None = None
     gives: Label = CLEAN
+    id: str = attrs.field(default=attrs.Factory(lambda tool: f"own.{tool.name}", takes_self=True))
+    policy: Word | None = None
 
     @property
     def definition(self) -> str:
