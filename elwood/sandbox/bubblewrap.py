@@ -114,9 +114,9 @@ class Bubblewrap:
 
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
-        if not await self.blocking((self.workspace / command.folder).is_dir):
+        guard = await self.blocking(lambda: guarded(self.workspace, command.folder))
+        if guard is None:
             return no_folder(command)
-        guard = await self.blocking(lambda: guarded(self.workspace))
         with ExitStack() as stack:
             status = stack.enter_context(from_child())
             gate = stack.enter_context(to_child(never_ends=True))
@@ -207,8 +207,9 @@ class Bubblewrap:
                 yield from ("--symlink", os.readlink(path), path)
             elif os.path.exists(path):
                 yield from ("--ro-bind", path, path)
+        yield from ("--ro-bind", str(self.made), "/etc/elwood")
         for name in MADE_ETC:
-            yield from ("--ro-bind", str(self.made / name), f"/etc/{name}")
+            yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
 
     def _workspace(self, command: Command, guard: Guarded) -> Iterator[str]:
         inside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"

@@ -84,9 +84,9 @@ class Docker:
 
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
-        if not await self._blocking((self._workspace / command.folder).is_dir):
+        guard = await self._blocking(lambda: guarded(self._workspace, command.folder))
+        if guard is None:
             return no_folder(command)
-        guard = await self._blocking(lambda: guarded(self._workspace))
         async with self._one:
             try:
                 with trio.fail_after(_ANSWER):

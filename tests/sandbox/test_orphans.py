@@ -18,7 +18,6 @@ from elwood.sandbox.running import Running, look
 from tests.sandbox.scene import Home, living, marker, take, until
 
 ROOT = Path(elwood.__file__).parent.parent
-RUNGS = ["bubblewrap", "landlock", "direct"]
 
 
 @contextmanager
@@ -42,18 +41,11 @@ def left(home: Home) -> list[Path]:
     return list(home.running.iterdir())
 
 
-@pytest.fixture(params=RUNGS)
-def rung(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if name != "direct":
-        request.getfixturevalue(f"has_{name}")
-    return name
-
-
-async def test_commands_die_with_a_killed_house(rung: str, home: Home) -> None:
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "direct"], indirect=True)
+async def test_commands_die_with_a_killed_house(rung: tuple[str, str], home: Home) -> None:
     mark = marker()
     text = f"trap '' TERM HUP; (setsid sleep {mark} &); sleep {mark} & wait"
-    with victim(rung, home, text) as house:
+    with victim(rung[0], home, text) as house:
         await until(lambda: len(living(mark)) == 2)
         house.kill()
         house.wait()
@@ -63,15 +55,11 @@ async def test_commands_die_with_a_killed_house(rung: str, home: Home) -> None:
     assert left(home) == []
 
 
-@pytest.mark.parametrize("rung", ["landlock", "direct"])
-async def test_the_next_house_ends_what_still_lives(
-    rung: str, home: Home, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("rung", ["landlock", "direct"], indirect=True)
+async def test_the_next_house_ends_what_still_lives(rung: tuple[str, str], home: Home) -> None:
     """The launcher is kept from doing its work, as on a machine that is busy beyond measure."""
-    if rung == "landlock":
-        request.getfixturevalue("has_landlock")
     mark = marker()
-    with victim(rung, home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
+    with victim(rung[0], home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
         await until(lambda: len(living(mark)) == 2)
         (record,) = home.records()
         [[pid, _]] = read(record)["processes"]

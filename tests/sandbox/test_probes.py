@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,9 +72,7 @@ class TestProbes:
     def test_without_a_sandbox_the_probes_get_through(self) -> None:
         assert CONTROL - {"300 processes"} <= reached("direct")
 
-    def test_bubblewrap_holds(self) -> None:
-        if shutil.which("bwrap") is None:
-            pytest.skip("BUBBLEWRAP NOT PROBED: there is no bwrap (Debian: bubblewrap)")
+    def test_bubblewrap_holds(self, has_bubblewrap: None) -> None:
         assert reached("bubblewrap") == set()
 
     def test_landlock_leaves_open_what_it_says(self, has_landlock: None) -> None:

@@ -16,4 +16,4 @@ async def main(rung: str, base: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    trio.run(main, sys.argv[1], sys.argv[2], sys.argv[3])
