@@ -38,6 +38,7 @@ from elwood.sandbox.layout import (
     Guarded,
     environment,
     guarded,
+    inside,
 )
 from elwood.sandbox.running import Running
 from elwood.sandbox.settings import MEGABYTE
@@ -195,7 +196,12 @@ class Bubblewrap:
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
         yield from self._workspace(command, guard)
-        yield from ("--remount-ro", "/", "--chdir", os.path.join(WORKSPACE, command.folder))
+        yield from (
+            "--remount-ro",
+            "/",
+            "--chdir",
+            inside(command.folder),
+        )
         for name, value in environment(command.environment, home=WORKSPACE).items():
             yield from ("--setenv", name, value)
         yield from ("--json-status-fd", str(status), "--block-fd", str(gate))
@@ -212,12 +218,12 @@ class Bubblewrap:
             yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
 
     def _workspace(self, command: Command, guard: Guarded) -> Iterator[str]:
-        inside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"
-        yield from (bind, str(inside), WORKSPACE)
+        outside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"
+        yield from (bind, str(outside), WORKSPACE)
         for path in guard.pinned:
-            yield from (f"{bind}-try", str(inside / path), f"{WORKSPACE}/{path}")
+            yield from (f"{bind}-try", str(outside / path), f"{WORKSPACE}/{path}")
         for path in guard.readonly:
-            yield from ("--ro-bind-try", str(inside / path), f"{WORKSPACE}/{path}")
+            yield from ("--ro-bind-try", str(outside / path), f"{WORKSPACE}/{path}")
         for path in guard.secret_files:
             yield from ("--ro-bind", "/dev/null", f"{WORKSPACE}/{path}")
         for path in guard.secret_folders:

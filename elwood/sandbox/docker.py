@@ -18,7 +18,7 @@ import trio
 from elwood.runtime import Blocking
 from elwood.sandbox.command import Command, Outcome, Rung, SandboxFailed, no_folder
 from elwood.sandbox.engine import Engine, EngineFailed, filters, refuse
-from elwood.sandbox.layout import WORKSPACE, Guarded, environment, guarded
+from elwood.sandbox.layout import WORKSPACE, Guarded, environment, guarded, inside
 from elwood.sandbox.output import Kept
 from elwood.sandbox.settings import MEGABYTE, SandboxSettings
 
@@ -135,7 +135,7 @@ class Docker:
         wanted = {
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],
             "Env": [f"{name}={value}" for name, value in self._environment(command).items()],
-            "WorkingDir": os.path.join(WORKSPACE, command.folder),
+            "WorkingDir": inside(command.folder),
             "AttachStdin": bool(command.stdin),
             "AttachStdout": True,
             "AttachStderr": True,

@@ -125,7 +125,7 @@ def stat(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # gone, or hidden from us
         return []
     return text[text.rindex(b")") + 2 :].split()
 
@@ -140,7 +140,7 @@ def tasks_of_user() -> int:
         try:
             if os.stat(f"/proc/{pid}").st_uid == me and (fields := stat(pid)):
                 count += int(fields[17])
-        except FileNotFoundError:
+        except OSError:
             continue
     return count
 

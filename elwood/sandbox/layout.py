@@ -60,6 +60,15 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
     return least | dict(given)
 
 
+def inside(folder: str) -> str:
+    """Say where *folder* of the workspace is, in the rungs that can put it somewhere.
+
+    >>> inside("."), inside("src/app")
+    ('/workspace', '/workspace/src/app')
+    """
+    return os.path.normpath(f"{WORKSPACE}/{folder}")
+
+
 def guarded(workspace: Path, folder: str = ".") -> Guarded | None:
     """Look what in *workspace* must be kept from a command; None without a *folder* for it; blocks.
 

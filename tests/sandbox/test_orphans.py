@@ -1,6 +1,7 @@
 """A house that dies by kill -9 leaves no command running, or the next one ends it (CP-15)."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 import elwood
-from elwood.sandbox import Command, Executor, reap
+from elwood.sandbox import Command, Executor, SandboxFailed, reap
 from elwood.sandbox.running import Running, look
 from tests.sandbox.scene import Home, living, marker, take, until
 
@@ -111,6 +112,16 @@ async def test_a_launcher_that_its_command_kills_takes_it_along(home: Home) -> N
     hands: Executor = await take("direct", home)
     mark = marker()
     command = Command(argv=("sh", "-c", f"sleep {mark} & kill -9 $PPID; wait"), timeout=30)
-    with pytest.raises(Exception, match="was killed"):
+    with pytest.raises(SandboxFailed, match="was killed"):
         await hands.run(command)
     assert living(mark) == []
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "direct"], indirect=True)
+async def test_without_a_record_nothing_runs(hands: Executor, home: Home) -> None:
+    """A full disk, say: what could not be ended after a crash is not begun."""
+    shutil.rmtree(home.running, ignore_errors=True)
+    home.running.write_text("not a folder")
+    with pytest.raises(SandboxFailed, match="cannot"):
+        await hands.run(Command(argv=("touch", "did-run"), timeout=30))
+    assert not (home.workspace / "did-run").exists()
