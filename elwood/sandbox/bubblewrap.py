@@ -86,6 +86,8 @@ class _Namespace:
         """Wait until the first process has ended, which it does after all others."""
         if self._first is not None:
             await trio.lowlevel.wait_readable(self._first[1])
+            with suppress(ChildProcessError):  # ours to bury only if orphans come to us
+                os.waitid(os.P_PIDFD, self._first[1], os.WEXITED | os.WNOHANG)
 
     def close(self) -> None:
         """Give back the file descriptor."""

@@ -123,6 +123,8 @@ def main(rung: str, engine: str = "") -> None:
     try:
         if os.getuid() == 0 and rung == "bubblewrap":
             trio.run(warm_up, base / "warm")
+            for made in ("warm", "warm-state"):
+                shutil.rmtree(base / made)
             os.chown(base, USER, USER)
             os.setgroups([])
             os.setgid(USER)

@@ -22,9 +22,12 @@ ROOT = Path(elwood.__file__).parent.parent
 
 
 @contextmanager
-def victim(rung: str, home: Home, text: str) -> Iterator[subprocess.Popen[bytes]]:
+def victim(
+    rung: str, home: Home, text: str, *, adopts: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start another house that runs *text* by *rung*."""
     argv = [sys.executable, "-m", "tests.sandbox.victim", rung, str(home.state.parent), text]
+    argv += ["adopts"] * adopts
     process = subprocess.Popen(argv, cwd=ROOT)
     try:
         yield process
@@ -105,6 +108,12 @@ async def test_the_record_is_there_before_the_command_does_anything(home: Home) 
     names = (await hands.run(command)).output.decode().split()
     assert len([name for name in names if not name.endswith((".tmp", ".new"))]) == 1
     assert home.records() == []
+
+
+async def test_a_house_that_adopts_orphans_buries_them(has_bubblewrap: None, home: Home) -> None:
+    """As process 1 of a container does; bwrap leaves the first process of its sandbox."""
+    with victim("bubblewrap", home, "exit 0", adopts=True) as house:
+        assert house.wait() == 0
 
 
 async def test_a_launcher_that_its_command_kills_takes_it_along(home: Home) -> None:
