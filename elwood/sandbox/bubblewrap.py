@@ -86,12 +86,12 @@ class _Namespace:
         """Wait until the first process has ended, which it does after all others."""
         if self._first is not None:
             await trio.lowlevel.wait_readable(self._first[1])
-            with suppress(ChildProcessError):  # ours to bury only if orphans come to us
-                os.waitid(os.P_PIDFD, self._first[1], os.WEXITED | os.WNOHANG)
 
     def close(self) -> None:
-        """Give back the file descriptor."""
+        """Bury the first process, should orphans come to us; give back the file descriptor."""
         if self._first is not None:
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._first[1], os.WEXITED | os.WNOHANG)
             os.close(self._first[1])
 
 

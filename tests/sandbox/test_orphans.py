@@ -110,7 +110,7 @@ async def test_the_record_is_there_before_the_command_does_anything(home: Home) 
     assert home.records() == []
 
 
-async def test_a_house_that_adopts_orphans_buries_them(has_bubblewrap: None, home: Home) -> None:
+def test_a_house_that_adopts_orphans_buries_them(has_bubblewrap: None, home: Home) -> None:
     """As process 1 of a container does; bwrap leaves the first process of its sandbox."""
     with victim("bubblewrap", home, "exit 0", adopts=True) as house:
         assert house.wait() == 0
