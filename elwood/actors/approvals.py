@@ -32,6 +32,7 @@ from elwood.messages import (
     Pair,
     Post,
     Pressed,
+    Recognise,
     Revoke,
     Rule,
     Seek,
@@ -100,6 +101,8 @@ class Approvals:
                 match message:
                     case Meet():
                         await self._meet(message, posts)
+                    case Recognise():
+                        message.reply.set(self._grants.known.get(message.principal))
                     case Pressed():
                         message.reply.set(await self._press(message, posts))
                     case Pair():

@@ -1,7 +1,7 @@
 """What the model may do: the contract of a tool."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,8 @@ from elwood.core.plans import Plan
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
 from elwood.store.files import Root
+from elwood.store.notes import Notes
+from elwood.tools.voice import Voice
 
 
 class ToolFailure(Exception):
@@ -51,15 +53,22 @@ def _root(hands: "Hands") -> Root:
 class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
-    *untrusted* tells whether the conversation has taken strangers' words in.  *root* is the
-    workspace, held open from its first use on: make one for the whole house.
+    *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
+    is and whose words they are.  *voice* speaks to people and *notes* is the memory; without them
+    there is none of it.  *facts* are those of the plan that was allowed: what runs must still be
+    that.  *root* is the workspace, held open from its first use on: make one Hands for the whole
+    house, and evolve it for each session.
     """
 
     workspace: Path
     blocking: Blocking
     untrusted: Callable[[], bool] = lambda: False
+    source: Callable[[], str] = lambda: ""
+    voice: Voice | None = None
+    notes: Notes | None = None
+    facts: Mapping[str, str] = attrs.field(factory=dict)
     root: Root = attrs.field(
-        init=False, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
+        kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )
 
 
