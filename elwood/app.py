@@ -107,8 +107,18 @@ class House:
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
         self._owners = frozenset().union(*(channel.owners for channel in channels))
+        self._places = [route for channel in channels for route in channel.owner]
+        self._posts = {name: box.address for name, box in self.outboxes.items()}
         self._equipment = Equipment(
-            config, outside, tools, self.approvals.address, self._owners, dry_run=dry_run
+            config,
+            outside,
+            tools,
+            self.approvals.address,
+            self._owners,
+            outboxes=self._posts,
+            places=self._places,
+            disk=self._disk,
+            dry_run=dry_run,
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -130,8 +140,7 @@ class House:
 
     def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
-        posts = {name: box.address for name, box in self.outboxes.items()}
-        owner = [route for channel in self._channels for route in channel.owner]
+        posts, owner = self._posts, self._places
         # Where strangers ask to be let in; the last channel, whatever others there are.
         door = posts[self._channels[-1].name]
         health = Health(

@@ -1,6 +1,6 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -10,16 +10,22 @@ from elwood.agent.session_log import SessionLog
 from elwood.config import Config
 from elwood.core.policy import Rules, Who, version
 from elwood.core.redaction import reveals, strip
-from elwood.messages import ApprovalsMail
+from elwood.core.replay import Session
+from elwood.core.session import Route
+from elwood.messages import ApprovalsMail, OutboxMail, Recognise
 from elwood.outside import Outside
 from elwood.runtime import Address
+from elwood.store.disk import Disk
+from elwood.store.notes import Notes
 from elwood.tools import Hands, Tool
+from elwood.tools.voice import Voice
 
 
 class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
+    *places* are where the owner can be told something.
     """
 
     def __init__(
@@ -30,6 +36,9 @@ class Equipment:
         approvals: Address[ApprovalsMail],
         owners: frozenset[str],
         *,
+        outboxes: Mapping[str, Address[OutboxMail]],
+        places: Sequence[Route],
+        disk: Disk,
         dry_run: bool,
     ) -> None:
         self._config = config
@@ -37,7 +46,16 @@ class Equipment:
         self._approvals = approvals
         self._owners = owners
         self._dry_run = dry_run
-        self._hands = Hands(config.paths.workspace, outside.blocking)
+        self._voice = Voice(
+            outboxes=outboxes,
+            owners=tuple(places),
+            recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
+        )
+        self._hands = Hands(
+            config.paths.workspace,
+            outside.blocking,
+            notes=Notes(config.paths.state / "memory", disk),
+        )
         self._rules = Rules(tools=config.policy.words())
         self._version = version(self._rules)
 
@@ -47,7 +65,12 @@ class Equipment:
         return Gate(
             state=lambda: log.state,
             tools=self._tools,
-            hands=attrs.evolve(self._hands, untrusted=lambda: log.state.taint.label.untrusted),
+            hands=attrs.evolve(
+                self._hands,
+                untrusted=lambda: log.state.taint.label.untrusted,
+                source=lambda: _source(session, log.state),
+                voice=attrs.evolve(self._voice, here=lambda: _here(log.state)),
+            ),
             record=log.record,
             rules=self._rules,
             seeking=Seeking(
@@ -70,6 +93,18 @@ class Equipment:
         if principal.startswith(TASK):
             return "task"
         return "owner" if principal in self._owners else "guest"
+
+
+def _here(state: Session) -> Route:
+    assert state.turn is not None, "tools run in turns"
+    return state.turn.route
+
+
+def _source(session: str, state: Session) -> str:
+    """Say where what is remembered now comes from."""
+    who = f" by {state.turn.principal}" if state.turn else ""
+    read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
+    return f"{session}{who}{read}"
 
 
 # With what the principals of scheduled work begin.

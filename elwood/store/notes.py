@@ -47,7 +47,7 @@ class Note:
     untrusted: bool = True
 
 
-class Kept(Exception):
+class NotSaved(Exception):
     """The note cannot be saved as it is; *why* is for who wants it saved."""
 
     def __init__(self, why: str) -> None:
@@ -68,12 +68,14 @@ class Notes:
     ) -> bool:
         """Save a note, on the disk when this returns; True if it took the place of another.
 
-        Raises ValueError (the caller checks *key*, *tags* and length), Kept and DiskFull.
+        Raises NotSaved and DiskFull.
         """
-        if not re.match(KEY, key) or not all(re.match(TAG, tag) for tag in tags):
-            raise ValueError(f"not a key with tags: {key!r} {tags!r}")
-        if len(text) > MAX_NOTE or len(tags) > MAX_TAGS:
-            raise ValueError(f"the note {key} is too long")
+        if not re.fullmatch(KEY, key):
+            raise NotSaved("a key has 1 to 64 small letters, digits and hyphens")
+        if len(tags) > MAX_TAGS or not all(re.fullmatch(TAG, tag) for tag in tags):
+            raise NotSaved(f"a note has at most {MAX_TAGS} tags, each a word")
+        if len(text) > MAX_NOTE:
+            raise NotSaved(f"a note has at most {MAX_NOTE:,} characters")
         tags = tuple(dict.fromkeys(tags))
         wanted = Note(key, text, tags, flatten(source, MAX_SOURCE), untrusted=untrusted)
         async with self._saving:
@@ -88,10 +90,15 @@ class Notes:
         path = self._folder / f"{note.key}.md"
         before = _read(path)
         if before is None and sum(1 for _ in self._paths()) >= MAX_NOTES:
-            raise Kept(f"there are {MAX_NOTES:,} notes already; replace one that is out of date")
+            raise NotSaved(
+                f"there are {MAX_NOTES:,} notes already; replace one that is out of date"
+            )
         if before is not None and note.untrusted and not before.untrusted:
             # Strangers' words must not make us forget what the owner told us.
-            raise Kept("there is a note of this key, from a conversation without strangers' words")
+            raise NotSaved(
+                "a note of this key is from a conversation that strangers had no part in, and this "
+                "one has read strangers' words; choose another key"
+            )
         now = datetime.fromtimestamp(self._disk.clock(), UTC).isoformat(timespec="seconds")
         created = before.created if before is not None and before.created else now
         note = attrs.evolve(note, created=created, updated=now)
@@ -112,7 +119,7 @@ class Notes:
         if not self._folder.is_dir():
             return
         paths = (path for path in self._folder.iterdir() if path.suffix == ".md")
-        named = sorted(path for path in paths if re.match(KEY, path.stem))
+        named = sorted(path for path in paths if re.fullmatch(KEY, path.stem))
         yield from named[:MAX_NOTES]
 
 

@@ -11,7 +11,7 @@ from elwood.core.actions import SearchMemory as Searching
 from elwood.core.labels import PRIVATE
 from elwood.core.plans import Plan
 from elwood.store.calls import DiskFull
-from elwood.store.notes import KEY, MAX_NOTE, MAX_TAGS, TAG, Kept, Note, Notes
+from elwood.store.notes import KEY, MAX_NOTE, MAX_TAGS, TAG, Note, Notes, NotSaved
 from elwood.tools import Hands, Output, Tool, ToolFailure
 
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
@@ -52,8 +52,8 @@ async def save_memory(given: SaveMemory, hands: Hands) -> str:
             untrusted=untrusted,
             source=hands.source(),
         )
-    except Kept as error:
-        raise ToolFailure(f"not saved: {error.why}; choose another key") from error
+    except NotSaved as error:
+        raise ToolFailure(f"not saved: {error.why}") from error
     except DiskFull as error:
         raise ToolFailure("not saved: the disk is full") from error
     done = "replaced" if replaced else "saved"

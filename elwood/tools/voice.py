@@ -21,8 +21,8 @@ from elwood.messages import (
 )
 from elwood.runtime import ActorCrashed, ActorDown, Address
 
-# Messages with files that tools may send at a time: each holds its files in the memory, twice
-# while they are uploaded.
+# Messages with files that tools may send at a time: each holds its files in the memory, and one
+# of them three times while it is uploaded.
 MAX_UPLOADS = 2
 
 Outcome = Sent | Unsure | Unsent | Undeliverable

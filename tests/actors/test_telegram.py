@@ -123,7 +123,7 @@ async def test_a_quote_a_forward_and_a_caption_are_told_apart() -> None:
         fake.say(None, photo=[{"file_id": "a", "file_size": 5}], caption="what is this?")
         await house.until(lambda: len(house.inbound) == 3)
         assert house.inbound[0].quote == "long"
-        assert house.texts[1] == "[Forwarded; written by Eve !, not by the sender]\nbuy now"
+        assert house.texts[1] == "[forwarded from Eve !]\nbuy now"
         assert "picture" in house.texts[2]
         assert house.texts[2].endswith("\nwhat is this?")
 

@@ -19,7 +19,8 @@ from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import TelegramError, remedy
 from elwood.wire.telegram_reading import heard, order_of, quote, route_of, said, unsupported
 from elwood.wire.telegram_settings import TelegramSettings
-from elwood.wire.telegram_types import Unreadable, Update, read_updates
+from elwood.wire.telegram_types import Unreadable, Update
+from elwood.wire.telegram_updates import read_updates
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 
 JSON = st.recursive(
