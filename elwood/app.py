@@ -106,19 +106,10 @@ class House:
             calls=outside.calls(),
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
-        self._owners = frozenset().union(*(channel.owners for channel in channels))
-        self._places = [route for channel in channels for route in channel.owner]
         self._posts = {name: box.address for name, box in self.outboxes.items()}
+        asks = self.approvals.address
         self._equipment = Equipment(
-            config,
-            outside,
-            tools,
-            self.approvals.address,
-            self._owners,
-            outboxes=self._posts,
-            places=self._places,
-            disk=self._disk,
-            dry_run=dry_run,
+            config, outside, tools, asks, channels, self._posts, self._disk, dry_run
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -140,7 +131,7 @@ class House:
 
     def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
-        posts, owner = self._posts, self._places
+        posts, owner = self._posts, self._equipment.places
         # Where strangers ask to be let in; the last channel, whatever others there are.
         door = posts[self._channels[-1].name]
         health = Health(
@@ -169,7 +160,7 @@ class House:
         approvals = Approvals(
             Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
             door,
-            owners=self._owners,
+            owners=self._equipment.owners,
             owner_route=owner[0] if owner else None,
             new_code=pairing_code,
             clock=outside.now,

@@ -13,7 +13,7 @@ from elwood.core.redaction import reveals, strip
 from elwood.core.replay import Session
 from elwood.core.session import Route
 from elwood.messages import ApprovalsMail, OutboxMail, Recognise
-from elwood.outside import Outside
+from elwood.outside import Channel, Outside
 from elwood.runtime import Address
 from elwood.store.disk import Disk
 from elwood.store.notes import Notes
@@ -34,21 +34,20 @@ class Equipment:
         outside: Outside,
         tools: Sequence[Tool],
         approvals: Address[ApprovalsMail],
-        owners: frozenset[str],
-        *,
+        channels: Sequence[Channel],
         outboxes: Mapping[str, Address[OutboxMail]],
-        places: Sequence[Route],
         disk: Disk,
         dry_run: bool,
     ) -> None:
+        self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
+        self.places = tuple(route for channel in channels for route in channel.owner)
         self._config = config
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
-        self._owners = owners
         self._dry_run = dry_run
         self._voice = Voice(
             outboxes=outboxes,
-            owners=tuple(places),
+            owners=self.places,
             recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
         )
         self._hands = Hands(
@@ -92,7 +91,7 @@ class Equipment:
     def _who(self, principal: str) -> Who:
         if principal.startswith(TASK):
             return "task"
-        return "owner" if principal in self._owners else "guest"
+        return "owner" if principal in self.owners else "guest"
 
 
 def _here(state: Session) -> Route:
