@@ -29,7 +29,7 @@ MAX_WORDS = 20
 # Bytes of a file that are read: a note in the longest encoding, and what stands above it.
 _MAX_FILE = 4 * MAX_NOTE + 4096
 # What finding a word is worth: in the key, in a tag, in the text, there at most so many times.
-_IN_KEY, _IN_TAG, _IN_TEXT, _AT_MOST = 5, 3, 1, 5
+_IN_KEY, _IN_TAG, _IN_TEXT, _AT_MOST = 5, 3, 1, 4
 
 _HEAD = re.compile(r"---\n(.*?)\n---\n+(.*)", re.DOTALL)
 
