@@ -4,6 +4,7 @@ import re
 from typing import Annotated
 
 import msgspec
+import trio
 from msgspec import Meta
 
 from elwood.core.actions import SaveMemory as Saving
@@ -77,12 +78,14 @@ async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
 
 async def plan_save(given: SaveMemory, hands: Hands) -> Plan:
     """Say what would be remembered."""
+    await trio.lowlevel.checkpoint()
     tags = f" [{', '.join(given.tags)}]" if given.tags else ""
     return Plan(Saving(), f"Remember as {given.key}{tags}:\n{given.content}")
 
 
 async def plan_search(given: SearchMemory, hands: Hands) -> Plan:
     """Say what would be looked up."""
+    await trio.lowlevel.checkpoint()
     return Plan(Searching(), f"Look up in the memory: {given.query}")
 
 

@@ -110,6 +110,7 @@ async def send_message(given: SendMessage, hands: Hands) -> str:
 
 async def plan_question(given: AskUser, hands: Hands) -> Plan:
     """Say what would be asked."""
+    await trio.lowlevel.checkpoint()
     text = "\n".join([given.question, *given.options])
     return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
 
