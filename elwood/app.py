@@ -20,10 +20,11 @@ from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
-from elwood.core.grants import CODE_ALPHABET, CODE_LENGTH, GrantEntry, Grants
+from elwood.core.grants import CODE_ALPHABET
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
-from elwood.core.redaction import strip
+from elwood.core.permissions import CONTROL, ApprovalEntry, Book
+from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.core.spending import in_words
@@ -56,7 +57,7 @@ from elwood.store.journal import Journal
 from elwood.store.markers import Markers
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
-from elwood.tools import Tool
+from elwood.tools import Hands, Tool
 from elwood.wire.provider import Provider
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
@@ -79,6 +80,7 @@ class House:
         *,
         providers: Mapping[str, Provider],
         tools: Sequence[Tool],
+        hands: Hands,
         dry_run: bool = False,
         grace: float = LAST_TURN,
     ) -> None:
@@ -109,7 +111,7 @@ class House:
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
         self._equipment = Equipment(
-            config, outside, tools, asks, channels, self._posts, self._disk, dry_run
+            config, hands, tools, asks, channels, self._posts, self._disk, dry_run
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -132,8 +134,6 @@ class House:
     def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
         posts, owner = self._posts, self._equipment.places
-        # Where strangers ask to be let in; the last channel, whatever others there are.
-        door = posts[self._channels[-1].name]
         health = Health(
             self.board,
             posts,
@@ -158,12 +158,16 @@ class House:
             jitter=outside.random,
         )
         approvals = Approvals(
-            Journal(self._path("approvals"), GrantEntry, Grants, self._disk),
-            door,
-            owners=self._equipment.owners,
-            owner_route=owner[0] if owner else None,
-            new_code=pairing_code,
+            Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
+            posts,
+            owners=self._equipment.owners | {CONTROL},
+            owner_routes=owner,
+            hint=self.sessions.address.offer,
+            new_id=outside.new_id,
+            new_code=typed_code,
             clock=outside.now,
+            strip=self.strip,
+            settings=config.approvals,
         )
         control = Control(
             config.paths.runtime,
@@ -230,10 +234,11 @@ class House:
         config, outside = self.config, self.outside
         return Surroundings(
             strip=self.strip,
+            so_far=lambda text: so_far(text, config.secrets),
             models=self.models.address,
+            approvals=self.approvals.address,
             outboxes=outboxes,
             prompt=self._prompt,
-            approvals=self.approvals.address,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,
@@ -274,14 +279,15 @@ class House:
             lines.append("What it has cost cannot be said now.")
         else:
             lines.append(in_words(spent))
+        lines.append(self.strip(self._equipment.sandbox()))
         stuck = self.board.stuck()
         lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
         return "\n".join(lines)
 
 
-def pairing_code() -> str:
+def typed_code(length: int) -> str:
     """Make a code that nobody can guess, and that can be typed."""
-    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

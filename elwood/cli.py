@@ -6,13 +6,12 @@ quick and works whatever is broken.
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elwood import __version__
+from elwood.words import SINCE, SYSTEM, parser_for
 
 if TYPE_CHECKING:
     from elwood.config import Config
@@ -21,13 +20,25 @@ if TYPE_CHECKING:
 OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
 # What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
-# The configuration of a service of the system, for those who have none of their own.
-SYSTEM = Path("/etc/elwood/config.toml")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = _parser()
+    parser = parser_for(
+        {
+            "init": _init,
+            "doctor": _doctor,
+            "run": _run,
+            "demo": _demo,
+            "chat": _chat,
+            "once": _once,
+            "inspect": _inspect,
+            "receipts": _receipts,
+            "receipts verify": _verify,
+            "pair": _pair,
+            "approve": _approve,
+        }
+    )
     given = parser.parse_args(arguments)
     if given.command is None:
         parser.print_help(sys.stderr)
@@ -110,6 +121,51 @@ def _pair(given: argparse.Namespace) -> int:
     return _configured(given, body, console=True, secrets=False)
 
 
+def _approve(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import inspecting
+        from elwood.wire import control as wire
+
+        request: wire.Approvals | wire.Rule | wire.Revoke = wire.Approvals()
+        if given.revoke is not None:
+            request = wire.Revoke(given.revoke)
+        elif given.code is not None:
+            request = wire.Rule(given.code, "denied" if given.deny else given.answer or "once")
+        return inspecting.settle(config.paths.runtime, request)
+
+    lonely = given.deny and given.code is None
+    if lonely or (given.deny and given.answer) or (given.code and given.revoke is not None):
+        usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
+        print(f"{usage}\nDecide one thing at a time, and say which.", file=sys.stderr)
+        return USAGE
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _receipts(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        import time
+        from zoneinfo import ZoneInfo
+
+        from elwood import auditing
+        from elwood.core import audit
+
+        zone = ZoneInfo(config.owner.timezone)
+        since = 0.0 if given.since is None else audit.since(given.since, time.time(), zone)
+        if since is None:
+            print(f"--since {given.since}: {SINCE}", file=sys.stderr)
+            return USAGE
+        return auditing.receipts(
+            config.paths.state,
+            zone,
+            since=since,
+            session=given.session,
+            limit=given.limit,
+            as_json=given.json,
+        )
+
+    return _configured(given, body, console=True, secrets=False)
+
+
 def _verify(given: argparse.Namespace) -> int:
     from elwood import verifying
 
@@ -153,82 +209,6 @@ def _log_to_stderr(level: str, config: "Config | None") -> None:
 
     secrets = config.secrets if config is not None else ()
     log.set_up(level, lambda text: strip(text, secrets), environ=os.environ)
-
-
-# --- the words ----------------------------------------------------------------------------------
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="elwood",
-        description="A self-hosted personal assistant.",
-        epilog="Try it without a key or an account: elwood demo",
-    )
-    parser.set_defaults(command=None)
-    parser.add_argument("--version", action="version", version=f"elwood {__version__}")
-    _add_config(parser, None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-
-    def add(
-        name: str, command: Callable[[argparse.Namespace], int], help: str
-    ) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=command)
-        _add_config(sub, argparse.SUPPRESS)  # may stand on either side of the command
-        return sub
-
-    add("init", _init, "Write a commented config.toml and the first workspace documents.")
-    add("doctor", _doctor, "Check configuration, secrets, services, clock, disk and files.")
-    add("run", _run, "Run the service.")
-    demo = add("demo", _demo, "Try everything here and now: offline, in a fresh folder.")
-    demo.add_argument("--verbose", action="store_true", help="show the log")
-    chat = add("chat", _chat, "Talk on the console with the configured model.")
-    chat.add_argument("--verbose", action="store_true", help="show the log")
-    once = add("once", _once, "Answer one message, on stdout.")
-    once.add_argument("text", type=_message, help="the message")
-    once.add_argument(
-        "--session", metavar="NAME", type=_session, help="begin or continue this conversation"
-    )
-    once.add_argument("--dry-run", action="store_true", help="let no tool change anything")
-    once.add_argument("--verbose", action="store_true", help="show the log and what tools do")
-    inspect = add("inspect", _inspect, "Show what every part of the running Elwood does.")
-    inspect.add_argument("--json", action="store_true", help="print JSON")
-    inspect.add_argument("--watch", action="store_true", help="look again each second")
-    receipts = add("receipts", _verify, "Prove what was recorded.")
-    verify = receipts.add_subparsers(metavar="verify", required=True).add_parser(
-        "verify", help="prove that no record was edited, moved or removed"
-    )
-    _add_config(verify, argparse.SUPPRESS)
-    verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
-    pair = add("pair", _pair, "Let the stranger talk who was shown this code.")
-    pair.add_argument("code", metavar="CODE", help="the pairing code")
-    return parser
-
-
-def _message(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty")
-    # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _session(name: str) -> str:
-    """Check the name of a conversation, which becomes that of a file."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise argparse.ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
-    if name.startswith("tg-"):
-        raise argparse.ArgumentTypeError("conversations on Telegram go on there only")
-    return name
-
-
-def _add_config(parser: argparse.ArgumentParser, default: str | None) -> None:
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        default=default,
-        help=f"the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or {SYSTEM})",
-    )
 
 
 def _found(given: Path | None) -> Path:

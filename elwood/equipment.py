@@ -1,6 +1,8 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import attrs
 
@@ -8,17 +10,56 @@ from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
+from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, version
 from elwood.core.redaction import reveals, strip
 from elwood.core.replay import Session
 from elwood.core.session import Route
 from elwood.messages import ApprovalsMail, OutboxMail, Recognise
-from elwood.outside import Channel, Outside
-from elwood.runtime import Address
+from elwood.outside import Channel
+from elwood.runtime import Address, Blocking
+from elwood.sandbox import NoSandbox, pick, reap
 from elwood.store.disk import Disk
 from elwood.store.notes import Notes
 from elwood.tools import Hands, Tool
 from elwood.tools.voice import Voice
+from elwood.tools.writing import EDIT_FILE, WRITE_FILE
+from elwood.wire.http import Client
+from elwood.wire.search import search_of
+from elwood.wire.web import Web
+
+log = logging.getLogger("elwood")
+
+# With what the principals of scheduled work begin.
+TASK = "task:"
+
+
+@asynccontextmanager
+async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
+    """Give hands that can run commands, search and fetch, for as long as the block lasts.
+
+    Commands that an earlier house left running are ended first (CP-15).
+    """
+    paths = config.paths
+    if left := await blocking(lambda: reap(paths.state / "running")):
+        log.warning("ended commands of an earlier run", extra={"count": left})
+    hands = Hands(paths.workspace, blocking)
+    try:
+        picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
+    except NoSandbox as error:
+        log.warning("commands cannot be run", extra={"why": error.why})
+        hands = attrs.evolve(hands, sandbox=error)
+    else:
+        log.info("sandbox ready", extra={"rung": picked.rung, "notes": "; ".join(picked.notes)})
+        hands = attrs.evolve(hands, sandbox=picked.executor)
+    web, client = Web(config.egress), Client(connections=4)
+    try:
+        yield attrs.evolve(hands, web=web, search=search_of(config.search, client))
+    finally:
+        await web.aclose()
+        await client.aclose()
+        if not isinstance(hands.sandbox, NoSandbox):
+            await hands.sandbox.close()
 
 
 class Equipment:
@@ -31,7 +72,7 @@ class Equipment:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        hands: Hands,
         tools: Sequence[Tool],
         approvals: Address[ApprovalsMail],
         channels: Sequence[Channel],
@@ -42,6 +83,7 @@ class Equipment:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
         self._config = config
+        self._hands = attrs.evolve(hands, notes=Notes(config.paths.state / "memory", disk))
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
         self._dry_run = dry_run
@@ -50,32 +92,28 @@ class Equipment:
             owners=self.places,
             recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
         )
-        self._hands = Hands(
-            config.paths.workspace,
-            outside.blocking,
-            notes=Notes(config.paths.state / "memory", disk),
-        )
         self._rules = Rules(tools=config.policy.words())
         self._version = version(self._rules)
 
-    def gate(self, session: str, log: SessionLog) -> Gate:
+    def gate(self, session: str, log_: SessionLog) -> Gate:
         """Make the gate of one session."""
         config = self._config
         return Gate(
-            state=lambda: log.state,
+            state=lambda: log_.state,
             tools=self._tools,
             hands=attrs.evolve(
                 self._hands,
-                untrusted=lambda: log.state.taint.label.untrusted,
-                source=lambda: _source(session, log.state),
-                voice=attrs.evolve(self._voice, here=lambda: _here(log.state)),
+                untrusted=lambda: log_.state.taint.label.untrusted,
+                source=lambda: _source(session, log_.state),
+                wrote=lambda path: wrote(log_, path),
+                voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
             ),
-            record=log.record,
+            record=log_.record,
             rules=self._rules,
             seeking=Seeking(
                 session=session,
-                state=lambda: log.state,
-                record=log.record,
+                state=lambda: log_.state,
+                record=log_.record,
                 approvals=self._approvals,
                 hints=Hints(),
                 version=self._version,
@@ -87,6 +125,13 @@ class Equipment:
             dry_run=self._dry_run,
             deadline=config.turn.tool_deadline,
         )
+
+    def sandbox(self) -> str:
+        """Say in one line where commands run."""
+        sandbox = self._hands.sandbox
+        if isinstance(sandbox, NoSandbox):
+            return f"Commands cannot be run: {sandbox.why}"
+        return f"Commands run in: {sandbox.rung}."
 
     def _who(self, principal: str) -> Who:
         if principal.startswith(TASK):
@@ -106,5 +151,11 @@ def _source(session: str, state: Session) -> str:
     return f"{session}{who}{read}"
 
 
-# With what the principals of scheduled work begin.
-TASK = "task:"
+def wrote(log_: SessionLog, path: str) -> bool:
+    """Tell whether the file was written in this conversation, as far as its receipts say."""
+    return any(
+        past.receipt.tool in (WRITE_FILE.name, EDIT_FILE.name)
+        and past.receipt.outcome == "ok"
+        and past.receipt.target == shown(path)
+        for past in log_.state.receipts
+    )

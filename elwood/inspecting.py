@@ -1,4 +1,4 @@
-"""The command line's side of the control socket: ``elwood inspect`` and ``elwood pair``.
+"""The command line's side of the control socket: ``elwood inspect``, ``pair`` and ``approve``.
 
 Free of Trio and of the house, so that it starts fast and works while the house is in trouble.
 """
@@ -54,15 +54,20 @@ def inspect(runtime_dir: Path, as_json: bool, watch: bool) -> int:
 
 def pair(runtime_dir: Path, code: str) -> int:
     """Approve the stranger who was shown *code*; return the exit code."""
-    if not 1 <= len(code) <= 64:
-        print("A pairing code has between 1 and 64 characters.", file=sys.stderr)
+    return settle(runtime_dir, wire.Pair(code))
+
+
+def settle(runtime_dir: Path, request: wire.Pair | wire.Approvals | wire.Rule | wire.Revoke) -> int:
+    """Have something decided, and say what came of it; return the exit code."""
+    if isinstance(request, wire.Pair | wire.Rule) and not 1 <= len(request.code) <= 64:
+        print("A code has between 1 and 64 characters.", file=sys.stderr)
         return 1
     try:
-        answer = ask(runtime_dir, wire.Pair(code))
+        answer = ask(runtime_dir, request)
     except Unreachable as error:
         print(error, file=sys.stderr)
         return 1
-    if not isinstance(answer, wire.Paired):
+    if not isinstance(answer, wire.Settled):
         print(_failure(answer), file=sys.stderr)
         return 1
     print(answer.text, file=sys.stdout if answer.ok else sys.stderr)

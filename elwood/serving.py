@@ -17,6 +17,7 @@ from elwood.app import LAST_TURN, House
 from elwood.channels import Saying, console, notices, telegram
 from elwood.config import Config, Paths
 from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
+from elwood.equipment import equipped
 from elwood.installing import copy_documents
 from elwood.outside import Channel, Outside
 from elwood.runtime import Escalated
@@ -142,23 +143,25 @@ async def _live(
     grace: float = LAST_TURN,
 ) -> int:
     """Run a house until it is stopped."""
-    house = House(
-        config,
-        outside,
-        channels,
-        providers=_providers(config, outside),
-        tools=(*builtin(), *more_tools),
-        dry_run=dry_run,
-        grace=grace,
-    )
     escalated: Escalated | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch_signals, house.stop)
-        try:
-            await house.live()
-        except Escalated as error:
-            escalated = error  # out of the nursery it would come as a group, and with a traceback
-        nursery.cancel_scope.cancel()
+    async with equipped(config, outside.blocking) as hands:
+        house = House(
+            config,
+            outside,
+            channels,
+            providers=_providers(config, outside),
+            tools=(*builtin(), *more_tools),
+            hands=hands,
+            dry_run=dry_run,
+            grace=grace,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_signals, house.stop)
+            try:
+                await house.live()
+            except Escalated as error:
+                escalated = error  # out of the nursery it would come as a group, with a traceback
+            nursery.cancel_scope.cancel()
     if escalated is not None:
         raise escalated
     return OK

@@ -10,6 +10,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--policy-examples", type=int, default=2000, help="random calls the policy decides (2000)"
     )
     parser.addoption(
+        "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
+    )
+    parser.addoption(
         "--bench-turns",
         type=int,
         default=50,

@@ -6,12 +6,27 @@ from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.core.policy import Rules
 from elwood.core.replay import Session
-from elwood.messages import ApprovalsMail, Learn, Pending, Seek, Verdict, Withdraw
+from elwood.messages import (
+    ApprovalsMail,
+    Learn,
+    Pending,
+    Revoke,
+    Rule,
+    Seek,
+    Settled,
+    Standing,
+    Trust,
+    Verdict,
+    Withdraw,
+)
 from elwood.runtime import Mailbox
 from elwood.tools import Hands, Tool
 
 # The tools of tests act as they are told, unless the test is about asking.
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
+
+
+Typed = Rule | Standing | Trust | Revoke
 
 
 class Approver:
@@ -20,7 +35,8 @@ class Approver:
     A tool that is not in it is not decided until `rule` is called; `hints` tells the session.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, typed: list[Typed] | None = None) -> None:
+        self.typed: list[Typed] = [] if typed is None else typed
         self.mailbox: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
         self.verdicts: dict[str, Verdict] = {}
         self.asked: list[Seek] = []
@@ -41,6 +57,11 @@ class Approver:
                     mail.reply.set(self.decided.get(plan) or Pending())
                 case Withdraw(calls=calls):
                     self.withdrawn += calls
+                case Rule() | Standing() | Trust() | Revoke():
+                    self.typed.append(mail)
+                    mail.reply.set(Settled("So be it.", ok=True))
+                case _:
+                    raise AssertionError(f"sessions do not send {mail}")
 
     def rule(self, verdict: Verdict, index: int = -1) -> None:
         """Decide a question that was asked, and hint."""

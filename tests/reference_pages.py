@@ -12,7 +12,7 @@ import msgspec
 import elwood
 from elwood import messages
 from elwood.core.budget import Charged
-from elwood.core.grants import GrantEntry
+from elwood.core.permissions import ApprovalEntry
 from elwood.core.session import Entry
 from elwood.messages import approvals, models, outbox, sessions
 from elwood.tools.builtin import builtin
@@ -63,7 +63,7 @@ def state() -> str:
     ]
     files = {
         "sessions/<id>.jsonl": get_args(Entry),
-        "approvals.jsonl": get_args(GrantEntry),
+        "approvals.jsonl": get_args(ApprovalEntry),
         "usage.jsonl": (Charged,),
     }
     for file, entries in files.items():

@@ -49,7 +49,18 @@ def test_help_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> Non
 
 def test_help_names_every_command(tmp_path: Path) -> None:
     done = elwood(tmp_path, "--help")
-    commands = ["init", "doctor", "run", "demo", "chat", "once", "inspect", "receipts", "pair"]
+    commands = [
+        "init",
+        "doctor",
+        "run",
+        "demo",
+        "chat",
+        "once",
+        "inspect",
+        "receipts",
+        "pair",
+        "approve",
+    ]
     assert [c for c in commands if f"\n    {c} " not in done.stdout] == []
     assert done.stderr == ""
 
@@ -59,7 +70,19 @@ def test_the_version_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["once"], ["pair"], ["receipts"], ["run", "--fast"]]
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["once"],
+        ["pair"],
+        ["approve", "abc", "perhaps"],
+        ["approve", "--deny"],
+        ["approve", "abc", "always", "--deny"],
+        ["approve", "abc", "--revoke", "3"],
+        ["receipts", "burn"],
+        ["run", "--fast"],
+    ],
 )
 def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> None:
     done = elwood(tmp_path, *arguments)
@@ -138,7 +161,10 @@ def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> No
     assert "x: no such key" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["inspect"], ["pair", "x"], ["receipts", "verify"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect"], ["pair", "x"], ["approve"], ["receipts"], ["receipts", "verify"]],
+)
 def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
     """On a server the credentials are the service's alone."""
     configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
@@ -150,7 +176,7 @@ def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) ->
 
 def test_without_a_running_house_inspect_fails_in_words(tmp_path: Path) -> None:
     configured(tmp_path, "")
-    for arguments in (["inspect"], ["inspect", "--json"], ["pair", "abc"]):
+    for arguments in (["inspect"], ["inspect", "--json"], ["pair", "abc"], ["approve", "abc"]):
         done = elwood(tmp_path, *arguments)
         assert done.returncode == 1
         assert done.stdout == ""

@@ -205,7 +205,9 @@ def house_answer(line: bytes) -> bytes:
             return wire.encode(wire.Inspected(SEEN))
         case wire.Pair(code):
             good = code == "K7Q2"
-            return wire.encode(wire.Paired(good, "paired with Ann" if good else "no such code"))
+            return wire.encode(wire.Settled(good, "paired with Ann" if good else "no such code"))
+        case other:
+            return wire.encode(wire.Settled(True, f"did {other}"))
 
 
 def test_inspect_prints_the_tree(
@@ -243,6 +245,20 @@ def test_pair_says_what_was_decided(
     assert len(peer.requests) == 2, "a code that cannot be one is not even sent"
 
 
+@pytest.mark.parametrize(
+    "request_", [wire.Approvals(), wire.Rule("ABC234", "always"), wire.Revoke(7)]
+)
+def test_approve_says_what_was_decided(
+    request_: wire.Approvals | wire.Rule | wire.Revoke,
+    folder: Path,
+    speak: Speak,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    speak(house_answer)
+    assert inspecting.settle(folder, request_) == 0
+    assert capsys.readouterr() == (f"did {request_}\n", "")
+
+
 @pytest.mark.parametrize("left_behind", [True, False])
 def test_without_a_running_elwood_the_message_is_clear(
     folder: Path, left_behind: bool, capsys: pytest.CaptureFixture[str]
@@ -264,10 +280,10 @@ def test_without_a_running_elwood_the_message_is_clear(
     [
         (b"", "does not understand"),
         (b"hello\n", "another version"),
-        (b'{"type":"paired"', "ended too early"),
+        (b'{"type":"settled"', "ended too early"),
         (b"x" * (wire.MAX_LINE + 1), "too long"),
         (wire.encode(wire.Failed("approvals is down")), "does not answer: approvals is down"),
-        (wire.encode(wire.Paired(True, "ok")), "something else than was asked"),
+        (wire.encode(wire.Settled(True, "ok")), "something else than was asked"),
     ],
     ids=["closed", "no JSON", "cut", "endless", "failed", "wrong"],
 )

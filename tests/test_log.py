@@ -13,6 +13,8 @@ import pytest
 import trio
 
 from elwood import log
+from elwood.core import redaction
+from elwood.core.redaction import Secret
 
 OUR = logging.getLogger("elwood.test")
 
@@ -31,6 +33,13 @@ def stream() -> Iterator[io.StringIO]:
     logging.captureWarnings(False)
     root.handlers[:], level, sys.excepthook = before
     root.setLevel(level)
+
+
+@pytest.fixture
+def written(stream: io.StringIO) -> io.StringIO:
+    secrets = [Secret('pa"ss/wörd\\+ &x')]
+    log.set_up("info", lambda text: redaction.strip(text, secrets), stream=stream, environ={})
+    return stream
 
 
 def lines(stream: io.StringIO) -> list[dict[str, object]]:
@@ -91,6 +100,26 @@ def test_messages_fields_and_tracebacks_are_redacted(stream: io.StringIO) -> Non
     assert line["url"] == "https://x/***"
     assert "ValueError: bad key ***" in str(line["traceback"])
     assert "OSError: ***" in str(line["traceback"])
+
+
+def test_what_nobody_told_us_is_redacted_by_its_form(written: io.StringIO) -> None:
+    """In the text, in fields within fields, in a traceback; what is JSON stays JSON."""
+    token = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
+    known = 'pa"ss/wörd\\+ &x'
+    key = "-----BEGIN PRIVATE" + f" KEY-----\n{token[4:] * 2}\n-----END PRIVATE" + " KEY-----"
+    try:
+        raise ValueError(f"no access with {token}\n{key}")
+    except ValueError:
+        OUR.exception(
+            "failed with %s",
+            {"password": token[4:24], "other": known},
+            extra={"request": {"headers": [("authorization", f"Bearer {token[4:]}")], "n": 1}},
+        )
+    (line,) = lines(written)
+    assert token[4:24] not in written.getvalue()
+    assert "rd" + "\\\\" not in written.getvalue()
+    assert line["request"] == {"headers": [["authorization", "Bearer ***"]], "n": 1}
+    assert "ValueError: no access with ***\n***" in str(line["traceback"])
 
 
 def test_a_line_break_cannot_forge_a_line(stream: io.StringIO) -> None:
@@ -176,6 +205,8 @@ def run(program: str, **kwargs: object) -> str:
 PREPARE = """
 import logging, os, sys, warnings
 from elwood import log
+from elwood.core import redaction
+from elwood.core.redaction import Secret
 log.set_up("debug", lambda text: text.replace("hunter2", "***"), environ=os.environ)
 ours = logging.getLogger("elwood.x")
 """

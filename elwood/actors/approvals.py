@@ -1,18 +1,22 @@
-"""Lets people in: the only writer of the approvals journal."""
+"""Decides who may talk to us and what may be done: the only writer of the approvals journal."""
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 import trio
 
+from elwood.agent.asking import Asking
+from elwood.agent.cases import Cases
+from elwood.agent.deciding import EXPIRED, NO_ROOM, NOT_YOURS, Deciding
+from elwood.agent.posting import Posting
+from elwood.agent.question_posts import QuestionPosts
 from elwood.core.characters import utf16_length
 from elwood.core.grants import (
     CODE_LASTS,
+    CODE_LENGTH,
     Answered,
     Asked,
-    GrantEntry,
     Grants,
     Moved,
     button,
@@ -20,30 +24,27 @@ from elwood.core.grants import (
 )
 from elwood.core.identity import flatten
 from elwood.core.markdown import Entity, Rich
+from elwood.core.permissions import ApprovalEntry, ApprovalSettings, Book
 from elwood.core.session import Route
 from elwood.messages import (
     ApprovalsMail,
-    Button,
+    Decided,
     Known,
+    Learn,
     Meet,
     Migrate,
     Migrations,
     OutboxMail,
     Pair,
-    Post,
     Pressed,
     Recognise,
     Revoke,
     Rule,
     Seek,
-    Sent,
     Settled,
     Standing,
     Stranger,
     Trust,
-    Undeliverable,
-    Unsent,
-    Unsure,
     Withdraw,
 )
 from elwood.runtime import Address, Mailbox, trouble, well
@@ -52,104 +53,131 @@ from elwood.store.journal import Journal
 
 log = logging.getLogger(__name__)
 
-# Seconds for one try to post something, and between two tries, doubling up to the last.
-POST_LIMIT = 60.0
-FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 RECORD = "recording an approval"
 NO_SUCH_CODE = Settled(
     "Nobody waits with this code. It may be mistyped, older than an hour, or decided already; "
     "after an hour whoever still writes to me gets a new one.",
     ok=False,
 )
-EXPIRED = Settled("This has expired or is decided already.", ok=False)
-NOT_YOURS = Settled("This is not yours to decide.", ok=False)
-NO_ROOM = Settled("The disk is full; nothing was changed.", ok=False)
 WELCOME = "You were let in. Write to me again: I have kept nothing of what you wrote before."
 
 
 class Approvals:
-    """Records who asked, who was let in and by whom, and which chats moved.
+    """Records who was let in and what was allowed, by whom, and which chats moved.
 
-    *owners* are the principals who may decide; *owner_route* is where they are asked, if there
-    is such a place.  *new_code* makes pairing codes, *clock* tells Unix time.
+    *owners* are the principals who may decide; *owner_routes* is where they are asked, if there
+    are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
+    its call was decided, and must not wait.  *new_id* makes 128 random bits as text, *new_code* a
+    code of the given length that can be typed; *clock* tells Unix time; *strip* takes secrets out.
     """
 
     def __init__(
         self,
-        journal: Journal[GrantEntry, Grants],
-        outbox: Address[OutboxMail],
+        journal: Journal[ApprovalEntry, Book],
+        outboxes: Mapping[str, Address[OutboxMail]],
         *,
         owners: frozenset[str],
-        owner_route: Route | None,
-        new_code: Callable[[], str],
+        owner_routes: Sequence[Route],
+        hint: Callable[[Decided], bool],
+        new_id: Callable[[], str],
+        new_code: Callable[[int], str],
         clock: Callable[[], float],
+        strip: Callable[[str], str],
+        settings: ApprovalSettings,
     ) -> None:
         self._journal = journal
-        self._outbox = outbox
         self._owners = owners
-        self._owner_route = owner_route
+        self._owner_routes = owner_routes
         self._new_code = new_code
         self._clock = clock
+        self._post = Posting(outboxes)
+        self._cases = Cases(
+            lambda: journal.state.calls, self._record, hint=hint, now=clock, settings=settings
+        )
+        self._questions = QuestionPosts(self._cases, self._post, owners=owner_routes, new_id=new_id)
+        self._asking = Asking(
+            self._cases, self._questions, new_id=new_id, new_code=new_code, strip=strip
+        )
+        self._deciding = Deciding(self._cases, self._questions, owners)
 
     async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
         """Replay, ask again what is open, then answer until stopped."""
         await self._journal.open()
-        async with trio.open_nursery() as posts:
-            for asked in self._grants.open(self._clock()):
-                posts.start_soon(self._prompt, asked)
+        async with trio.open_nursery() as tasks:
+            for asked in self._people.open(self._clock()):
+                tasks.start_soon(self._prompt, asked)
+            await self._cases.begin(tasks)
+            self._questions.ask_again()
             async for message in mailbox:
-                match message:
-                    case Meet():
-                        await self._meet(message, posts)
-                    case Recognise():
-                        message.reply.set(self._grants.known.get(message.principal))
-                    case Pressed():
-                        message.reply.set(await self._press(message, posts))
-                    case Pair():
-                        settled = await self._decide(message.code, True, "console", posts)
-                        message.reply.set(NO_SUCH_CODE if settled is EXPIRED else settled)
-                    case Migrate():
-                        await self._migrate(message)
-                    case Migrations():
-                        message.reply.set(dict(self._grants.moved))
-                    case Seek() | Withdraw() | Rule() | Standing() | Trust() | Revoke():
-                        raise NotImplementedError  # no tool asks yet
-                    case _:
-                        assert_never(message)
-            posts.cancel_scope.cancel()
+                await self._answer(message, tasks)
+            tasks.cancel_scope.cancel()
+
+    async def _answer(self, message: ApprovalsMail, tasks: trio.Nursery) -> None:
+        match message:
+            case Meet():
+                await self._meet(message, tasks)
+            case Recognise(principal=principal):
+                message.reply.set(self._people.known.get(principal))
+            case Pressed():
+                message.reply.set(await self._press(message, tasks))
+            case Pair(code=code):
+                settled = await self._let_in(code, True, "console", tasks)
+                message.reply.set(NO_SUCH_CODE if settled is EXPIRED else settled)
+            case Migrate():
+                await self._migrate(message)
+            case Migrations():
+                message.reply.set(dict(self._people.moved))
+            case Seek(question=question):
+                message.reply.set(await self._asking.seek(question))
+            case Learn(session=session, call=call, plan=plan):
+                message.reply.set(self._asking.learn(session, call, plan))
+            case Withdraw(session=session, calls=calls, anew=anew):
+                await self._asking.withdraw(session, calls, anew)
+            case Rule(code=code, answer=answer, by=by):
+                message.reply.set(await self._deciding.rule(code, answer, by))
+            case Trust(host=host, by=by):
+                message.reply.set(await self._deciding.trust(host, by))
+            case Revoke(number=number, by=by):
+                message.reply.set(await self._deciding.revoke(number, by))
+            case Standing(by=by):
+                message.reply.set(self._deciding.standing(by))
+            case _:
+                assert_never(message)
 
     @property
-    def _grants(self) -> Grants:
-        return self._journal.state
+    def _people(self) -> Grants:
+        return self._journal.state.people
 
-    async def _meet(self, meet: Meet, posts: trio.Nursery) -> None:
-        if meet.principal in self._owners or meet.principal in self._grants.known:
+    async def _meet(self, meet: Meet, tasks: trio.Nursery) -> None:
+        if meet.principal in self._owners or meet.principal in self._people.known:
             meet.reply.set(Known())
             return
-        if not self._grants.may_ask(meet.principal, self._clock()):
+        if not self._people.may_ask(meet.principal, self._clock()):
             meet.reply.set(Stranger(None))
             return
-        code = self._new_code()
-        while code in self._grants.requests:
-            code = self._new_code()
+        code = self._new_code(CODE_LENGTH)
+        while code in self._people.requests:
+            code = self._new_code(CODE_LENGTH)
         asked = Asked(code, meet.principal, flatten(meet.name), meet.route)
         if not await self._record(asked):
             meet.reply.set(Stranger(None))
             return
         log.info("stranger met", extra={"principal": meet.principal})
-        posts.start_soon(self._prompt, asked)
+        tasks.start_soon(self._prompt, asked)
         meet.reply.set(Stranger(code))
 
-    async def _press(self, press: Pressed, posts: trio.Nursery) -> Settled:
+    async def _press(self, press: Pressed, tasks: trio.Nursery) -> Settled:
+        found = pressed(press.data)
+        if found is None:
+            return await self._deciding.press(press.data, press.principal, press.route)
         if press.principal not in self._owners:
             log.warning("press by somebody else", extra={"principal": press.principal})
             return NOT_YOURS
-        found = pressed(press.data)
-        return EXPIRED if found is None else await self._decide(*found, press.principal, posts)
+        return await self._let_in(*found, press.principal, tasks)
 
-    async def _decide(self, code: str, approved: bool, by: str, posts: trio.Nursery) -> Settled:
+    async def _let_in(self, code: str, approved: bool, by: str, tasks: trio.Nursery) -> Settled:
         """Decide about *code* if it is still open: found, recorded and closed in one go."""
-        asked = self._grants.find(code, self._clock())
+        asked = self._people.find(code, self._clock())
         if asked is None:
             return EXPIRED
         if not await self._record(Answered(asked.code, approved, by)):
@@ -158,17 +186,17 @@ class Approvals:
         log.info("stranger decided", extra={"principal": asked.principal, "approved": approved})
         if not approved:
             return Settled(f"{who} stays out.", ok=True)
-        posts.start_soon(self._post, asked.route, Rich(WELCOME), ())
+        tasks.start_soon(self._post, asked.route, (Rich(WELCOME),))
         return Settled(f"{who} may talk to me now.", ok=True)
 
     async def _migrate(self, migrate: Migrate) -> None:
-        if migrate.new not in self._grants.moved:
+        if migrate.new not in self._people.moved:
             await self._record(Moved(migrate.old, migrate.new))
         migrate.reply.set(None)
 
-    async def _record(self, entry: GrantEntry) -> bool:
+    async def _record(self, *entries: ApprovalEntry) -> bool:
         try:
-            await self._journal.append(entry)
+            await self._journal.append(*entries)
         except DiskFull as error:
             trouble(RECORD, str(error))
             return False
@@ -177,34 +205,12 @@ class Approvals:
 
     async def _prompt(self, asked: Asked) -> None:
         """Show the owner who asks, as long as the code is valid."""
-        if self._owner_route is None:
+        if not self._owner_routes:
             return  # `elwood pair` remains
-        yes = Button("Approve", button(asked.code, "y"))
-        no = Button("Deny", button(asked.code, "n"))
+        yes = ("Approve", button(asked.code, "y"))
+        no = ("Deny", button(asked.code, "n"))
         with trio.move_on_after(CODE_LASTS):
-            await self._post(self._owner_route, _question(asked), (yes, no))
-
-    async def _post(self, route: Route, part: Rich, buttons: tuple[Button, ...]) -> None:
-        """Post until it has arrived or never can."""
-        repeat, pause = False, FIRST_PAUSE
-        while True:
-            sent: Sent | Unsure | Unsent | Undeliverable = Unsure("nobody answered")
-            with trio.move_on_after(POST_LIMIT):
-                sent = await self._outbox.insist(
-                    partial(Post, route=route, part=part, repeat=repeat, buttons=buttons)
-                )
-            match sent:
-                case Sent():
-                    return
-                case Undeliverable(why):
-                    log.warning("not deliverable", extra={"chat": route.chat, "why": why})
-                    return
-                case Unsure():
-                    repeat = True
-                case Unsent():
-                    pass
-            await trio.sleep(pause)
-            pause = min(LAST_PAUSE, 2 * pause)
+            await self._post(self._owner_routes[0], (_question(asked),), (yes, no))
 
 
 def _question(asked: Asked) -> Rich:

@@ -21,8 +21,9 @@ from elwood.core.inspection import (
     TroubleSeen,
     WaitSeen,
 )
-from elwood.messages import ApprovalsMail, Pair
-from elwood.runtime import ActorUnavailable, Address, Blocking, Board, Desk, Mailbox
+from elwood.core.permissions import CONTROL
+from elwood.messages import ApprovalsMail, Pair, Revoke, Rule, Settled, Standing
+from elwood.runtime import ActorUnavailable, Address, Blocking, Board, Desk, Mailbox, Request
 from elwood.wire import control as wire
 
 # Clients at once; more are turned away.
@@ -124,18 +125,24 @@ class Control:
             case wire.Inspect():
                 return wire.Inspected(look(self._board, self._facts(), self._strip))
             case wire.Pair(code):
-                return await self._pair(code)
+                return await self._settle(Pair(code=code))
+            case wire.Approvals():
+                return await self._settle(Standing(by=CONTROL))
+            case wire.Rule(code, answer):
+                return await self._settle(Rule(code=code, answer=answer, by=CONTROL))
+            case wire.Revoke(number):
+                return await self._settle(Revoke(number=number, by=CONTROL))
 
-    async def _pair(self, code: str) -> wire.Answer:
+    async def _settle(self, request: Request[Settled]) -> wire.Answer:
         try:
             with trio.fail_after(wire.PATIENCE):
-                settled = await self._approvals.ask(Pair(code=code))
+                settled = await self._approvals.ask(request)
         except ActorUnavailable as error:
             return wire.Failed(f"{error}; try again in a moment")
         except trio.TooSlowError:
             why = f"no answer from {self._approvals.name} in time; look with elwood inspect"
             return wire.Failed(why)
-        return wire.Paired(settled.ok, settled.text)
+        return wire.Settled(settled.ok, self._strip(settled.text))
 
 
 def look(board: Board, house: House, strip: Callable[[str], str]) -> Inspection:

@@ -2,14 +2,17 @@
 
 import logging
 
+import attrs
 import trio
 
 from elwood.agent.delivery import Delivery
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
-from elwood.agent.slash import Command, help_text, parse
+from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
+from elwood.core.receipts import listing
+from elwood.core.redaction import Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
 from elwood.core.work import commands, is_command
@@ -35,6 +38,18 @@ OPEN = "opening the conversation's log"
 PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
+# Seconds for approvals to carry a command out.
+APPROVALS_LIMIT = 10.0
+
+# What stands in the log for a message that was nothing but a credential.
+NOT_KEPT = "[a credential was here; it was not kept]"
+BELONGS = (
+    "That looks like a credential ({}). I have not kept it, and the model has not seen it. It "
+    "still stands in this chat: delete it here, and replace it if others may have read it.\n\n"
+    "Secrets that I need belong into a file of their own that is named in config.toml "
+    '(`key = "file:/…"`), into a systemd credential (`LoadCredential=`), or into the environment; '
+    "docs/operating.md says more. I read them when I start."
+)
 
 
 class SessionActor:
@@ -145,7 +160,12 @@ class SessionActor:
         if inbound.id in state.seen:
             return Taken()
         text = repair_text(inbound.text)
-        if inbound.quote:
+        screened = screen(text)
+        if isinstance(screened, Masked):
+            text = screened.text
+        if isinstance(screened, Credential):
+            text = NOT_KEPT
+        elif inbound.quote:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
@@ -161,21 +181,33 @@ class SessionActor:
         # A command is short work, and a stop must come through when much is waiting.
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
+        if isinstance(screened, Credential):
+            # Its answer goes into the same line: it is never a message that the model is shown.
+            answer = BELONGS.format(screened.kind)
+            replied = Replied(received.id, None, (received.id,), received.route, answer)
+            return await self._take(received, replied)
         begun = None if is_command(received) else self._runner.beginning(received)
-        try:
-            # When nothing else is to be done the start of its turn goes along, saving a write.
-            await self._log.record(received, *([begun] if begun else ()))
-        except DiskFull as error:
-            return NotNow(str(error))
+        # When nothing else is to be done the start of its turn goes along, saving a write.
+        taken = await self._take(received, *([begun] if begun else ()))
+        if isinstance(taken, NotNow):
+            return taken
         if is_command(received):
             nursery.start_soon(self._command, received)
         else:
             self._runner.arrived()
             self._runner.work(nursery, begun)
+        return taken
+
+    async def _take(self, received: Received, *more: Entry) -> Taken | NotNow:
+        try:
+            await self._log.record(received, *more)
+        except DiskFull as error:
+            return NotNow(str(error))
         return Taken()
 
     async def _command(self, received: Received) -> None:
         entries: tuple[Entry, ...] = ()
+        footer = ""
         match parse(received.text):
             case Command("stop"):
                 await self._runner.withdraw()
@@ -183,7 +215,7 @@ class SessionActor:
                     return  # the turn's reply answers the command as well
                 text = "Nothing is running."
             case Command("new"):
-                await self._runner.withdraw()
+                await self._runner.withdraw(anew=True)
                 self._runner.stop(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
@@ -191,14 +223,30 @@ class SessionActor:
                 text = "A new conversation. I have put the old one away."
             case Command("status"):
                 text = await self._status()
+            case Command("receipts", given):
+                text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("help"):
                 text = help_text()
+            case Approval() as approval:
+                text = await self._approve(approval, received)
             case unknown:
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
-        replied = Replied(received.id, None, (received.id,), received.route, text)
+        replied = Replied(received.id, None, (received.id,), received.route, text, footer)
         await self._delivery.accept(replied, *entries)
+
+    async def _approve(self, approval: Approval, received: Received) -> str:
+        """Have a decision carried out, in the name of whoever typed it."""
+        if received.untrusted:
+            return "Only your own words decide, and these are somebody else's."
+        asked = request(approval, received.principal)
+        if asked is None:
+            return f"I do not understand that. /{approval.verb}: {COMMANDS[approval.verb]}"
+        settled = None
+        with trio.move_on_after(APPROVALS_LIMIT):
+            settled = await self._house.approvals.insist(lambda: attrs.evolve(asked))
+        return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
 
     async def _status(self) -> str:
         state = self._log.state

@@ -277,10 +277,10 @@ class Intake:
 
         The decision counts whether or not Telegram still shows our answer to it (TG-26).
         """
-        settled = await self._ask(
-            self._approvals,
-            lambda: Pressed(principal=person(query.from_.id), data=query.data or ""),
-        )
+        where = route_of(query.message) if query.message else None
+        who, data = person(query.from_.id), query.data or ""
+        pressed = partial(Pressed, principal=who, data=data, route=where)
+        settled = await self._ask(self._approvals, pressed)
         if settled is None:
             settled = Settled("That did not work. Please press again in a minute.", ok=False)
         await self._answer(query, settled.text, done=settled.ok)

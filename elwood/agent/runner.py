@@ -8,9 +8,12 @@ from elwood.agent.delivery import Delivery
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import Answer, Means, run_turn
+from elwood.core.claims import mark
+from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
 from elwood.core.session import CallDecided, Received, Replied, TurnStarted
+from elwood.core.turns import Turn
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import (
@@ -30,6 +33,11 @@ SILENT = 0.5
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
+# Characters of a draft: twice what the longest message has, so that what is held back at the end
+# lies beyond it; more would be looked through for nothing each time the model says a word.
+DRAFT = 8192
+# Characters of an answer from which judging it might hold up everybody else for a moment.
+MUCH = 4_000
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -79,13 +87,17 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self) -> None:
-        """Let go of all calls that wait for the owner, or have been allowed and not begun."""
+    async def withdraw(self, *, anew: bool = False) -> None:
+        """Let go of all calls that wait for the owner, or have been allowed and not begun.
+
+        With *anew* the conversation ends, and what was permitted for it.
+        """
         kept = [kept.pending for kept in self._log.state.pending.values()]
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
-            await self._gate.seeking.withdraw(*kept)
+        if kept or anew:
+            await self._gate.seeking.withdraw(*kept, anew=anew)
 
     def stop(self, command: Received | None) -> bool:
         """Stop the open turn; False if there is none.
@@ -187,6 +199,9 @@ class TurnRunner:
             route = turn.route
             if trio.current_time() < loud_at:
                 return False
+            text = house.so_far(text[:DRAFT])
+            if not text.strip():
+                return False
             message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
             shown = house.outboxes[route.channel].offer(message)
             return shown
@@ -248,11 +263,23 @@ class TurnRunner:
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + self._house.strip(answer.text),
+            stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
             activity(turn.receipts),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+
+    async def _judged(self, text: str, turn: Turn) -> str:
+        """Mark in the model's words what no receipt shows, and what looks like one.
+
+        Our own statements pass too: they claim nothing, and may have the model's words before them.
+        """
+        receipts = list(turn.receipts)
+        earlier = [past.receipt for past in self._log.state.receipts]
+        text = neutralise(self._house.strip(text))
+        if len(text) <= MUCH:
+            return mark(text, receipts, earlier)
+        return await self._house.blocking(lambda: mark(text, receipts, earlier))
 
 
 GIVEN_UP = (

@@ -148,12 +148,17 @@ class Seeking:
             await self._decided(wanted.turn, call.key, self.bound(wanted), verdict)
         except DiskFull:
             return Refusal("failed", "not run: the disk is full, so it could not be recorded")
-        return None if verdict.allowed else Refusal("denied", TOLD[verdict.ruling])
+        if verdict.allowed:
+            return None
+        return Refusal("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
 
-    async def withdraw(self, *pending: CallPending) -> None:
-        """These calls will not run; what waits for them is closed."""
+    async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
+        """These calls will not run; what waits for them is closed.
+
+        With *anew* so is what was permitted for the conversation only.
+        """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
-        await self.approvals.tell(Withdraw(session=self.session, calls=calls))
+        await self.approvals.tell(Withdraw(session=self.session, calls=calls, anew=anew))
 
     async def learn(self) -> None:
         """Fetch what was decided about the calls that the conversation has gone on without."""
@@ -187,7 +192,7 @@ class Seeking:
     async def _decided(self, turn: str, call: str, plan: str, verdict: Verdict) -> None:
         entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
         if verdict.ruling == "source":
-            entries.append(Endorsed(tuple(self.state().taint.sources), verdict.by))
+            entries.append(Endorsed(verdict.origins, verdict.by))
         await self.record(*entries)
 
     def _question(self, call: OpenCall, wanted: Wanted, why: Ask) -> Question:
@@ -219,7 +224,7 @@ WAITING = (
     "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
 )
 TOLD = {
-    "denied": "denied: the owner said no. Do not try it again in this turn.",
-    "expired": "denied: the owner did not answer in time.",
-    "withdrawn": "denied: the question was withdrawn.",
+    "denied": "the owner said no. Do not try it again in this turn.",
+    "expired": "the owner did not answer in time.",
+    "withdrawn": "the question was withdrawn.",
 }

@@ -4,21 +4,40 @@ from typing import Literal
 
 import attrs
 
+from elwood.core.question_text import answer_of
+from elwood.messages import Revoke, Rule, Settled, Standing, Trust
+from elwood.runtime import Request
+
 COMMANDS = {
     "new": "start a new conversation",
     "stop": "stop what is being done",
     "status": "say what is going on and what it has cost",
+    "receipts": "list what was really done here, newest last (/receipts 20: so many)",
+    "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]",
+    "deny": "refuse a call that waits: /deny CODE",
+    "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
+    "trust": "permit requests to a domain: /trust example.org",
     "help": "say what I understand",
 }
 
-Name = Literal["new", "stop", "status", "help"]
+Name = Literal["new", "stop", "status", "receipts", "help"]
+Verb = Literal["allow", "deny", "approvals", "trust"]
 
 
 @attrs.frozen
 class Command:
-    """One of the known commands."""
+    """One of the known commands, with what was typed behind it if it takes something."""
 
     name: Name
+    given: str = ""
+
+
+@attrs.frozen
+class Approval:
+    """A command about approvals, with the words behind it."""
+
+    verb: Verb
+    words: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -28,24 +47,54 @@ class Unknown:
     name: str
 
 
-def parse(text: str) -> Command | Unknown:
+def parse(text: str) -> Command | Approval | Unknown:
     """Read a slash command; a bot's name behind ``@`` is ignored.
 
     >>> parse("/stop now")
-    Command(name='stop')
+    Command(name='stop', given='')
     >>> parse("/Status@elwood_bot")
-    Command(name='status')
+    Command(name='status', given='')
+    >>> parse("/allow abc234 always")
+    Approval(verb='allow', words=('abc234', 'always'))
     >>> parse("/dance")
     Unknown(name='dance')
     """
-    word = text.split(maxsplit=1)[0].removeprefix("/").split("@")[0].lower()
+    first, *words = text.split()
+    word = first.removeprefix("/").split("@")[0].lower()
     match word:
+        case "receipts":
+            return Command(word, " ".join(words))
         case "new" | "stop" | "status" | "help":
             return Command(word)
+        case "allow" | "deny" | "approvals" | "trust":
+            return Approval(word, tuple(words))
         case "start":  # Telegram sends it when a chat is opened
             return Command("help")
         case _:
             return Unknown(word)
+
+
+def request(approval: Approval, by: str) -> Request[Settled] | None:
+    """Make of a command what approvals is asked, by the person *by*; None if it makes no sense.
+
+    >>> request(Approval("allow", ("ABC234",)), "tg:1")
+    Rule(code='ABC234', answer='once', by='tg:1')
+    >>> request(Approval("allow", ("ABC234", "maybe")), "tg:1")
+    """
+    match approval.verb, approval.words:
+        case "allow", (code,):
+            return Rule(code=code, answer="once", by=by)
+        case "allow", (code, word) if (answer := answer_of(word)) and answer != "denied":
+            return Rule(code=code, answer=answer, by=by)
+        case "deny", (code,):
+            return Rule(code=code, answer="denied", by=by)
+        case "approvals", ():
+            return Standing(by=by)
+        case "approvals", ("revoke", number) if number.isascii() and number.isdigit():
+            return Revoke(number=int(number[:9]), by=by)
+        case "trust", (host,):
+            return Trust(host=host, by=by)
+    return None
 
 
 def help_text() -> str:

@@ -18,15 +18,16 @@ from elwood.runtime import Address, Blocking
 class Surroundings:
     """What all sessions share.
 
-    *strip* takes secrets out of a text.  *prompt* gives what the documents and tools amount to
-    now; *gate* makes the gate of a session from its id and its log.  *publish* shows a
-    session's state to `elwood inspect`; *status* gives the house's lines of /status.  *now* is the
-    wall clock, Unix seconds.  A delivery that takes *delivery_limit* seconds is stuck, and so is
-    a turn after *turn_limit*; after *idle*
-    seconds without work a session leaves the memory.
+    *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
+    what the documents and tools amount to now; *gate* makes the gate of a session from its id and
+    its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
+    lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
+    *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
+    without work a session leaves the memory.
     """
 
     strip: Callable[[str], str]
+    so_far: Callable[[str], str]
     models: Address[ModelsMail]
     outboxes: Mapping[str, Address[OutboxMail]]
     prompt: Callable[[], Awaitable[Prompt]]

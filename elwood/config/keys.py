@@ -91,6 +91,12 @@ def is_group(value: object) -> None:
         raise Wrong(f"{value} is not the id of a group", "users belong to telegram.owners")
 
 
+def is_port(value: object) -> None:
+    """Check for the number of a TCP port."""
+    if isinstance(value, int) and not 1 <= value <= 65_535:
+        raise Wrong(f"{value} is not the number of a port", "it must be from 1 to 65535")
+
+
 _SECRET = "`file:` and an absolute path, or the secret itself; better is the credential"
 _ANTHROPIC = "for the API anthropic:"
 _OPENAI = "for the API openai:"
@@ -145,6 +151,11 @@ KEYS = (
     Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
     Key("turn.tool_deadline", "seconds for one tool call", between(1, 86_400)),
     Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
+    Key("approvals.wait", "seconds that a call waits for you before the turn goes on", at_least(0)),
+    Key("approvals.expires", "seconds after which no answer means no", between(60, 30 * 86_400)),
+    Key("approvals.standing", "seconds for which a permission for good stands", at_least(60)),
+    Key("approvals.group_after", "questions after which further ones come together", at_least(1)),
+    Key("approvals.group_within", "seconds within which they are counted", at_least(0)),
     Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
     Key(
         "telegram.token",
@@ -161,6 +172,40 @@ KEYS = (
     Key("policy.allow", "tools that need no question", example='["run_command"]'),
     Key("policy.ask", "tools whose every call is asked about", example='["write_file"]'),
     Key("policy.deny", "tools that are never run", example='["web_request"]'),
+    Key(
+        "egress.allowed",
+        "domains that may be written to unasked, in conversations without strangers' words",
+        example='["api.example.org"]',
+    ),
+    Key("egress.always_ask", "domains that you are asked about each time"),
+    Key("egress.blocked", "domains that are never talked to", example='["ads.example.com"]'),
+    Key("egress.ports", "ports of web servers that may be connected to", is_port),
+    Key("egress.per_minute", "most requests to one host in a minute", at_least(1)),
+    Key("egress.per_minute_all", "most requests to all hosts in a minute", at_least(1)),
+    Key(
+        "search.searxng_url",
+        "address of your SearXNG; it is asked before Brave",
+        is_url,
+        example='"http://127.0.0.1:8888"',
+    ),
+    Key(
+        "search.brave_key",
+        f"{_SECRET} `brave-key`",
+        default="credential `brave-key`; else `$BRAVE_API_KEY`",
+        example='"file:/run/secrets/brave-key"',
+    ),
+    Key("search.brave_url", "address of Brave's API", is_url),
+    Key(
+        "sandbox.kind",
+        "auto takes bubblewrap, else Landlock; docker and direct only if written here",
+    ),
+    Key("sandbox.memory", "megabytes of data of one process", at_least(16)),
+    Key("sandbox.processes", "most processes and threads of one command", at_least(8)),
+    Key("sandbox.file_size", "megabytes of one file", at_least(1)),
+    Key("sandbox.tmp", "megabytes of all temporary files", at_least(1)),
+    Key("sandbox.bubblewrap", "the program, by its name on PATH or its path"),
+    Key("sandbox.docker_socket", "socket of a container engine; it is as good as root"),
+    Key("sandbox.docker_image", "image of the container"),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -178,12 +223,19 @@ SECTIONS = {
     ),
     "limits": "What may be spent. Checked before each model call; no limits unless written.",
     "turn": "Bounds of one answer.",
+    "approvals": "How you are asked whether a tool may do something.",
     "sessions": "Conversations.",
     "telegram": "The Telegram channel.",
     "policy": (
         "Your own word about single tools. What would be asked only once is allowed by `allow`, "
         "but nothing that strangers' words may have caused."
     ),
+    "egress": (
+        "The web. A domain stands for its subdomains too; `blocked` wins over `always_ask`, and "
+        "that over `allowed`. Addresses inside your network are never reached."
+    ),
+    "search": "Who searches the web for Elwood; without either there is no search.",
+    "sandbox": "Where commands run. See docs/sandbox.md.",
     "log": "What is written to stderr.",
     "watchdog": "When something counts as stuck: it is then told to the owner.",
 }

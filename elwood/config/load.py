@@ -19,6 +19,7 @@ from elwood.store.secrets import SecretUnusable, look_up
 LARGEST = 1_048_576
 # Where secrets are looked for when the configuration names none: credential and variable.
 TELEGRAM_TOKEN = ("telegram-token", "ELWOOD_TELEGRAM_TOKEN")
+BRAVE_KEY = ("brave-key", "BRAVE_API_KEY")
 KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 # A provider's name becomes part of a credential's name.
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -144,6 +145,7 @@ class _Loading:
     def _secrets(self, tree: Tree) -> None:
         """Put the secrets themselves in the places of their references."""
         self._secret(tree["telegram"], ("telegram", "token"), *TELEGRAM_TOKEN)
+        self._secret(tree["search"], ("search", "brave_key"), *BRAVE_KEY)
         providers = tree["providers"]
         assert isinstance(providers, dict)
         for name, provider in providers.items():
@@ -239,7 +241,8 @@ def _forget_secrets(tree: Tree) -> None:
     """Leave the secrets out, wherever they are kept."""
     providers = tree.get("providers")
     tables = [(table, "key") for table in providers.values()] if isinstance(providers, dict) else []
-    for table, key in [*tables, (tree.get("telegram"), "token")]:
+    tables += [(tree.get("telegram"), "token"), (tree.get("search"), "brave_key")]
+    for table, key in tables:
         if isinstance(table, dict):
             table.pop(key, None)
 

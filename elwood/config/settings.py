@@ -9,10 +9,14 @@ from typing import Literal
 import attrs
 
 from elwood.core.budget import Limits
+from elwood.core.egress import EgressRules
 from elwood.core.limits import TurnSettings
+from elwood.core.permissions import ApprovalSettings
 from elwood.core.policy import Word
 from elwood.core.redaction import Secret
 from elwood.core.routing import ModelSettings, ProviderSettings
+from elwood.sandbox.settings import SandboxSettings
+from elwood.wire.search_settings import SearchSettings
 from elwood.wire.telegram_settings import TelegramSettings
 
 
@@ -82,9 +86,13 @@ class Config:
     models: ModelSettings = attrs.field(factory=ModelSettings)
     limits: Limits = attrs.field(factory=Limits)
     turn: TurnSettings = attrs.field(factory=TurnSettings)
+    approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
     telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
     policy: Policy = attrs.field(factory=Policy)
+    egress: EgressRules = attrs.field(factory=EgressRules)
+    search: SearchSettings = attrs.field(factory=SearchSettings)
+    sandbox: SandboxSettings = attrs.field(factory=SandboxSettings)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
@@ -93,7 +101,8 @@ class Config:
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret, for redaction."""
         keys = [provider.key for provider in self.providers.values()]
-        return tuple(secret for secret in (self.telegram.token, *keys) if secret is not None)
+        found = (self.telegram.token, self.search.brave_key, *keys)
+        return tuple(secret for secret in found if secret is not None)
 
 
 # Sections and the classes of their keys.  `providers` is none: it has one of
@@ -104,9 +113,13 @@ SECTIONS: dict[str, type] = {
     "models": ModelSettings,
     "limits": Limits,
     "turn": TurnSettings,
+    "approvals": ApprovalSettings,
     "sessions": Sessions,
     "telegram": TelegramSettings,
     "policy": Policy,
+    "egress": EgressRules,
+    "search": SearchSettings,
+    "sandbox": SandboxSettings,
     "log": Log,
     "watchdog": Watchdog,
 }

@@ -1,7 +1,7 @@
 """Who was let in: a fold over requests for access, their answers, and chats that moved.
 
-A pairing code is shown to a stranger; whoever owns the house lets them in by it.  Approvals for
-tools will be further entries of the same log.
+A pairing code is shown to a stranger; whoever owns the house lets them in by it.  What may be done
+stands in the same log, and is `core/permissions.py`'s.
 """
 
 from typing import Literal

@@ -14,5 +14,5 @@ class TurnSettings:
     max_rounds: int = 20
     deadline: float = 900.0
     model_deadline: float = 840.0
-    tool_deadline: float = 60.0
+    tool_deadline: float = 660.0
     context_tokens: int = 150_000

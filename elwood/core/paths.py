@@ -1,10 +1,11 @@
 """Paths that files are asked for by: which spellings are refused, which names hold secrets.
 
 Only the spelling is judged here; that a path stays inside its root is the kernel's work
-(`store.files`, security.md §2).
+(`store.confined`, security.md §2).
 """
 
 import re
+import unicodedata
 from fnmatch import translate
 
 # Of Linux: PATH_MAX and NAME_MAX, in bytes.
@@ -29,6 +30,51 @@ _SECRET_NAMES = (
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
 _secret = re.compile("|".join(map(translate, _SECRET_NAMES)))
 _harmless = re.compile("|".join(map(translate, _HARMLESS)))
+
+# Names that content from strangers must never be written under, wherever they stand, in lower
+# case (TA-23): what lies there is obeyed or run later without anybody being asked.
+_PROTECTED = (
+    ("it tells an assistant what to do", (
+        "agents.md", "soul.md", "identity.md", "user.md", "tools.md", "heartbeat.md",
+        "bootstrap.md", "memory.md", "skill.md", "claude.md", "claude.local.md", "gemini.md",
+        "skills", "agents", ".agents", ".claude", ".codex", ".gemini", ".cursor", ".cursorrules",
+        ".windsurf", ".windsurfrules", ".clinerules", "copilot-instructions.md",
+    )),
+    ("it adds tools to an assistant or is run by it", (
+        "tools", "scripts", ".elwood", ".mcp.json", "mcp.json", ".mcp",
+    )),
+    ("it configures an assistant", ("config.toml", "agent.toml", ".aider.conf.yml")),
+    ("git runs programs that it names", (
+        ".git", "git~1", ".gitattributes", ".gitconfig", ".gitmodules", ".githooks", ".husky",
+        ".pre-commit-config.yaml", "lefthook.yml",
+    )),
+    ("a service runs it after a push", (".github", ".gitlab", ".gitlab-ci.yml", ".circleci")),
+    ("a shell runs it when it starts or enters the folder", (
+        ".envrc", ".direnv", ".profile", ".bashrc", ".bash_*", ".zshrc", ".zshenv", ".zprofile",
+        ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout",
+        ".inputrc", ".pam_environment", ".mise.toml", "mise.toml",
+    )),
+    ("a session or the system runs it when it starts", (
+        ".config", ".local", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", "autostart",
+        "systemd", "*.service", "*.timer", "*.socket", "*.desktop", "crontab", "cron.*",
+        ".forward", ".procmailrc", ".ssh", ".rhosts", ".shosts",
+    )),
+    ("an editor runs what it names when the folder is opened", (
+        ".vscode", ".idea", ".fleet", ".zed", ".devcontainer", "*.code-workspace", ".vimrc",
+        ".gvimrc", ".exrc", ".nvimrc", ".nvim.lua", ".vim", ".emacs", ".emacs.d",
+        ".dir-locals.el",
+    )),
+    ("a program reads it when it starts, and runs what it names", (
+        ".npmrc", ".yarnrc", ".yarnrc.yml", ".yarn", ".pnpmfile.cjs", ".pypirc", ".pip",
+        "pip.conf", ".condarc", ".gemrc", ".bundle", ".cargo", ".bazelrc", "sitecustomize.py",
+        "usercustomize.py", "*.pth", ".pythonrc*", ".pdbrc", ".gdbinit", ".lldbinit", ".irbrc",
+        ".pryrc", ".rprofile", ".psqlrc", ".sqliterc", ".curlrc", ".wgetrc", ".tmux.conf",
+        ".screenrc",
+    )),
+)  # fmt: skip
+_protected = tuple(
+    (reason, re.compile("|".join(map(translate, names)))) for reason, names in _PROTECTED
+)
 
 
 def refusal(path: str) -> str | None:
@@ -64,7 +110,50 @@ def holds_secrets(path: str) -> bool:
     >>> holds_secrets(".env.example"), holds_secrets("id_ed25519.pub"), holds_secrets("key.txt")
     (False, False, False)
     """
-    return any(_is_secret(name) for name in path.casefold().split("/"))
+    return any(_is_secret(name) for name in _names(path))
+
+
+def protection(path: str) -> str | None:
+    """Say why content from strangers may not be written to *path*; None if it may.
+
+    >>> protection("notes/SOUL.md"), protection(".github/workflows/ci.yml")
+    ('it tells an assistant what to do', 'a service runs it after a push')
+    >>> protection("notes/soul-food.md"), protection("Makefile")
+    (None, None)
+    """
+    names = _names(path)
+    for reason, pattern in _protected:
+        if any(pattern.match(name) for name in names):
+            return reason
+    return None
+
+
+def is_protected(path: str) -> bool:
+    """Tell whether any name in *path* is one of what is obeyed or run later, in any case.
+
+    >>> is_protected("AGENTS.md"), is_protected("x/.Git/hooks/y"), is_protected("my-skills.txt")
+    (True, True, False)
+    """
+    return protection(path) is not None
+
+
+def is_git(path: str) -> bool:
+    """Tell whether *path* is git's own folder or in it: no file tool writes there.
+
+    >>> is_git("sub/.git/config"), is_git(".GIT"), is_git(".gitignore")
+    (True, True, False)
+    """
+    return any(name in (".git", "git~1") for name in _names(path))
+
+
+def _names(path: str) -> list[str]:
+    """Take *path* apart, with names that some disk may take for the same written the same way.
+
+    Case is ignored by many disks, invisible characters and forms of letters by some
+    (CVE-2014-9390).
+    """
+    plain = unicodedata.normalize("NFKC", path).casefold()
+    return "".join(c for c in plain if unicodedata.category(c) != "Cf").split("/")
 
 
 def _is_secret(name: str) -> bool:

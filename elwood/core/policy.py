@@ -200,7 +200,7 @@ def _of_act(action: Action, situation: Situation) -> Decision:
                 return Deny(f"your settings block {host}")
             if destination == "allowed" and not untrusted:
                 return Allow("the host is on your list")
-            return Ask(f"it sends something to {host}", remember=True)
+            return Ask(f"it sends something to {host}", remember=destination != "ask")
         case SendMessage(to):
             whom = "a group" if to == "group" else "somebody else"
             return Ask(f"it says something to {whom}", remember=True)
@@ -221,7 +221,7 @@ def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
     if fetch.destination == "blocked":
         return Deny(f"your settings block {fetch.host}")
     if fetch.destination == "ask":
-        return Ask(f"your settings ask about {fetch.host}", remember=True)
+        return Ask(f"your settings ask about {fetch.host}", remember=False)
     if not situation.is_untrusted:
         return Allow()
     before = situation.named_before

@@ -43,9 +43,12 @@ from elwood.core.session import (
 )
 from elwood.core.tokens import estimate
 from elwood.core.turns import (
+    REFUSED,
+    UNANSWERED,
     Kept,
     Node,
     OpenCall,
+    Past,
     Turn,
     Undelivered,
     call_key,
@@ -54,26 +57,19 @@ from elwood.core.turns import (
     result_of,
 )
 
+# Receipts that are remembered, without their texts: what /receipts shows at most.
+MAX_RECEIPTS = 50
 # Addresses of the owner's that are remembered; the oldest go first.
 MAX_NAMED = 200
-REFUSED = {
-    "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
-    "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
-    "withdrawn": "The call that waited was withdrawn and will not run: {}.",
-}
-UNANSWERED = (
-    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
-    "The person was told: {}"
-)
 
 
 class Session(msgspec.Struct):
     """All that a session knows.
 
     *pending* are calls that wait for the owner while the conversation goes on, by
-    ``<turn>/<call>``.  *taint* is what was read; *named* are URLs and hosts that the owner wrote
-    before anything untrusted was; *private_calls* the ids of calls that gave private data.
-    *failed* says that its newest answer states a failure.
+    ``<turn>/<call>``.  *receipts* are the newest calls that ended.  *taint* is what was read;
+    *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
+    the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
     """
 
     seen: dict[str, None] = {}
@@ -84,6 +80,7 @@ class Session(msgspec.Struct):
     prompt: Prompt | None = None
     undelivered: dict[str, Undelivered] = {}
     pending: dict[str, Kept] = {}
+    receipts: list[Past] = []
     taint: Taint = msgspec.field(default_factory=Taint)
     named: dict[str, None] = {}
     private_calls: dict[str, None] = {}
@@ -148,6 +145,8 @@ class Session(msgspec.Struct):
                 self._open_turn(entry).calls[call].started = entry
             case CallEnded(_, call):
                 self._end_call(seq, self._open_turn(entry), entry)
+                self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
+                del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto):
                 kept = [node for node in self.path if node.seq >= upto]
                 # Its place is before what is kept, or a rewinding would lose it.

@@ -9,12 +9,6 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import groupby
 
-import attrs
-
-from elwood.core.characters import utf16_length
-
-# Characters at each end of a long text that are always shown (AP-16).
-EDGE = 200
 # Equal blanks or line breaks in a row that are shown one by one; more could push what follows
 # out of sight.
 MAX_RUN = {" ": 20, "\t": 8, "\n": 3}
@@ -35,14 +29,6 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
 
 
-@attrs.frozen
-class Shown:
-    """A text as it fits into a message, and *whole* to go along as a file if it does not."""
-
-    excerpt: str
-    whole: str | None
-
-
 def shown_whole(text: str) -> str:
     """Write *text* so that every character of it is seen; takes time in proportion to its length.
 
@@ -54,33 +40,7 @@ def shown_whole(text: str) -> str:
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
         return text
-    return "".join(piece for piece, _ in _pieces(text))
-
-
-def fits(text: str, limit: int) -> Shown:
-    """Show *text* in at most *limit* UTF-16 units, by its two ends if it is longer.
-
-    At least EDGE characters of each end are shown, also if that exceeds *limit*, as it can for
-    a text made of nothing but characters to be escaped (ten units each).
-
-    >>> fits("ls", 100)
-    Shown(excerpt='ls', whole=None)
-    >>> long = fits("a" * 5000, 1000)
-    >>> long.excerpt.count("a"), len(long.whole)
-    (962, 5000)
-    """
-    whole = shown_whole(text)
-    if utf16_length(whole) <= limit:
-        return Shown(whole, None)
-    room = (limit - utf16_length(_gap(len(text)))) // 2
-    window = max(limit, EDGE)  # as every character takes at least one unit, or is in a run
-    head, first = _take(list(_pieces(text[:window])), room)
-    rest = text[max(first, len(text) - window) :]
-    tail, last = _take(list(_pieces(rest))[::-1], room)
-    hidden = len(text) - first - last
-    if hidden <= 0:
-        return Shown(whole, None)
-    return Shown("".join([*head, _gap(hidden), *tail[::-1]]), whole)
+    return "".join(_pieces(text))
 
 
 def remark(text: str) -> str:
@@ -103,8 +63,7 @@ def remark(text: str) -> str:
     return f"contains characters beyond ASCII: {', '.join(names)}"
 
 
-def _pieces(text: str) -> Iterator[tuple[str, int]]:
-    """Yield what is shown, and how many characters of *text* each piece stands for."""
+def _pieces(text: str) -> Iterator[str]:
     marks = MAX_MARKS  # at the beginning there is no letter to carry one
     for char, run in groupby(text):
         count = sum(1 for _ in run)
@@ -112,16 +71,16 @@ def _pieces(text: str) -> Iterator[tuple[str, int]]:
         if category in ("Mn", "Mc") and not _is_hidden(char, category):
             for _ in range(count):
                 marks += 1
-                yield (char if marks <= MAX_MARKS else _escape(char, 1)), 1
+                yield char if marks <= MAX_MARKS else _escape(char, 1)
             continue
         hidden = _is_hidden(char, category)
         marks = MAX_MARKS if hidden or char in _SIGNS else 0
         if count > MAX_RUN.get(char, 1 if hidden else count):
-            yield _escape(char, count) + ("\n" if char == "\n" else ""), count
+            yield _escape(char, count) + ("\n" if char == "\n" else "")
             continue
         shown = _escape(char, 1) if hidden else _SIGNS.get(char, char)
         for _ in range(count):
-            yield shown, 1
+            yield shown
 
 
 def _is_hidden(char: str, category: str) -> bool:
@@ -137,20 +96,3 @@ def _is_hidden(char: str, category: str) -> bool:
 
 def _escape(char: str, count: int) -> str:
     return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} {count} times⟩"
-
-
-def _take(pieces: list[tuple[str, int]], room: int) -> tuple[list[str], int]:
-    """Take pieces that fit into *room*, and in any case EDGE characters."""
-    taken: list[str] = []
-    used = stands_for = 0
-    for piece, count in pieces:
-        used += utf16_length(piece)
-        if used > room and stands_for >= EDGE:
-            break
-        taken.append(piece)
-        stands_for += count
-    return taken, stands_for
-
-
-def _gap(hidden: int) -> str:
-    return f"⏎\n⟨{hidden} characters more, see the file⟩⏎\n"

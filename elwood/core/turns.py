@@ -14,6 +14,17 @@ from elwood.core.session import (
     Route,
 )
 
+# What the model is told of a call that waited, and of a turn that it did not answer.
+REFUSED = {
+    "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
+    "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
+    "withdrawn": "The call that waited was withdrawn and will not run: {}.",
+}
+UNANSWERED = (
+    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
+    "The person was told: {}"
+)
+
 
 class Node(msgspec.Struct, frozen=True):
     """One message on the present path of the conversation, and the entry that brought it.
@@ -59,6 +70,13 @@ class Kept(msgspec.Struct, frozen=True):
     decided: CallDecided | None = None
     origins: tuple[str, ...] = ()
     private: bool = False
+
+
+class Past(msgspec.Struct, frozen=True):
+    """A call that ended at Unix time *at*; the text of its receipt is left out."""
+
+    at: float
+    receipt: CallEnded
 
 
 class Turn(msgspec.Struct):

@@ -12,7 +12,7 @@ from elwood.config.load import KEY_VARIABLES
 from elwood.core.budget import PRICES
 from elwood.doctor.findings import Finding, Level
 from elwood.doctor.services import used_models
-from elwood.store.files import Unconfined, open_beneath
+from elwood.store.confined import Unconfined, open_beneath
 from elwood.store.journal import Damage, verify
 from elwood.store.workspace import default_documents
 from elwood.verifying import described, journals

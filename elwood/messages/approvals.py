@@ -48,10 +48,14 @@ class Settled:
 
 @attrs.frozen(kw_only=True)
 class Pressed(Request[Settled]):
-    """*principal* pressed the button *data*.  From an Intake."""
+    """*principal* pressed the button *data* under a message in *route*.  From an Intake.
+
+    Without a route nobody knows where: then it answers no question about a call.
+    """
 
     principal: str
     data: str
+    route: Route | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -81,10 +85,15 @@ class Pending:
 
 @attrs.frozen
 class Verdict:
-    """How a call was decided, and by whom."""
+    """How a call was decided, and by whom; with `source`, the *origins* that are trusted now.
+
+    These are the question's: what was read after it was asked is not among them.
+    """
 
     ruling: Ruling
     by: str
+    origins: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def allowed(self) -> bool:
@@ -116,33 +125,38 @@ class Learn(Request[Pending | Verdict]):
 
 @attrs.frozen(kw_only=True)
 class Withdraw:
-    """These calls of *session* will not run any more: close their questions.  Told."""
+    """These calls of *session* will not run any more: close their questions.  Told.
+
+    With *anew* a new conversation begins there: what was permitted for the old one ends as well.
+    """
 
     session: str
     calls: tuple[str, ...]
+    anew: bool = False
 
 
 @attrs.frozen(kw_only=True)
 class Rule(Request[Settled]):
-    """The owner, *by*, types a decision about the question *code*.
+    """*by* types a decision about the question *code*.
 
-    From a session (`/allow`, `/deny`) or the control socket.  *session* is where it was typed.
+    From a session (`/allow`, `/deny`) or the control socket.
     """
 
     code: str
     answer: Answer
     by: str
-    session: str = ""
 
 
 @attrs.frozen(kw_only=True)
-class Standing(Request[str]):
-    """What waits for a decision and what is permitted for good, in words."""
+class Standing(Request[Settled]):
+    """What waits for a decision and what is permitted for good, in words; for owners only."""
+
+    by: str
 
 
 @attrs.frozen(kw_only=True)
 class Trust(Request[Settled]):
-    """The owner trusts the domain *host*: requests to it need no question of their own."""
+    """*by* trusts the domain *host*: requests to it need no question of their own."""
 
     host: str
     by: str
@@ -150,7 +164,7 @@ class Trust(Request[Settled]):
 
 @attrs.frozen(kw_only=True)
 class Revoke(Request[Settled]):
-    """The owner takes the permission *number* back."""
+    """*by* takes the permission *number* back."""
 
     number: int
     by: str

@@ -12,7 +12,8 @@ import attrs
 import elwood
 from elwood.core.context import NAMES, Documents
 from elwood.runtime import Blocking
-from elwood.store.files import PathMissing, PathRefused, Root
+from elwood.store.confined import PathMissing, PathRefused
+from elwood.store.files import Root
 
 # Of one document, in bytes; far more than a model should be told each time.
 MAX_DOCUMENT = 64 << 10

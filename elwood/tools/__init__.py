@@ -8,15 +8,20 @@ from typing import Any, Literal
 
 import attrs
 import msgspec
+import trio
 
+from elwood.core.actions import Action
 from elwood.core.conversation import ToolSpec
 from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.session import Effect
 from elwood.runtime import Blocking
+from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
 from elwood.store.notes import Notes
 from elwood.tools.voice import Voice
+from elwood.wire.search import Search
+from elwood.wire.web import Web
 
 
 class ToolFailure(Exception):
@@ -54,16 +59,21 @@ class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
     *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
-    is and whose words they are.  *voice* speaks to people and *notes* is the memory; without them
-    there is none of it.  *facts* are those of the plan that was allowed: what runs must still be
-    that.  *root* is the workspace, held open from its first use on: make one Hands for the whole
-    house, and evolve it for each session.
+    is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation.
+    *sandbox* runs commands, or says why none can be run.  Without *web*, *search*, *voice* (which
+    speaks to people) or *notes* (the memory) there is none of it.  *facts* are those of the plan
+    that was allowed: what runs must still be that.  *root* is the workspace, held open from its
+    first use on: make one for the whole house.
     """
 
     workspace: Path
     blocking: Blocking
     untrusted: Callable[[], bool] = lambda: False
     source: Callable[[], str] = lambda: ""
+    wrote: Callable[[str], bool] = lambda path: False
+    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
+    web: Web | None = None
+    search: Search | None = None
     voice: Voice | None = None
     notes: Notes | None = None
     facts: Mapping[str, str] = attrs.field(factory=dict)
@@ -121,3 +131,13 @@ def _definition(tool: Tool) -> str:
     spec = tool.spec
     parts = [spec.name, spec.description, bytes(spec.schema).decode(), tool.risk, tool.effect]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def always(action: Action) -> Callable[[Any, Hands], Awaitable[Plan]]:
+    """Make the plan of a tool whose calls all do the same kind of thing."""
+
+    async def plan(given: msgspec.Struct, hands: Hands) -> Plan:
+        await trio.lowlevel.checkpoint()
+        return Plan(action, msgspec.json.encode(given).decode())
+
+    return plan

@@ -2,8 +2,24 @@
 
 from elwood.tools import Tool
 from elwood.tools.files import LIST_FILES, READ_FILE
+from elwood.tools.finding import FIND, GREP
+from elwood.tools.search import WEB_SEARCH
+from elwood.tools.shell import RUN_COMMAND
+from elwood.tools.web import WEB_FETCH, WEB_REQUEST
+from elwood.tools.writing import EDIT_FILE, WRITE_FILE
 
 
 def builtin() -> tuple[Tool, ...]:
     """List them, in the order in which the model sees them: it must not change by itself."""
-    return (LIST_FILES, READ_FILE)
+    return (
+        LIST_FILES,
+        READ_FILE,
+        WRITE_FILE,
+        EDIT_FILE,
+        FIND,
+        GREP,
+        RUN_COMMAND,
+        WEB_SEARCH,
+        WEB_FETCH,
+        WEB_REQUEST,
+    )

@@ -19,8 +19,9 @@ from elwood.core.paths import shown
 from elwood.core.plans import Plan
 from elwood.core.splitting import split
 from elwood.messages import Attachment, Button, Sent, Unsure
-from elwood.store.files import PathRefused, Unconfined
+from elwood.store.confined import PathRefused, Unconfined
 from elwood.tools import Hands, Tool, ToolFailure
+from elwood.tools.texts import failure
 from elwood.tools.voice import Outcome, Place, Voice
 
 # Characters of a message: five of Telegram's; more belongs into a file.
@@ -175,8 +176,7 @@ def _read(hands: Hands, path: str, room: int, keep: bool) -> _Read:
                 if keep:
                     parts.append(part)
     except (PathRefused, Unconfined) as error:
-        why = error.why if isinstance(error, PathRefused) else str(error)
-        raise ToolFailure(f"{name}: {why}; nothing was sent") from error
+        raise failure(path, error) from error
     if not size:
         raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
     return _Read(size, sha.hexdigest(), b"".join(parts))

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from elwood.core import questions
 from elwood.core.inspection import Inspection, shorten
 
 T = TypeVar("T")
@@ -30,7 +31,24 @@ class Pair(msgspec.Struct, frozen=True, tag="pair"):
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
-Request = Inspect | Pair
+class Approvals(msgspec.Struct, frozen=True, tag="approvals"):
+    """What waits for a decision, and what is permitted for good?"""
+
+
+class Rule(msgspec.Struct, frozen=True, tag="rule"):
+    """The owner decides about the call with *code*."""
+
+    code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    answer: questions.Answer
+
+
+class Revoke(msgspec.Struct, frozen=True, tag="revoke"):
+    """The owner takes the permission *number* back."""
+
+    number: int
+
+
+Request = Inspect | Pair | Approvals | Rule | Revoke
 
 
 class Inspected(msgspec.Struct, frozen=True, tag="inspected"):
@@ -39,8 +57,8 @@ class Inspected(msgspec.Struct, frozen=True, tag="inspected"):
     inspection: Inspection
 
 
-class Paired(msgspec.Struct, frozen=True, tag="paired"):
-    """The answer to `Pair`, in words for the owner."""
+class Settled(msgspec.Struct, frozen=True, tag="settled"):
+    """The answer to all but `Inspect`, in words for the owner."""
 
     ok: bool
     text: str
@@ -52,7 +70,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     why: str
 
 
-Answer = Inspected | Paired | Failed
+Answer = Inspected | Settled | Failed
 
 
 class BadLine(Exception):
@@ -82,8 +100,8 @@ def decode_answer(line: bytes) -> Answer:
     return _decode(_ANSWERS, line)
 
 
-_REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Inspect | Pair)
-_ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Inspected | Paired | Failed)
+_REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 def _decode(decoder: msgspec.json.Decoder[T], line: bytes) -> T:

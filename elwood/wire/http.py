@@ -1,20 +1,20 @@
 """HTTP as the house speaks it: a lean client, and failures without secrets.
 
-The only importer of the HTTP library.  It uses httpx2's engine (httpcore2) without its client on
-top, whose environment, cookies and redirects we would switch off, and which costs CPU time.
+With `connecting` the only importer of the HTTP library.  It uses httpx2's engine (httpcore2)
+without its client on top, whose environment, cookies and redirects we would switch off, and which
+costs CPU time.
 """
 
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache, lru_cache
 from types import TracebackType
-from typing import Any
 
 import attrs
 import httpcore2
 
 from elwood.wire.answers import Answer, Interrupted, Unreachable, reason
+from elwood.wire.connecting import Joining, Route
 
 __all__ = ["Answer", "Client", "Exchange", "Interrupted", "Unreachable"]
 
@@ -35,11 +35,20 @@ class Client:
     """A pool of at most *connections* connections; ends with ``aclose``.
 
     Redirects are not followed, they are answers like any other.  Time-outs are in seconds; a
-    *read_timeout* bounds each wait for more bytes, not the whole.
+    *read_timeout* bounds each wait for more bytes, not the whole.  With a *route* every request
+    has a connection of its own, to an address which that gave.
     """
 
-    def __init__(self, *, connections: int = 100) -> None:
+    def __init__(
+        self,
+        *,
+        connections: int = 100,
+        route: Route | None = None,
+        network: httpcore2.AsyncNetworkBackend | None = None,
+    ) -> None:
         self._connections = connections
+        self._is_routed = route is not None
+        self._backend = Joining(WRITE_TIMEOUT, route, network or httpcore2.TrioBackend())
         self._shards: dict[bytes, list[_Shard]] = {}
 
     async def post_json(
@@ -120,7 +129,8 @@ class Client:
         if len(shards) * SHARD < self._connections or not shards:
             room = min(SHARD, self._connections - len(shards) * SHARD)
             # What one burst opened need not stay open.
-            shard = _Shard(_pool(scheme, room, keep=5 if shards else 20))
+            keep = 0 if self._is_routed else 5 if shards else 20
+            shard = _Shard(_pool(scheme, room, keep, self._backend))
             shards.append(shard)
             return shard
         return min(shards, key=_running)
@@ -138,50 +148,16 @@ def _running(shard: _Shard) -> int:
     return shard.running
 
 
-def _pool(scheme: bytes, connections: int, *, keep: int) -> httpcore2.AsyncConnectionPool:
+def _pool(
+    scheme: bytes, connections: int, keep: int, backend: Joining
+) -> httpcore2.AsyncConnectionPool:
     return httpcore2.AsyncConnectionPool(
         ssl_context=_trust() if scheme == b"https" else None,
         max_connections=connections,
         max_keepalive_connections=min(connections, keep),
         keepalive_expiry=KEEPALIVE,
-        network_backend=_Joining(),
+        network_backend=backend,
     )
-
-
-class _Joining(httpcore2.TrioBackend):
-    """Connections on which the head and the body of a request leave together."""
-
-    async def connect_tcp(self, *where: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
-        return _Joined(await super().connect_tcp(*where, **how))
-
-
-class _Joined(httpcore2.AsyncNetworkStream):
-    """Keeps what is written until somebody reads: one packet and one system call instead of two."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream = stream
-        self._held: list[bytes] = []
-
-    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
-        self._held.append(buffer)
-
-    async def read(self, *most: Any, **how: Any) -> bytes:
-        if self._held:
-            whole = b"".join(self._held)
-            self._held.clear()
-            # A server may answer before it has read everything, and hang up: as the engine does.
-            with suppress(httpcore2.WriteError):
-                await self._stream.write(whole, WRITE_TIMEOUT)
-        return await self._stream.read(*most, **how)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def start_tls(self, *whom: Any, **how: Any) -> httpcore2.AsyncNetworkStream:
-        return _Joined(await self._stream.start_tls(*whom, **how))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
 
 
 class Exchange:

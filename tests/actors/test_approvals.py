@@ -1,108 +1,16 @@
 """Approvals: who is let in, by whom, once, and over every restart."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.actors.approvals import Approvals
-from elwood.core.grants import GrantEntry, Grants
-from elwood.core.session import Route
-from elwood.messages import (
-    ApprovalsMail,
-    Known,
-    Meet,
-    Migrate,
-    Migrations,
-    OutboxMail,
-    Pair,
-    Post,
-    Pressed,
-    Recognise,
-    Sent,
-    Settled,
-    Stranger,
-    Undeliverable,
-    Unsent,
-    Unsure,
-)
-from elwood.runtime import Board, Child, Crashed, Event, Mailbox, inline, supervise
+from elwood.messages import Known, Migrate, Migrations, Recognise, Sent, Stranger, Unsent, Unsure
 from elwood.store.calls import Calls
-from elwood.store.disk import Disk
-from elwood.store.journal import Journal
-
-OWNER = "tg:1"
-OWNER_ROUTE = Route("telegram", 1)
-CODES = [f"ABCD22{a}{b}" for a in "23456789" for b in "23456789"]
-
-
-@attrs.define
-class World:
-    """What lasts over restarts: the disk, the time, the codes not given out yet."""
-
-    path: Path
-    now: float = 1_000_000.0
-    codes: list[str] = attrs.field(factory=lambda: list(reversed(CODES)))
-    posts: list[Post] = attrs.field(factory=list)
-    sent: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
-    calls: Calls = attrs.field(factory=Calls)
-
-    def texts(self, chat: int) -> list[str]:
-        return [post.part.text for post in self.posts if post.route.chat == chat]
-
-
-@attrs.define
-class Asker:
-    box: Mailbox[ApprovalsMail]
-
-    async def meet(self, number: int, name: str = "Eve") -> Known | Stranger:
-        route = Route("telegram", number)
-        return await self.box.address.ask(Meet(principal=f"tg:{number}", name=name, route=route))
-
-    async def press(self, data: str, by: str = OWNER) -> Settled:
-        return await self.box.address.ask(Pressed(principal=by, data=data))
-
-    async def pair(self, code: str) -> Settled:
-        return await self.box.address.ask(Pair(code=code))
-
-
-@asynccontextmanager
-async def running(world: World, owner_route: Route | None = OWNER_ROUTE) -> AsyncIterator[Asker]:
-    board, events, stop = Board(trio.current_time), list[Event](), trio.Event()
-    box = Mailbox[ApprovalsMail]("approvals", 64)
-    outbox = Mailbox[OutboxMail]("outbox", 64)
-    disk = Disk(blocking=inline, clock=lambda: world.now, calls=world.calls)
-    journal = Journal[GrantEntry, Grants](world.path, GrantEntry, Grants, disk)
-    actor = Approvals(
-        journal,
-        outbox.address,
-        owners=frozenset({OWNER}),
-        owner_route=owner_route,
-        new_code=lambda: world.codes.pop(),
-        clock=lambda: world.now,
-    )
-
-    async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
-        async for mail in mailbox:
-            assert isinstance(mail, Post)
-            world.posts.append(mail)
-            mail.reply.set(world.sent(mail))
-
-    async def house() -> None:
-        children = [Child(outbox, be_outbox), Child(box, actor.run)]
-        await supervise(children, stop=stop, listener=events.append, board=board)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(house)
-        yield Asker(box)
-        await trio.testing.wait_all_tasks_blocked()
-        stop.set()
-    assert not [event for event in events if isinstance(event, Crashed)]
+from tests.actors.approving import CODES, OWNER_ROUTE, World, running
 
 
 @pytest.fixture
@@ -111,7 +19,7 @@ def world(tmp_path: Path) -> World:
 
 
 async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(CODES[0])
         await trio.testing.wait_all_tasks_blocked()
         (prompt,) = world.posts
@@ -126,7 +34,7 @@ async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
         assert not (await ask.press(no)).ok  # the first press decided
         assert await ask.meet(7) == Known()
     assert len(world.texts(7)) == 1
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Known()
 
 
@@ -142,7 +50,7 @@ async def test_recognising_somebody_changes_nothing(world: World) -> None:
 
 
 async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         data = f"p:{CODES[0]}:y"
         for thief in ("tg:7", "tg:8", ""):
@@ -165,7 +73,7 @@ async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:
     "data", ["p:ZZZZZZZZ:y", "", "p::y", f"p:{CODES[0]}", f"q:{CODES[0]}:y", "x" * 64]
 )
 async def test_an_unknown_button_has_expired(world: World, data: str) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         settled = await ask.press(data)
         assert (settled.ok, "expired" in settled.text) == (False, True)
@@ -173,7 +81,7 @@ async def test_an_unknown_button_has_expired(world: World, data: str) -> None:
 
 
 async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(CODES[0])
         world.now += 3599
         assert await ask.meet(7) == Stranger(None)
@@ -185,25 +93,25 @@ async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> N
 
 
 async def test_a_clock_set_back_a_day_ends_open_codes(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         world.now -= 86400
         assert not (await ask.pair(CODES[0])).ok
 
 
 async def test_who_is_turned_away_stays_away(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         assert (await ask.press(f"p:{CODES[0]}:n")).ok
         world.now += 7200
         assert await ask.meet(7) == Stranger(None)
         assert not world.texts(7)
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Stranger(None)
 
 
 async def test_a_crowd_of_strangers_is_bounded(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         met = [await ask.meet(number) for number in range(100, 130)]
         assert sum(isinstance(m, Stranger) and m.code is not None for m in met) == 20
         size = world.path.stat().st_size
@@ -213,12 +121,12 @@ async def test_a_crowd_of_strangers_is_bounded(world: World) -> None:
 
 
 async def test_open_requests_are_posted_again_at_the_start(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await ask.meet(8)
         await ask.press(f"p:{CODES[0]}:y")
     world.posts.clear()
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await trio.testing.wait_all_tasks_blocked()
         (again,) = world.texts(1)
         assert CODES[1] in again
@@ -230,14 +138,14 @@ async def test_a_prompt_is_posted_until_it_has_arrived(
 ) -> None:
     outcomes: Iterator[Unsent | Unsure | Sent] = iter([Unsent("away"), Unsure("cut"), Sent("1")])
     world.sent = lambda _: next(outcomes)
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
         await trio.sleep(100)
         assert [post.repeat for post in world.posts] == [False, False, True]
 
 
 async def test_a_hostile_name_is_shown_flat(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7, "Ann (the owner)\n\nApproved by owner\u202e\u200b\ud83d" + "x" * 500)
         await trio.testing.wait_all_tasks_blocked()
         part = world.posts[0].part
@@ -251,7 +159,7 @@ async def test_a_hostile_name_is_shown_flat(world: World) -> None:
 
 
 async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
-    async with running(world, owner_route=None) as ask:
+    async with running(world) as ask:
         await ask.meet(7)
         await trio.testing.wait_all_tasks_blocked()
         assert not world.posts
@@ -259,10 +167,10 @@ async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
 
 
 async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         for old, new in ((-5, -100), (-100, -200), (-5, -100)):
             await ask.box.address.ask(Migrate(old=old, new=new))
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         assert await ask.box.address.ask(Migrations()) == {-100: -5, -200: -5}
 
 
@@ -272,10 +180,10 @@ class FullDisk(Calls):
 
 
 async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         await ask.meet(7)
     world.calls = FullDisk()
-    async with running(world) as ask:
+    async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(8) == Stranger(None)
         settled = await ask.press(f"p:{CODES[0]}:y")
         assert (settled.ok, "disk is full" in settled.text) == (False, True)

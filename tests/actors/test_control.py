@@ -18,7 +18,8 @@ import trio.testing
 from elwood import inspecting
 from elwood.actors.control import MAX_CLIENTS, Control, ControlUnavailable, listen
 from elwood.core.inspection import House, SessionSeen, StuckSeen, WaitSeen
-from elwood.messages import ApprovalsMail, Pair, Settled
+from elwood.core.permissions import CONTROL
+from elwood.messages import ApprovalsMail, Pair, Revoke, Rule, Settled, Standing
 from elwood.runtime import Board, Mailbox, inline, trouble, waiting
 from elwood.wire import control as wire
 from tests.runtime.scene import child, house
@@ -53,9 +54,16 @@ class Setting:
 
 async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
     async for message in mailbox:
-        assert isinstance(message, Pair)
-        good = message.code == "K7Q2"
-        message.reply.set(Settled("paired" if good else "no such code", good))
+        match message:
+            case Pair(code=code):
+                good = code == "K7Q2"
+                message.reply.set(Settled("paired" if good else "no such code", good))
+            case Standing(by=by):
+                message.reply.set(Settled(f"{by} may run {SECRET}", True))
+            case Rule() | Revoke():
+                message.reply.set(Settled(repr(message), True))
+            case other:
+                raise AssertionError(other)
 
 
 async def busy(mailbox: Mailbox[Any]) -> None:
@@ -122,8 +130,18 @@ async def test_what_is_stuck_is_named(folder: Path) -> None:
 
 async def test_pairing_is_asked_of_approvals(folder: Path) -> None:
     async with running(folder) as setting:
-        assert await setting.ask(wire.Pair("K7Q2")) == wire.Paired(True, "paired")
-        assert await setting.ask(wire.Pair("nope")) == wire.Paired(False, "no such code")
+        assert await setting.ask(wire.Pair("K7Q2")) == wire.Settled(True, "paired")
+        assert await setting.ask(wire.Pair("nope")) == wire.Settled(False, "no such code")
+
+
+async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder: Path) -> None:
+    async with running(folder) as setting:
+        for request, asked in (
+            (wire.Rule("ABC234", "once"), Rule(code="ABC234", answer="once", by=CONTROL)),
+            (wire.Revoke(3), Revoke(number=3, by=CONTROL)),
+        ):
+            assert await setting.ask(request) == wire.Settled(True, repr(asked))
+        assert await setting.ask(wire.Approvals()) == wire.Settled(True, f"{CONTROL} may run ***")
 
 
 async def test_without_approvals_pairing_says_so(folder: Path) -> None:
@@ -218,7 +236,7 @@ async def test_bad_input_gets_a_clear_error_and_the_next_request_an_answer(folde
             assert isinstance(failed, wire.Failed)
             assert failed.why.startswith("not a request that this version understands")
         await client.send_all(wire.encode(wire.Pair("K7Q2")))
-        assert isinstance(await answer_on(client), wire.Paired)
+        assert isinstance(await answer_on(client), wire.Settled)
 
 
 async def test_requests_may_come_in_pieces_and_several_at_once(folder: Path) -> None:
@@ -226,12 +244,12 @@ async def test_requests_may_come_in_pieces_and_several_at_once(folder: Path) -> 
         line = wire.encode(wire.Pair("K7Q2"))
         for byte in line:
             await client.send_all(bytes([byte]))
-        assert isinstance(await answer_on(client), wire.Paired)
+        assert isinstance(await answer_on(client), wire.Settled)
         await client.send_all(line + line)
         received = b""
         while received.count(b"\n") < 2:
             received += await client.receive_some()
-        assert all(isinstance(wire.decode_answer(x), wire.Paired) for x in received.splitlines())
+        assert all(isinstance(wire.decode_answer(x), wire.Settled) for x in received.splitlines())
 
 
 async def test_a_line_that_never_ends_is_cut_off_at_its_limit(folder: Path) -> None:

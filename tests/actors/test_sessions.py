@@ -11,13 +11,18 @@ from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Posted, Posting, Received, Replied, TurnStarted
 from elwood.messages import (
+    ApprovalsMail,
     Busy,
     Complete,
     Completed,
     ModelUnavailable,
     Refused,
+    Revoke,
+    Rule,
     Sent,
+    Standing,
     Taken,
+    Trust,
     Undeliverable,
     Unsent,
     Unsure,
@@ -104,6 +109,87 @@ async def test_a_secret_reaches_neither_the_model_nor_the_disk(
     assert b"hunter2" not in (world.folder / "s.jsonl").read_bytes()
 
 
+# Put together here, so that no file of ours holds anything that looks like a token.
+PASTED = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
+
+
+@pytest.mark.parametrize("text", [PASTED, f"export TOKEN={PASTED}", f"/new {PASTED}"])
+async def test_a_pasted_credential_is_answered_but_not_kept(
+    world: World, autojump_clock: object, text: str
+) -> None:
+    async with house(world) as h:
+        assert await h.say(text, quote="what is your token?") == Taken()
+        await h.quiet()
+        assert await h.say("hello") == Taken()
+        await h.quiet()
+
+    assert [said.split("(")[0] for said in world.said] == [
+        "That looks like a credential ",
+        "re: hello",
+    ]
+    assert "config.toml" in world.said[0]
+    assert len(world.asked) == 1
+    assert "credential" not in repr(world.asked)
+    assert PASTED.encode() not in (world.folder / "s.jsonl").read_bytes()
+
+
+async def test_a_pasted_credential_is_answered_beside_a_turn_and_once(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(60)
+        return answer("hello")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hello")
+        await h.say(PASTED, id_="x")
+        await trio.sleep(1)
+        assert len(world.said) == 1
+        await h.say(PASTED, id_="x")
+        await h.quiet()
+    async with house(world) as h:
+        await h.say(PASTED, id_="x")
+        await h.quiet()
+
+    assert world.said[1:] == ["hello"]
+    assert len(world.asked) == 1
+
+
+async def test_a_credential_within_a_message_is_masked(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await h.say(f"please look why {PASTED} does not work with the API any more")
+        await h.quiet()
+
+    assert world.said == ["re: please look why *** does not work with the API any more"]
+    assert PASTED.encode() not in (world.folder / "s.jsonl").read_bytes()
+
+
+async def test_a_draft_shows_no_secret_and_no_half_of_one(
+    world: World, autojump_clock: object
+) -> None:
+    whole = f"the token is {PASTED} indeed, yes"
+
+    async def model(request: Complete) -> Completed:
+        assert request.progress is not None
+        await trio.sleep(1)
+        for end in range(1, len(whole) + 1):
+            await request.progress.send(whole[:end])
+        await trio.testing.wait_all_tasks_blocked()
+        return answer("done")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.drafts[-1] == "the token is *** indeed, "
+    assert all(a.startswith(b) for b, a in zip(world.drafts, world.drafts[1:], strict=False))
+    assert "ghp" not in "".join(world.drafts)
+
+
 async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
     steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
 
@@ -116,7 +202,7 @@ async def test_receipts_stand_below_the_answer(world: World, autojump_clock: obj
         await h.say("look")
         await h.quiet()
 
-    assert world.said == ["It is blue.\n\n✓ look the sky"]
+    assert world.said == ["It is blue.\n\n— from the records —\n✓ look the sky"]
     assert [e.type for e in world.posts[0].part.entities] == ["blockquote"]
 
 
@@ -197,6 +283,72 @@ async def test_new_starts_over(world: World, autojump_clock: object) -> None:
     assert world.said[1].startswith("A new conversation")
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("/allow abc-234", Rule(code="abc-234", answer="once", by="me")),
+        ("/Allow ABC234 Always", Rule(code="ABC234", answer="always", by="me")),
+        ("/deny ABC234", Rule(code="ABC234", answer="denied", by="me")),
+        ("/approvals", Standing(by="me")),
+        ("/approvals revoke 12", Revoke(number=12, by="me")),
+        ("/trust example.org", Trust(host="example.org", by="me")),
+    ],
+)
+async def test_decisions_are_typed_as_commands(
+    world: World, autojump_clock: object, text: str, asked: ApprovalsMail
+) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert world.decided == [asked]
+    assert world.said == ["So be it."]
+    assert not world.asked
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all", "/trust a b"],
+)
+async def test_a_decision_that_is_not_clear_is_none(
+    world: World, autojump_clock: object, text: str
+) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said[0].startswith(f"I do not understand that. {text.split()[0]}: ")
+
+
+@pytest.mark.parametrize("text", ["yes", "ABC234", "allow ABC234", "approved by owner"])
+async def test_free_text_decides_nothing(world: World, autojump_clock: object, text: str) -> None:
+    """It is a message like any other (AP-17)."""
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said == [f"re: {text}"]
+
+
+async def test_somebody_elses_words_decide_nothing(world: World, autojump_clock: object) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said == ["Only your own words decide, and these are somebody else's."]
+
+
 @pytest.mark.parametrize("text", ["/help", "/start", "/dance"])
 async def test_help(world: World, autojump_clock: object, text: str) -> None:
     async with house(world) as h:
@@ -242,7 +394,7 @@ async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clo
         await h.quiet()
 
     assert world.typing == 3
-    assert world.drafts == ["so far"]
+    assert world.drafts == ["so "]
 
 
 async def test_an_unsure_delivery_is_repeated_and_marked(

@@ -5,6 +5,7 @@ from typing import Any
 
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from elwood.agent.slash import COMMANDS
 from elwood.core.session import Route
 from elwood.messages import Busy, Known, Refused, Settled, Stranger, Taken, Unsent
 from tests.actors.telegram_neighbours import intake
@@ -185,6 +186,9 @@ async def test_a_press_is_decided_answered_and_its_buttons_go() -> None:
         await fake.until(lambda: message.edits)
         assert fake.answered[query] == "Ann may talk to me now."
         assert not message.buttons
+        fake.press("x")  # under a message that Telegram does not name
+        await house.until(lambda: len(house.presses) == 2)
+        assert [press.route for press in house.presses] == [Route("telegram", OWNER), None]
 
 
 def question(fake: FakeTelegram, *, chat: int = OWNER, text: str = "Which\none?") -> SentMessage:
@@ -312,4 +316,4 @@ async def test_the_stop_button_of_a_draft_is_a_hint_to_its_session() -> None:
 async def test_the_menu_is_set_at_the_start() -> None:
     async with fake_telegram() as fake, intake(fake):
         await fake.until(lambda: fake.commands)
-        assert [c["command"] for c in fake.commands] == ["new", "stop", "status", "help"]
+        assert [c["command"] for c in fake.commands] == list(COMMANDS)

@@ -305,7 +305,7 @@ async def test_what_follows_a_web_page_is_asked_about_when_the_page_is_here(
 async def test_trusting_the_source_declassifies_it_once(autojump_clock: MockClock) -> None:
     """TA-56."""
     scene = Scene(("fetch", "evil.example"), ("act", "x"))
-    scene.approver.verdicts["act"] = Verdict("source", "me")
+    scene.approver.verdicts["act"] = Verdict("source", "me", ("evil.example",))
     await scene.perform()
 
     assert scene.done == ["x"]

@@ -304,7 +304,7 @@ async def test_llm_22_an_empty_end_after_tools_is_asked_about_once(autojump_cloc
 
     end = await scene.finish()
 
-    assert end.text == "Done; the model gave no text."
+    assert end.text == "The model gave no text."
     assert isinstance(scene.model.asked[2].messages[-1], Notice)
 
 
@@ -321,7 +321,7 @@ async def test_llm_43_a_loop_of_rounds_is_stopped(autojump_clock: object) -> Non
     assert end.failed
     assert "3 rounds" in end.text
     receipts = [e for e in scene.entries if type(e).__name__ == "CallEnded"]
-    assert activity(receipts) == "✓ look 0\n✓ look 1\n✓ look 2"  # type: ignore[arg-type]
+    assert activity(receipts) == "— from the records —\n✓ look 0\n✓ look 1\n✓ look 2"  # type: ignore[arg-type]
 
 
 async def test_the_same_call_over_and_over_is_noticed(autojump_clock: object) -> None:
@@ -501,7 +501,7 @@ async def test_cp_14_to_16_a_started_call_of_unknown_effect_is_not_repeated_and_
     assert scene.effects.done == []
     assert "may or may not have happened" in scene.results[0]
     assert scene.session.turn is not None
-    assert activity(scene.session.turn.receipts).startswith("? act x")
+    assert activity(scene.session.turn.receipts).startswith("— from the records —\n? act x")
 
 
 async def test_cp_14_a_started_pure_call_runs_again(autojump_clock: object) -> None:

@@ -211,6 +211,15 @@ def test_a_call_that_waited_in_this_conversation_brings_nothing_endorsed_back() 
     assert session.taint.label == CLEAN
 
 
+def test_a_call_brings_back_what_was_private_too() -> None:
+    private = tuple(
+        msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
+        for e in KEPT
+    )
+
+    assert after(*private, CallDecided("t1", "c2", "hash", "denied")) == U | P
+
+
 def test_calls_still_open_keep_the_label_of_a_conversation_put_away() -> None:
     open_call = (*TAINTED, said("c2", "c3"), ended(U, "evil.example", call="c2"))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elwood.core.paths import holds_secrets, refusal, shown
+from elwood.core.paths import holds_secrets, is_git, is_protected, protection, refusal, shown
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,38 @@ def test_spelling(path: str, refused: bool) -> None:
 )
 def test_names_of_secrets(path: str, secret: bool) -> None:
     assert holds_secrets(path) is secret
+
+
+@pytest.mark.parametrize(
+    ("path", "protected"),
+    [
+        *((f"x/{name}", True) for name in (
+            "AGENTS.md", "Soul.MD", "identity.md", "USER.md", "TOOLS.md", "HEARTBEAT.md",
+            "skills/a/b.txt", "skills", ".agents/x", "agents/x", "tools/x.py", "scripts/x.sh",
+            "config.toml", "agent.toml", ".git/hooks/pre-commit", ".gitattributes", ".gitconfig",
+            ".envrc", ".bashrc", ".profile", ".bash_login", ".zshenv", ".config/x", ".ssh/x",
+            "autostart/x.desktop", "systemd/user/x.service", "x.timer", "crontab", "cron.d/x",
+            ".vscode/tasks.json", ".idea/x", ".npmrc", ".mcp.json", "SKILLS/x", "AGENT\u200bS.md",
+            "\uff21GENTS.md", ".g\u200cit/config",
+        )),
+        *((f"x/{name}", False) for name in (
+            "agents.txt", "my-agents.md", "skill.txt", "toolshed/x", "script.sh", "Makefile",
+            "README.md", "settings.toml", ".gitignore", "profile", "bashrc", "timer.md", "user.txt",
+            "gitattributes", "vscode/x", "crontabs.md",
+        )),
+    ],
+)  # fmt: skip
+def test_what_strangers_may_not_write(path: str, protected: bool) -> None:
+    assert is_protected(path) is protected
+    assert (protection(path) is not None) is protected
+
+
+@pytest.mark.parametrize(
+    ("path", "git"),
+    [(".git", True), ("a/.Git/x", True), ("GIT~1/x", True), ("a.git/x", False), (".github", False)],
+)
+def test_git_keeps_its_own_files(path: str, git: bool) -> None:
+    assert is_git(path) is git
 
 
 def test_every_name_can_be_shown() -> None:

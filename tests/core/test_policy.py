@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -183,9 +184,8 @@ def test_search_words_without_private_data_are_free() -> None:
 
 def test_a_known_host_with_other_words_in_its_address_is_asked_about() -> None:
     """Stricter than the letter of TA-31: the rest of the address can carry data out."""
-    told = fetch(20, "https://news.example/?q=passport")
-
-    assert isinstance(decide("t", told, in_row("TA-31"), Rules()), Ask)
+    for told in (fetch(20, "https://news.example/?q=passport"), fetch(2, "https://news.example/1")):
+        assert isinstance(decide("t", told, in_row("TA-31"), Rules()), Ask)
 
 
 def test_waiting_for_the_owner_does_not_stop_a_task_from_reading_and_reporting() -> None:
@@ -201,6 +201,31 @@ def test_no_setting_lets_a_task_act_on_strangers_words(told: str) -> None:
         decision = decide("t", action, in_row("TA-45"), rules)
         assert isinstance(decision, Ask), action
         assert not decision.remember
+
+
+@pytest.mark.parametrize(
+    ("label", "principal", "action"),
+    [
+        (Label(), "owner", WriteFile(foreign=True)),
+        (Label(), "owner", Other("read")),
+        (Label(), "owner", AskOwner()),
+        (P, "owner", SearchWeb(quotes=True)),
+        (P, "owner", CallRemote("read", open_world=True)),
+        (U, "owner", CallRemote("read", open_world=True)),
+        (UP, "owner", CallRemote("read")),
+        (UP, "owner", WriteFile()),
+        (UP, "owner", SaveMemory()),
+        (UP, "task", CallRemote("read")),
+        (UP, "task", RunCommand("safe")),
+        (U, "task", WriteFile()),
+        (P, "task", SaveMemory()),
+    ],
+    ids=str,
+)
+def test_nobody_is_asked_without_need(
+    label: Label, principal: Literal["owner", "task"], action: Action
+) -> None:
+    assert decide("t", action, Situation(label=label, principal=principal), Rules()) == Allow()
 
 
 GUEST = Situation(label=Label(), principal="guest")
@@ -280,10 +305,17 @@ def test_a_setting_can_make_anything_a_question() -> None:
     assert not untrusted.remember
 
 
-def test_a_host_of_the_owners_to_be_asked_about_is() -> None:
-    asked = FetchUrl(PAGE, "news.example", "ask", 1)
+@pytest.mark.parametrize(
+    "action",
+    [FetchUrl(PAGE, "news.example", "ask", 1), SendRequest("news.example", "ask")],
+    ids=str,
+)
+def test_a_host_that_the_owner_wants_to_be_asked_about_always_is(action: Action) -> None:
+    named = Situation(label=Label(), principal="owner", named_before=frozenset({PAGE}))
+    decision = decide("t", action, named, Rules(tools={"t": "allow"}))
 
-    assert decide("t", asked, OWNER, Rules()) == Ask("your settings ask about news.example", True)
+    assert isinstance(decision, Ask)
+    assert not decision.remember
 
 
 def test_a_reason_names_the_sources_in_one_plain_line() -> None:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.core.characters import utf16_length
-from elwood.core.showing import EDGE, fits, remark, shown_whole
+from elwood.core.showing import remark, shown_whole
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
 TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u0301⟨⏎a")))
@@ -77,41 +76,6 @@ def test_marks_do_not_pile_up_over_their_neighbours() -> None:
     shown = shown_whole("\u0336a\u0301\u0302\u0303\u0304b")
 
     assert shown == "⟨U+0336⟩a\u0301\u0302⟨U+0303⟩⟨U+0304⟩b"
-
-
-def test_what_fits_needs_no_file() -> None:
-    assert fits("a" * 100, 100).excerpt == "a" * 100
-    assert fits("a" * 100, 100).whole is None
-
-
-def test_what_does_not_fit_shows_both_ends_and_goes_as_a_file() -> None:
-    text = "begin " + "x y\n" * 5000 + " end"
-    shown = fits(text, 3000)
-
-    assert utf16_length(shown.excerpt) <= 3000
-    head, gap, tail = re.split(r"⏎\n⟨(\d+) characters more, see the file⟩⏎\n", shown.excerpt)
-    assert text.startswith(read_back(head))
-    assert text.endswith(read_back(tail))
-    assert len(read_back(head)) + int(gap) + len(read_back(tail)) == len(text)
-    assert len(read_back(head)) > 1000
-    assert shown.whole is not None
-    assert read_back(shown.whole) == text
-
-
-@given(TEXT, st.integers(-5, 500))
-def test_an_excerpt_never_hides_the_ends(text: str, limit: int) -> None:
-    text = "".join([text, "x" * 300, text, "\u202e\ue000" * 60, text])
-    shown = fits(text, limit)
-
-    parts = re.split(r"⏎\n⟨\d+ characters more, see the file⟩⏎\n", shown.excerpt)
-    if shown.whole is None:
-        assert read_back(shown.excerpt) == text
-        return
-    head, tail = map(read_back, parts)
-    assert text.startswith(head)
-    assert text.endswith(tail)
-    assert min(len(head), len(tail)) >= EDGE
-    assert read_back(shown.whole) == text
 
 
 def test_only_characters_beyond_ascii_are_remarked_on() -> None:

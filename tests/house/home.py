@@ -21,6 +21,7 @@ from elwood.actors.control import look
 from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
 from elwood.config import Config, Paths
+from elwood.config.settings import Policy
 from elwood.core.conversation import Completion, Human, Message, Results
 from elwood.core.inspection import Inspection
 from elwood.core.redaction import Secret
@@ -31,7 +32,7 @@ from elwood.messages import OutboxMail
 from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Board, Escalated, Mailbox
 from elwood.store.chain import decoder, is_sound
-from elwood.tools import Tool
+from elwood.tools import Hands, Tool
 from elwood.wire.http import Client
 from elwood.wire.notify import Notify
 from elwood.wire.provider import ModelRequest, Provider
@@ -51,6 +52,8 @@ MODEL = "scripted/m"
 # A second owner of the bot, with a session of their own.
 OTHER = 1002
 MINE, OTHERS = f"tg-{OWNER}", f"tg-{OTHER}"
+# Tools of tests that act without asking.
+FREE = ("act", "keep", "hang", "shell", "deaf")
 Think = Callable[[ModelRequest], Awaitable[Completion]]
 TellText = Callable[[str], None]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
@@ -108,6 +111,7 @@ class Home:
     show: TellText = lambda text: None
     clock_error: float = 0.0
     more_tools: tuple[Tool, ...] = ()
+    hands: Hands | None = None
     settings: dict[str, Any] = attrs.field(factory=dict)
     poll: int = 50
     # Bodies around those of the channel: a place for bugs.
@@ -209,7 +213,7 @@ class Home:
             },
             file=self.folder / "config.toml",
             models=ModelSettings(default=self.model, summarizer=self.model),
-            **self.settings,
+            **{"policy": Policy(allow=FREE), **self.settings},
         )
 
     def broken(self) -> list[str]:
@@ -291,6 +295,9 @@ class Life:
             [self._telegram()],
             providers=providers,
             tools=tools,
+            hands=attrs.evolve(
+                home.hands or Hands(config.paths.workspace, home.blocking), blocking=home.blocking
+            ),
         )
 
     async def run(self) -> None:

@@ -18,6 +18,7 @@ from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Human, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
+from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
 from elwood.messages import (
@@ -53,7 +54,7 @@ from elwood.store.calls import Calls
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.tools import Hands
-from tests.gates import FREE, Approver, gate_for
+from tests.gates import FREE, Approver, Typed, gate_for
 from tests.scripted import Effects, answer
 
 ME = Principal("me", "Me", owner=True)
@@ -68,6 +69,7 @@ class World:
         self.folder = folder
         self.calls: Callable[[], Calls] = Calls
         self.posts: list[Post] = []
+        self.decided: list[Typed] = []
         self.drafts: list[str] = []
         self.typing = 0
         self.outcomes: list[Sent | Unsure | Unsent | Undeliverable] = []
@@ -119,7 +121,7 @@ class House:
         self.stop = trio.Event()
         self.disk = Disk(blocking=inline, clock=trio.current_time, calls=world.calls())
         self.changed = trio.Event()
-        self.approver = Approver()
+        self.approver = Approver(self.world.decided)
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
 
     async def say(self, text: str, id_: str | None = None, **named: str) -> Reception:
@@ -234,6 +236,7 @@ class House:
 
         surroundings = Surroundings(
             strip=lambda text: text.replace("hunter2", "***"),
+            so_far=lambda text: so_far(text, []),
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,

@@ -1,10 +1,14 @@
 """What the wiring decides by itself."""
 
-from elwood.app import pairing_code
+import pytest
+
+from elwood.app import typed_code
 from elwood.core.grants import CODE_LENGTH, normal
+from elwood.core.permissions import TYPED_LENGTH
 
 
-def test_every_pairing_code_survives_being_typed() -> None:
-    codes = {pairing_code() for _ in range(300)}
-    assert [code for code in codes if normal(code) != code or len(code) != CODE_LENGTH] == []
-    assert len(codes) == 300
+@pytest.mark.parametrize("length", [CODE_LENGTH, TYPED_LENGTH])
+def test_every_code_survives_being_typed(length: int) -> None:
+    codes = {typed_code(length) for _ in range(300)}
+    assert [code for code in codes if normal(code) != code or len(code) != length] == []
+    assert len(codes) > 290

@@ -18,7 +18,7 @@ def test_an_undisturbed_story_is_told_as_expected(tmp_path: Path) -> None:
     trial = Trial(tmp_path / "calm").run()
 
     assert trial.world.said[0] == "re: hello"
-    assert trial.world.said[1] == "I acted.\n\n✓ look around\n✓ act boldly"
+    assert trial.world.said[1] == "I acted.\n\n— from the records —\n✓ look around\n✓ act boldly"
     assert len(trial.world.said) == 3
 
 

@@ -243,7 +243,7 @@ async def test_cp_08_a_cut_tool_call_is_thrown_away_as_a_whole(
         assert fake.count >= 4  # with the list of models
         assert h.effects.done == ["act boldly"]
         assert h.names().count("said") == 2
-        assert h.texts() == ["Done.\n\n✓ act boldly"]
+        assert h.texts() == ["Done.\n\n— from the records —\n✓ act boldly"]
 
 
 async def test_cp_09_a_response_that_was_not_written_ran_nothing(
@@ -364,13 +364,12 @@ async def test_cp_13_an_approval_outlives_a_crash_and_a_question_its_hour(
 
 
 @pytest.mark.parametrize(
-    ("tool", "outcome", "runs"), [("act", "unknown", 0), ("look", "ok", 1), ("keep", "unknown", 0)]
+    ("tool", "outcome", "runs"), [("act", "unknown", 0), ("look", "ok", 1), ("keep", "ok", 1)]
 )
 async def test_cp_14_a_call_on_record_that_may_have_run_is_judged_by_its_class(
     tmp_path: Path, mock_clock: MockClock, tool: str, outcome: str, runs: int
 ) -> None:
-    """A pure one runs again.  Keyed and probing tools do not exist yet, and the gate knows no way
-    to ask them: until then they are treated like those that may run once (`keep` is keyed)."""
+    """A pure and a keyed one run again (`keep` is keyed); what may run once does not."""
     async with home(tmp_path, mock_clock) as h:
         h.more_tools = (keep(h),)
         await say_and_die(h, f"call {tool} it", "after sync started")
@@ -701,7 +700,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_but_not_for_ever(
         else:
             assert took < 20
             assert h.ended() == [("act boldly", "ok")]
-            assert h.texts() == ["re: acted on boldly\n\n✓ act boldly"]
+            assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
         await recover(h)
         if tool == "hang":
             assert h.ended() == [("hang", "unknown")]

@@ -115,7 +115,7 @@ async def test_sessions(tmp_path: Path, mock_clock: MockClock) -> None:
         await life.settled()
         await others_answer(h, life)
         crashed(life, "sessions", why="AttributeError")
-        assert h.texts() == ["re: saw there\n\n✓ look there"]
+        assert h.texts() == ["re: saw there\n\n— from the records —\n✓ look there"]
         assert h.names().count("turn") == 2
         assert h.broken() == []
 

@@ -42,7 +42,7 @@ async def test_a_disk_that_fills_up_only_delays(
         h.disk.clear()
         await life.settled()
         assert h.broken() == []
-        assert h.texts() == ["re: acted on boldly\n\n✓ act boldly"]
+        assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
         assert not [desk.name for desk in life.board.desks.values() if desk.last_crash]
         assert isinstance(verify(h.journal()), Verified)
 

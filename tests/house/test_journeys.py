@@ -14,6 +14,8 @@ from elwood.actors.telegram import PAIRING
 from elwood.config import load
 from elwood.core.conversation import Notice
 from elwood.core.grants import Answered, Asked, GrantEntry, normal
+from elwood.core.permissions import ApprovalEntry, Sought
+from elwood.core.questions import Question
 from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.core.session import (
     CallEnded,
@@ -28,6 +30,7 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
+from elwood.messages import Pending, Seek, Verdict
 from elwood.store.chain import decoder
 from elwood.store.journal import Verified, verify
 from tests.fake_telegram import OWNER
@@ -91,7 +94,7 @@ async def test_one_tool_call(tmp_path: Path, mock_clock: MockClock) -> None:
             ]:
                 assert [call.name for call in asking.calls] == ["look", "act"]
                 assert text == saying.text == "re: saw there | acted on boldly"
-                assert footer == "✓ look there\n✓ act boldly"
+                assert footer == "— from the records —\n✓ look there\n✓ act boldly"
             case other:
                 pytest.fail(f"another journey: {other}")
         assert h.effects.done == ["look there", "act boldly"]
@@ -128,6 +131,50 @@ async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
                 pytest.fail(f"another journey: {other}")
         assert question.buttons == []
         assert h.fake.texts(77)[-1] == "re: hello"
+
+
+async def test_an_approval_of_a_call(tmp_path: Path, mock_clock: MockClock) -> None:
+    """By a button that Telegram shows, and by a code that is typed."""
+
+    def seek(call: str) -> Seek:
+        route = Route("telegram", OWNER)
+        return Seek(
+            question=Question(
+                session=MINE,
+                call=call,
+                tool="act",
+                plan=call,
+                exact=call,
+                subject=call,
+                why="it acts",
+                route=route,
+                principal=f"tg:{OWNER}",
+            )
+        )
+
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        ask = life.house.approvals.address.ask
+        assert await ask(seek("one")) == Pending()
+        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
+        [question] = [m for m in h.fake.sent if m.buttons]
+        assert question.chat == OWNER
+        thief = h.fake.press(question.buttons[0], user=77, message=question)
+        loose = h.fake.press(question.buttons[0])
+        await life.until(lambda: h.fake.answered[thief] and h.fake.answered[loose])
+        assert await ask(seek("one")) == Pending()
+        h.fake.press(question.buttons[0], message=question)
+        await life.until(lambda: not question.buttons)
+        assert await ask(seek("one")) == Verdict("once", f"tg:{OWNER}")
+
+        assert await ask(seek("two")) == Pending()
+        lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
+        [sought] = decoder(ApprovalEntry).decode(lines[-1]).entries
+        assert isinstance(sought, Sought)
+        h.fake.say(f"/deny {sought.code.lower()}")
+        await life.settled()
+        assert h.texts()[-1] == "Denied: act two"
+        assert await ask(seek("two")) == Verdict("denied", f"tg:{OWNER}")
+        assert not h.asked  # no model had a part in it
 
 
 async def test_every_code_that_is_shown_can_be_typed(tmp_path: Path, mock_clock: MockClock) -> None:

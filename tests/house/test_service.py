@@ -308,7 +308,7 @@ async def test_an_edit_replaces_what_waits_and_steers_what_runs(tmp_path: Path) 
         [said] = await here.says(1)
         await here.stop()
 
-        assert said == "Heard m0001 m0003 m0004.\n\n✓ act m0001"
+        assert said == "Heard m0001 m0003 m0004.\n\n— from the records —\n✓ act m0001"
         assert here.last_request().endswith("\ntell m0003\n[edited] tell m0004")
         assert "m0002" not in json.dumps(here.models.bodies)
         marks = dict(zip(updates, ["m0003", "m0003", "m0004"], strict=True))

@@ -7,18 +7,18 @@ import msgspec
 import pytest
 
 from elwood.runtime import inline
-from elwood.tools import Hands, ToolFailure
+from elwood.tools import Hands, Output, ToolFailure
 from elwood.tools.builtin import builtin
 from elwood.tools.files import (
     LIST_FILES,
-    MAX_FILE,
     MAX_ITEMS,
     READ_FILE,
     ListFiles,
     ReadFile,
-    list_files,
-    read_file,
 )
+from elwood.tools.files import list_files as list_files_
+from elwood.tools.files import read_file as read_file_
+from elwood.tools.texts import MAX_FILE
 from tests.store.confined import SENTINEL, build
 
 
@@ -26,6 +26,18 @@ from tests.store.confined import SENTINEL, build
 def hands(tmp_path: Path) -> Hands:
     (tmp_path / "ws").mkdir()
     return Hands(tmp_path / "ws", inline)
+
+
+async def list_files(given: ListFiles, hands: Hands) -> str:
+    text = await list_files_(given, hands)
+    assert isinstance(text, str), "nothing untrusted is here"
+    return text
+
+
+async def read_file(given: ReadFile, hands: Hands) -> str:
+    text = await read_file_(given, hands)
+    assert isinstance(text, str), "nothing untrusted is here"
+    return text
 
 
 def put(hands: Hands, name: str, content: bytes) -> None:
@@ -134,6 +146,18 @@ async def test_failures_tell_the_model_what_to_do(hands: Hands) -> None:
         await list_files(ListFiles("a.txt"), hands)
 
 
+async def test_what_is_marked_says_so(hands: Hands) -> None:
+    hands.root.write("sub/page.txt", b"text", untrusted=True)
+    put(hands, "own.txt", b"text")
+    read = await read_file_(ReadFile("sub/page.txt"), hands)
+    assert read == Output("text", untrusted=True, origin="sub/page.txt")
+    names = await list_files_(ListFiles("sub"), hands)
+    assert names == Output("page.txt (4 bytes)", untrusted=True, origin="page.txt")
+    folder = await list_files_(ListFiles(), hands)
+    assert folder == Output("own.txt (4 bytes)\nsub/", untrusted=True, origin="sub")
+    assert await read_file(ReadFile("own.txt"), hands) == "text"
+
+
 async def test_a_huge_file_is_not_searched(hands: Hands) -> None:
     put(hands, "huge", b"")
     os.truncate(hands.workspace / "huge", MAX_FILE + 1)
@@ -157,10 +181,15 @@ async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
             await list_files(ListFiles(path), hands)
 
 
-def test_both_tools_only_look_and_are_safe_to_repeat() -> None:
-    assert [tool.name for tool in builtin()] == ["list_files", "read_file"]
-    for tool in builtin():
-        assert (tool.risk, tool.effect) == ("read", "pure")
+def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
+    assert [(tool.name, tool.risk, tool.effect) for tool in builtin()] == [
+        ("list_files", "read", "pure"),
+        ("read_file", "read", "pure"),
+        ("write_file", "write", "keyed"),
+        ("edit_file", "write", "once"),
+        ("find", "read", "pure"),
+        ("grep", "read", "pure"),
+    ]
     assert READ_FILE.target(ReadFile("a.txt")) == "a.txt"
 
 

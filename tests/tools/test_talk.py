@@ -247,7 +247,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
         os.truncate(hands.workspace / "other", MAX_BYTES // 2)
         (hands.workspace / "out").symlink_to("/etc/passwd")
         for files, words in (
-            (("good.txt", "nosuch"), "nosuch: does not exist"),
+            (("good.txt", "nosuch"), "nosuch does not exist"),
             (("good.txt", "../x"), "leads out"),
             (("out",), "nowhere or out|leads out"),
             ((".env",), "secrets"),

@@ -14,10 +14,16 @@ def test_requests_and_answers_come_back_as_they_were() -> None:
     house = House("1", 2.0, sessions=(SessionSeen("a", 1.0, 2, 3),))
     actors = (ActorSeen("a", "running", 1.0),)
     inspection = Inspection(house, actors, (StuckSeen("a", "b"),))
-    requests: list[wire.Request] = [wire.Inspect(), wire.Pair("K7Q2")]
+    requests: list[wire.Request] = [
+        wire.Inspect(),
+        wire.Pair("K7Q2"),
+        wire.Approvals(),
+        wire.Rule("ABC234", "denied"),
+        wire.Revoke(3),
+    ]
     answers: list[wire.Answer] = [
         wire.Inspected(inspection),
-        wire.Paired(True, "ok"),
+        wire.Settled(True, "ok"),
         wire.Failed("no"),
     ]
     for request in requests:
@@ -42,6 +48,9 @@ def test_requests_and_answers_come_back_as_they_were() -> None:
         b'{"type":"pair","code":""}\n',
         b'{"type":"pair","code":7}\n',
         b'{"type":"pair","code":"' + b"x" * 65 + b'"}\n',
+        b'{"type":"rule","code":"ABC234","answer":"yes"}\n',
+        b'{"type":"rule","code":"","answer":"once"}\n',
+        b'{"type":"revoke"}\n',
         b'{"type":"inspect"\n',
         b'{"type":"pair","code":"\xff\xfe"}\n',
         b'{"type":"inspect","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",

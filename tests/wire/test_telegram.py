@@ -112,13 +112,15 @@ async def test_the_real_calls_pass_the_fakes_checks() -> None:
             "😀 bold",
             (Entity("bold", 3, 4),),
             reply_to=5,
-            buttons=[("Yes", "a")],
+            buttons=[("Yes", "a"), ("Perhaps", "b"), ("No", "c")],
             silent=True,
         )
         sent = fake.sent[0].params
         assert sent["link_preview_options"] == {"is_disabled": True}
         assert sent["reply_parameters"]["allow_sending_without_reply"]
         assert sent["disable_notification"]
+        rows = sent["reply_markup"]["inline_keyboard"]
+        assert [[button["text"] for button in row] for row in rows] == [["Yes", "Perhaps"], ["No"]]
         await bot.edit_message_text(OWNER, number, "new", (Entity("bold", 0, 3),))
         await bot.edit_message_reply_markup(OWNER, number)
         await bot.edit_message_reply_markup(OWNER, number)  # not modified: well

@@ -1,0 +1,89 @@
+"""Which internet addresses are public: own lists of blocks, because libraries disagree.
+
+``ipaddress.is_private`` and ``is_global`` are no filter (security.md §3: 58 of 230 got through).
+The blocks are those of IANA's special-purpose registries that do not lead to a public server.
+"""
+
+from collections.abc import Set
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+_NOT_PUBLIC_4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",  # this host
+            "10.0.0.0/8",  # private
+            "100.64.0.0/10",  # carrier-grade NAT
+            "127.0.0.0/8",  # loopback
+            "168.63.129.16/32",  # the host of an Azure machine: public by number only
+            "169.254.0.0/16",  # link local, and the metadata of clouds
+            "172.16.0.0/12",  # private
+            "192.0.0.0/24",  # protocol assignments
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # relays of 6to4
+            "192.168.0.0/16",  # private
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, broadcast
+        ),
+    )
+)
+# All that is handed out as global unicast; what lies outside is loopback, mapped, local, multicast.
+_GLOBAL_6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_6 = tuple(
+    map(
+        IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+# The one prefix whose last 32 bits are an IPv4 address that a public NAT64 reaches (RFC 6052).
+_NAT64 = IPv6Network("64:ff9b::/96")
+# The upper half of an interface identifier of ISATAP (RFC 5214), whose lower half is IPv4.
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+def is_public(address: str, own: Set[str] = frozenset()) -> bool:
+    """Tell whether *address* is one that anybody on the internet could connect to.
+
+    *own* are the addresses of this machine: what listens on them may count on being reached from
+    inside only.  What is no address, or has a zone, is not public.
+
+    >>> is_public("1.1.1.1"), is_public("10.0.0.1"), is_public("100.64.0.1")
+    (True, False, False)
+    >>> is_public("2606:4700::1111"), is_public("::1"), is_public("::ffff:1.1.1.1")
+    (True, False, False)
+    >>> is_public("64:ff9b::101:101"), is_public("64:ff9b::7f00:1"), is_public("2002:101:101::")
+    (True, False, False)
+    >>> is_public("1.1.1.1", own={"1.1.1.1"}), is_public("fe80::1%eth0"), is_public("localhost")
+    (False, False, False)
+    """
+    parsed = _parsed(address)
+    if parsed is None or parsed in {_parsed(each) for each in own}:
+        return False
+    if isinstance(parsed, IPv4Address):
+        return _is_public_4(parsed)
+    if parsed in _NAT64:
+        return _is_public_4(IPv4Address(int(parsed) & 0xFFFFFFFF))
+    return (
+        parsed in _GLOBAL_6
+        and not any(parsed in block for block in _NOT_PUBLIC_6)
+        and (int(parsed) >> 32) & 0xFFFFFFFF not in _ISATAP
+    )
+
+
+def _is_public_4(address: IPv4Address) -> bool:
+    return not any(address in block for block in _NOT_PUBLIC_4)
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return None if "%" in address else ip_address(address)
+    except ValueError:
+        return None

@@ -1,0 +1,210 @@
+"""One strict grammar of web addresses: what is understood in one way only (security.md §3).
+
+Parsers of URLs disagree, and an address that one reads as harmless another reads as the way into
+the house.  So whatever more than one reading is known of is refused, not mended.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection
+from ipaddress import IPv6Address
+from urllib.parse import quote, urljoin
+
+import attrs
+
+# The ports of web servers; on others live services that can be made to act by a web request.
+PORTS = (80, 443, 8080, 8443)
+# Characters of a URL.  Longer ones are rejected by common servers, or carry data out.
+MAX_URL = 4096
+# Redirects followed for one request.
+MAX_HOPS = 5
+# Characters of a name in DNS (RFC 1035).
+MAX_NAME = 253
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_WHOLE = re.compile(r"(?P<scheme>[A-Za-z]+)://(?P<authority>[^/?#]*)(?P<rest>.*)")
+_AUTHORITY = re.compile(r"(?P<host>\[[^\[\]]*\]|[^\[\]:@]*)(?::(?P<port>[1-9][0-9]{0,4}))?")
+_QUAD = re.compile(r"(?:(?:0|[1-9]\d?|1\d\d|2[0-4]\d|25[0-5])(?:\.(?!\Z)|\Z)){4}", re.ASCII)
+# What an address parser may take for a number if it ends a host (WHATWG URL, "ends in a number").
+_NUMBER = re.compile(r"\d+|0x[\da-f]*", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+# Categories of characters that show nothing.
+_INVISIBLE = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"}
+# Of RFC 5892: LetterDigits, and those of its exceptions that keep their form in no mapping.
+_WORD = {"Ll", "Lo", "Lm", "Mn", "Mc", "Nd"}
+_EXCEPTIONS = "\u00df\u03c2\u3007"
+# Names that never lead into the internet (RFC 6761, 6762, 7686, 8375, and ICANN for "internal").
+_LOCAL = ("localhost", "localdomain", "local", "internal", "home.arpa", "onion")
+# Left as they are in a path (RFC 3986) and in a query; all else is percent-encoded.
+_PATH = "/%:@!$&'()*+,;=~"
+_QUERY = _PATH + "?"
+
+
+@attrs.frozen
+class Refused:
+    """A web address that is not fetched; *why* is a sentence for the model."""
+
+    why: str
+
+
+@attrs.frozen
+class Url:
+    """A web address read by the strict grammar.
+
+    *host* is a name in lower-case ASCII without a final dot, or an address without brackets;
+    *target* is the path and the query as they are sent.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def text(self) -> str:
+        """Write the address in its one form.
+
+        >>> Url("https", "a.example", 8443, "/x?y").text, Url("http", "2606::1", 80, "/").text
+        ('https://a.example:8443/x?y', 'http://[2606::1]/')
+        """
+        return f"{self.origin}{self.target}"
+
+    @property
+    def origin(self) -> str:
+        """Write scheme, host and port: what a permission to send something is about."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        is_usual = self.port == _DEFAULT_PORTS[self.scheme]
+        return f"{self.scheme}://{host}" + ("" if is_usual else f":{self.port}")
+
+
+def parse(url: str, ports: Collection[int] = PORTS) -> Url | Refused:
+    """Read *url* strictly; a fragment is dropped, since it is never sent.
+
+    >>> parse("HTTPS://Good.Example:443/a b")
+    Refused(why='the URL has a blank or an invisible character; write it percent-encoded')
+    >>> parse("HTTPS://Good.Example:443/ä?x=1#z").text
+    'https://good.example/%C3%A4?x=1'
+    >>> parse("http://user@good.example/").why
+    'the URL has a user name or a password in it'
+    >>> parse("http://0x7f.1/").why
+    'the host is a number in an unusual form; write it as four decimal numbers'
+    """
+    if len(url) > MAX_URL:
+        return Refused(f"the URL is longer than {MAX_URL} characters")
+    if any(unicodedata.category(char) in _INVISIBLE for char in url):
+        return Refused("the URL has a blank or an invisible character; write it percent-encoded")
+    if "\\" in url:
+        return Refused("the URL has a back-slash; write it as %5C")
+    whole = _WHOLE.fullmatch(url)
+    if whole is None:
+        return Refused("this is not a full URL; it must begin with http:// or https://")
+    scheme = whole["scheme"].lower()
+    if scheme not in _DEFAULT_PORTS:
+        return Refused("only http and https are fetched")
+    authority = whole["authority"]
+    if "@" in authority:
+        return Refused("the URL has a user name or a password in it")
+    parts = _AUTHORITY.fullmatch(authority)
+    if parts is None:
+        return Refused("the host or the port of the URL is malformed")
+    host = _host(parts["host"])
+    if isinstance(host, Refused):
+        return host
+    port = int(parts["port"] or _DEFAULT_PORTS[scheme])
+    if port not in ports:
+        return Refused(f"port {port} is not a port of web servers that may be used")
+    parsed = Url(scheme, host, port, _target(whole["rest"]))
+    if len(parsed.text) > MAX_URL:
+        return Refused(f"the URL is longer than {MAX_URL} characters when percent-encoded")
+    return parsed
+
+
+def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -> Url | Refused:
+    """Say where a redirect of *url* to *location* leads, after *hops* others before it.
+
+    >>> here = Url("https", "a.example", 443, "/x/y")
+    >>> follow(here, "../z", 0).text, follow(here, "//b.example", 4).text
+    ('https://a.example/z', 'https://b.example/')
+    >>> follow(here, "/", 5)
+    Refused(why='it redirects more than 5 times')
+    """
+    if hops >= MAX_HOPS:
+        return Refused(f"it redirects more than {MAX_HOPS} times")
+    # Before joining, which drops some control characters silently.
+    if any(unicodedata.category(char) in _INVISIBLE for char in location) or "\\" in location:
+        return Refused("it redirects to a URL with a blank, a back-slash or an invisible character")
+    try:
+        joined = urljoin(url.text, location)
+    except ValueError:
+        return Refused("it redirects to a malformed URL")
+    return parse(joined, ports)
+
+
+def domain(text: str) -> str | None:
+    """Write a host or domain of a rule in its one form; None if it can be neither.
+
+    >>> domain("*.Bücher.Example."), domain("93.184.215.14"), domain("a b")
+    ('xn--bcher-kva.example', '93.184.215.14', None)
+    """
+    text = text.strip().lower().removeprefix("*.")
+    is_bare = ":" in text and not text.startswith("[")
+    host = _host(f"[{text}]" if is_bare else text, is_rule=True)
+    return None if isinstance(host, Refused) else host
+
+
+def is_address(host: str) -> bool:
+    """Tell whether the *host* of a Url is an address rather than a name.
+
+    >>> is_address("1.1.1.1"), is_address("2606::1"), is_address("1.1.1.example")
+    (True, True, False)
+    """
+    return ":" in host or _QUAD.fullmatch(host) is not None
+
+
+def _host(text: str, *, is_rule: bool = False) -> str | Refused:
+    if text.startswith("["):
+        try:
+            return str(IPv6Address("" if "%" in text else text[1:-1]))
+        except ValueError:
+            return Refused("the host in brackets is not an IPv6 address")
+    labels = [_label(label) for label in text.removesuffix(".").split(".")]
+    known = [label for label in labels if label is not None]
+    if len(known) < len(labels):
+        return Refused("the host has a character or a form that names of hosts do not have")
+    name = ".".join(known)
+    if _NUMBER.fullmatch(known[-1]):
+        if _QUAD.fullmatch(text):
+            return text
+        return Refused("the host is a number in an unusual form; write it as four decimal numbers")
+    if len(name) > MAX_NAME:
+        return Refused(f"the name of the host is longer than {MAX_NAME} characters")
+    if is_rule:
+        return name
+    if len(known) == 1 or any(f".{name}".endswith(f".{local}") for local in _LOCAL):
+        return Refused("the name of the host is one of a local network")
+    return name
+
+
+def _label(label: str) -> str | None:
+    """Return the ASCII form of one part of a name; None if it would have to be changed first.
+
+    A label beyond ASCII must be stable under folding and compatibility composition and made of
+    letters, marks and digits: RFC 5892 with no mapping before it (so no full-width digits).
+    """
+    label = label.lower() if label.isascii() else label
+    if not label.isascii():
+        stable = "".join(char for char in label if char not in _EXCEPTIONS)
+        if (
+            unicodedata.normalize("NFKC", stable.casefold()) != stable
+            or unicodedata.normalize("NFC", label) != label
+            or any(unicodedata.category(char) not in _WORD and char != "-" for char in label)
+            or unicodedata.category(label[0]).startswith("M")
+        ):
+            return None
+        label = "xn--" + label.encode("punycode").decode("ascii")
+    return label if _LABEL.fullmatch(label) else None
+
+
+def _target(rest: str) -> str:
+    path, mark, query = rest.partition("#")[0].partition("?")
+    return (quote(path, _PATH) or "/") + mark + quote(query, _QUERY)

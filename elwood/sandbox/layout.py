@@ -1,0 +1,109 @@
+"""What a command sees: the folders of the system, and what of the workspace is kept from it."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from elwood.core.context import NAMES
+from elwood.core.paths import holds_secrets
+
+# Where the workspace is, in the rungs that can put it there.
+WORKSPACE = "/workspace"
+# Programs and their libraries; links among them stay links.  /nix/store: all of it, as on NixOS
+# everybody can read it anyway.
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# On NixOS a link to the programs of the machine.
+NIXOS = "/run/current-system"
+# What programs read in /etc, and that tells nothing of this machine.
+ETC = (
+    "/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+    "/etc/localtime", "/etc/magic", "/etc/mime.types", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+    "/etc/static",
+)  # fmt: skip
+# Written for the sandbox: nobody of this machine is in them.
+MADE_ETC = {
+    "passwd": "root:x:0:0::/:/bin/sh\nelwood:x:1000:1000::/workspace:/bin/sh\n",
+    "group": "root:x:0:\nelwood:x:1000:\n",
+    "hosts": "127.0.0.1 localhost\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+# The model's instructions; a command must not rewrite what later turns obey.
+INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "skills")
+# Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
+# covered (each is a mount).  What is nearer to the top is found first.
+MAX_DEPTH = 3
+MAX_ENTRIES = 10_000
+MAX_COVERED = 200
+
+
+@attrs.frozen
+class Guarded:
+    """Of the workspace, by relative path: what is only read, and what is not seen.
+
+    *pinned* folders cannot be renamed, else another could take their place.
+    """
+
+    pinned: tuple[str, ...] = ()
+    readonly: tuple[str, ...] = ()
+    secret_files: tuple[str, ...] = ()
+    secret_folders: tuple[str, ...] = ()
+
+
+def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
+    """Make the environment of a command: the least that programs expect, and *given*."""
+    folders = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+    if os.path.exists(NIXOS):
+        folders.insert(0, f"{NIXOS}/sw/bin")
+    least = {"PATH": ":".join(folders), "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb"}
+    return least | dict(given)
+
+
+def guarded(workspace: Path) -> Guarded:
+    """Look what in *workspace* must be kept from commands; blocks.
+
+    Only what is there can be guarded.  A link is not followed: what it leads to has a name too.
+    """
+    pinned: list[str] = []
+    readonly = [name for name in INSTRUCTIONS if _is_real(workspace / name)]
+    git = workspace / ".git"
+    if git.is_file() and not git.is_symlink():
+        readonly.append(".git")
+    elif git.is_dir() and not git.is_symlink():
+        pinned.append(".git")
+        readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
+    files: list[str] = []
+    folders: list[str] = []
+    for path, is_folder in _secrets(workspace):
+        if len(files) + len(folders) == MAX_COVERED:
+            break
+        (folders if is_folder else files).append(path)
+    return Guarded(tuple(pinned), tuple(readonly), tuple(files), tuple(folders))
+
+
+def _is_real(path: Path) -> bool:
+    return path.exists() and not path.is_symlink()
+
+
+def _secrets(workspace: Path) -> Iterator[tuple[str, bool]]:
+    waiting = deque([("", 1)])
+    left = MAX_ENTRIES
+    while waiting:
+        folder, depth = waiting.popleft()
+        try:
+            with os.scandir(workspace / folder) as entries:
+                for entry in entries:
+                    left -= 1
+                    if left < 0:
+                        return
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    path = f"{folder}{entry.name}"
+                    if holds_secrets(entry.name):
+                        if is_folder or entry.is_file(follow_symlinks=False):
+                            yield path, is_folder
+                    elif is_folder and depth < MAX_DEPTH and path != ".git":
+                        waiting.append((f"{path}/", depth + 1))
+        except OSError:
+            continue  # it went away, or we may not look: then a command may not either

@@ -1,0 +1,108 @@
+"""The words of the command line: what can be typed, and what it is for."""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from elwood import __version__
+
+Command = Callable[[argparse.Namespace], int]
+SINCE = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
+# Calls that `receipts` may show at once: it holds them to put them in order.
+MOST_RECEIPTS = 100_000
+# The configuration of a service of the system, for those who have none of their own.
+SYSTEM = Path("/etc/elwood/config.toml")
+
+
+def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
+    """Make the parser; *commands* are called with what was parsed."""
+    parser = argparse.ArgumentParser(
+        prog="elwood",
+        description="A self-hosted personal assistant.",
+        epilog="Try it without a key or an account: elwood demo",
+    )
+    parser.set_defaults(command=None)
+    parser.add_argument("--version", action="version", version=f"elwood {__version__}")
+    _add_config(parser, None)
+    words = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def add(name: str, help: str) -> argparse.ArgumentParser:
+        sub = words.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=commands[name])
+        _add_config(sub, argparse.SUPPRESS)  # may stand on either side of the command
+        return sub
+
+    add("init", "Write a commented config.toml and the first workspace documents.")
+    add("doctor", "Check configuration, secrets, services, clock, disk and files.")
+    add("run", "Run the service.")
+    demo = add("demo", "Try everything here and now: offline, in a fresh folder.")
+    demo.add_argument("--verbose", action="store_true", help="show the log")
+    chat = add("chat", "Talk on the console with the configured model.")
+    chat.add_argument("--verbose", action="store_true", help="show the log")
+    once = add("once", "Answer one message, on stdout.")
+    once.add_argument("text", type=_message, help="the message")
+    once.add_argument(
+        "--session", metavar="NAME", type=_session, help="begin or continue this conversation"
+    )
+    once.add_argument("--dry-run", action="store_true", help="let no tool change anything")
+    once.add_argument("--verbose", action="store_true", help="show the log and what tools do")
+    inspect = add("inspect", "Show what every part of the running Elwood does.")
+    inspect.add_argument("--json", action="store_true", help="print JSON")
+    inspect.add_argument("--watch", action="store_true", help="look again each second")
+    receipts = add("receipts", "Show what tools did, or prove the records.")
+    receipts.add_argument("--since", metavar="WHEN", help=SINCE)
+    receipts.add_argument("--session", metavar="ID", help="of this conversation only")
+    receipts.add_argument("--json", action="store_true", help="print one JSON object per call")
+    receipts.add_argument("--limit", metavar="N", type=_count, default=100, help="how many at most")
+    verify = receipts.add_subparsers(metavar="verify").add_parser(
+        "verify", help="prove that no record was edited, moved or removed"
+    )
+    verify.set_defaults(command=commands["receipts verify"])
+    _add_config(verify, argparse.SUPPRESS)
+    verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
+    pair = add("pair", "Let the stranger talk who was shown this code.")
+    pair.add_argument("code", metavar="CODE", help="the pairing code")
+    approve = add("approve", "List what waits for your decision, or decide it.")
+    approve.add_argument("code", metavar="CODE", nargs="?", help="the call's code; else list")
+    approve.add_argument(
+        "answer",
+        nargs="?",
+        choices=["once", "conversation", "always", "source"],
+        help="how far it goes (once)",
+    )
+    approve.add_argument("--deny", action="store_true", help="refuse it")
+    approve.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    return parser
+
+
+def _message(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    # The shell may hand over bytes that are not UTF-8; Python shows them as lone surrogates.
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST_RECEIPTS:
+        raise argparse.ArgumentTypeError(f"use a number between 1 and {MOST_RECEIPTS}")
+    return int(text)
+
+
+def _session(name: str) -> str:
+    """Check the name of a conversation, which becomes that of a file."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise argparse.ArgumentTypeError("use at most 64 letters, digits, dots and dashes")
+    if name.startswith("tg-"):
+        raise argparse.ArgumentTypeError("conversations on Telegram go on there only")
+    return name
+
+
+def _add_config(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=default,
+        help=f"the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or {SYSTEM})",
+    )

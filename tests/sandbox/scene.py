@@ -1,0 +1,92 @@
+"""A house with a workspace, rungs to run commands in it, and ways to see what is left of them."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import trio
+
+from elwood.runtime import in_thread
+from elwood.sandbox import Executor, SandboxSettings, pick
+from elwood.sandbox.docker import Docker
+from elwood.sandbox.engine import Engine
+
+# Seconds within which what must happen happens, on a busy machine too.
+PATIENCE = 20.0
+IMAGE = "elwood-empty:test"
+# The image is empty: programs are those of this machine.
+SHOWN = ("/usr", "/etc/alternatives")
+INSIDE = 1000
+
+
+@attrs.frozen
+class Home:
+    """Where things are."""
+
+    workspace: Path
+    state: Path
+
+    @property
+    def running(self) -> Path:
+        return self.state / "running"
+
+    def records(self) -> list[Path]:
+        """List the records of running commands."""
+        if not self.running.is_dir():
+            return []
+        return [path for path in self.running.iterdir() if not path.suffix]
+
+
+def make_home(base: Path) -> Home:
+    home = Home(base / "workspace", base / "state")
+    home.workspace.mkdir(parents=True)
+    home.state.mkdir(mode=0o700)
+    return home
+
+
+async def take(rung: str, home: Home, engine: str = "") -> Executor:
+    """Take *rung*, which must hold."""
+    if rung == "docker":
+        give_away(home.workspace)
+        return docker(engine, home.workspace, home.state)
+    settings = SandboxSettings(kind=rung)  # type: ignore[arg-type]  # the tests know the rungs
+    return (await pick(settings, home.workspace, home.state)).executor
+
+
+def docker(engine: str, workspace: Path, state: Path) -> Docker:
+    settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
+    return Docker(Engine(Path(engine)), workspace, settings, state, in_thread, shown=SHOWN)
+
+
+def give_away(workspace: Path) -> None:
+    """Let the workspace be that of the user inside, if we are root."""
+    if os.getuid() == 0:
+        for path in (workspace, *workspace.rglob("*")):
+            os.chown(path, INSIDE, INSIDE, follow_symlinks=False)
+
+
+def marker() -> str:
+    """Make up seconds to sleep by which a process is known on this machine."""
+    return f"{random.randrange(10**5, 10**6)}.{random.randrange(10**5, 10**6)}"
+
+
+def living(mark: str) -> list[int]:
+    """List the processes that sleep for *mark* seconds."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[:2] == [b"sleep", mark.encode()]:
+            found.append(int(name))
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until *condition* holds."""
+    with trio.fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - the world outside has no events
+            await trio.sleep(0.01)

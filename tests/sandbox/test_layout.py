@@ -1,0 +1,103 @@
+"""What of the workspace is kept from commands."""
+
+from pathlib import Path
+
+import pytest
+
+from elwood.sandbox import Command, Executor
+from elwood.sandbox.layout import MAX_COVERED, MAX_DEPTH, guarded
+from tests.sandbox.scene import Home
+
+
+def put(workspace: Path, *names: str) -> None:
+    for name in names:
+        path = workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("kept")
+
+
+def test_secrets_are_found_by_name_to_a_certain_depth(home: Home) -> None:
+    deep = "d/" * MAX_DEPTH
+    put(
+        home.workspace,
+        ".env",
+        "app/prod.PEM",
+        ".ssh/config",
+        "notes.txt",
+        f"{deep}.env",
+        "a/b/.env",
+    )
+    (home.workspace / ".envrc").symlink_to("notes.txt")
+    found = guarded(home.workspace)
+    assert set(found.secret_files) == {".env", "app/prod.PEM", "a/b/.env"}
+    assert found.secret_folders == (".ssh",)
+
+
+def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
+    put(home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env")
+    found = guarded(home.workspace)
+    assert found.secret_files[0] == ".env"
+    assert len(found.secret_files) == MAX_COVERED
+
+
+def test_instructions_and_git_hooks_are_found(home: Home) -> None:
+    put(home.workspace, "AGENTS.md", "SOUL.md", "skills/a/SKILL.md", ".git/config", ".git/HEAD")
+    (home.workspace / ".git/hooks").mkdir()
+    (home.workspace / "TOOLS.md").symlink_to("AGENTS.md")
+    found = guarded(home.workspace)
+    assert found.pinned == (".git",)
+    assert set(found.readonly) == {"AGENTS.md", "SOUL.md", "skills", ".git/hooks", ".git/config"}
+
+
+def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
+    put(home.workspace, ".git")
+    assert guarded(home.workspace).readonly == (".git",)
+
+
+def test_a_workspace_that_is_gone_has_nothing_to_guard(home: Home) -> None:
+    home.workspace.rmdir()
+    assert guarded(home.workspace).secret_files == ()
+
+
+@pytest.fixture
+def walls(hands: Executor) -> Executor:
+    if hands.rung in ("landlock", "direct"):
+        pytest.skip(f"the {hands.rung} rung says that it leaves this open")
+    return hands
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "cat .env sub/.env; ls .ssh; cat .ssh/id",
+        "echo changed > AGENTS.md; rm -f AGENTS.md; mv AGENTS.md x; ln -sf /tmp AGENTS.md",
+        "echo changed > skills/a/SKILL.md; mv skills x; rm -rf skills",
+        "echo changed > .git/config; echo changed > .git/hooks/pre-commit",
+        "mv .git x; mv .git/hooks x; mv .git/config x; rm -rf .git/hooks; chmod 777 .git/config",
+        "echo changed > .env; mv .env x; rm -f .env",
+    ],
+)
+async def test_what_is_guarded_stays_as_it_is(walls: Executor, home: Home, attack: str) -> None:
+    names = [".env", "sub/.env", ".ssh/id", "AGENTS.md", "skills/a/SKILL.md", ".git/config"]
+    put(home.workspace, *names, ".git/hooks/post-merge")
+    modes = {name: (home.workspace / name).stat().st_mode for name in names}
+    outcome = await walls.run(Command(argv=("sh", "-c", attack), timeout=30))
+    assert b"kept" not in outcome.output
+    for name in names:
+        assert (home.workspace / name).read_text() == "kept"
+        assert (home.workspace / name).stat().st_mode == modes[name]
+    assert [path.name for path in (home.workspace / ".git/hooks").iterdir()] == ["post-merge"]
+
+
+async def test_git_works_in_the_workspace(hands: Executor, home: Home) -> None:
+    text = (
+        "git init -q . && echo a > a && git add a && "
+        "git -c user.name=a -c user.email=a@b commit -qm one && git log --oneline"
+    )
+    outcome = await hands.run(Command(argv=("sh", "-c", text), timeout=30))
+    assert outcome.code == 0, outcome.output
+    again = (
+        "echo b >> a && git -c user.name=a -c user.email=a@b commit -qam two && git log --oneline"
+    )
+    outcome = await hands.run(Command(argv=("sh", "-c", again), timeout=30))
+    assert (outcome.code, len(outcome.output.splitlines())) == (0, 2), outcome.output
