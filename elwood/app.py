@@ -109,9 +109,10 @@ class House:
             calls=outside.calls(),
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
-        self._owners = frozenset().union(*(channel.owners for channel in channels))
+        self._posts = {name: box.address for name, box in self.outboxes.items()}
+        asks = self.approvals.address
         self._equipment = Equipment(
-            config, hands, tools, self.approvals.address, self._owners, dry_run=dry_run
+            config, hands, tools, asks, channels, self._posts, self._disk, dry_run
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -134,8 +135,7 @@ class House:
 
     def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
-        posts = {name: box.address for name, box in self.outboxes.items()}
-        owner = [route for channel in self._channels for route in channel.owner]
+        posts, owner = self._posts, self._equipment.places
         health = Health(
             self.board,
             posts,
@@ -162,7 +162,7 @@ class House:
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
             posts,
-            owners=self._owners | {CONTROL},
+            owners=self._equipment.owners | {CONTROL},
             owner_routes=owner,
             hint=self.sessions.address.offer,
             new_id=outside.new_id,
