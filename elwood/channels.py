@@ -28,6 +28,7 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
             approvals=doors.approvals,
             outbox=doors.outbox,
             random=doors.outside.random,
+            now=doors.outside.now,
             silence=silence,
         )
 

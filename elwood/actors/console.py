@@ -9,8 +9,10 @@ from typing import assert_never
 
 import trio
 
+from elwood.core.choices import is_choice, numbered
 from elwood.core.identity import Principal
 from elwood.core.markdown import Rich
+from elwood.core.paths import shown
 from elwood.core.session import Route
 from elwood.messages import (
     Busy,
@@ -141,7 +143,8 @@ class ConsoleIntake:
 class ConsoleOutbox:
     """Prints what it is asked to post; on a *terminal* with prompts, else the bare text.
 
-    A `Sent` means that the descriptor took it.  Buttons and silence mean nothing here.
+    A `Sent` means that the descriptor took it.  Files are named; the answers to a question stand
+    as a list.  Other buttons, and silence, mean nothing here.
     """
 
     def __init__(self, write: Write, *, terminal: bool = False) -> None:
@@ -169,7 +172,7 @@ class ConsoleOutbox:
             await self._try("\r\x1b[K")
 
     async def _post(self, post: Post) -> None:
-        text = printable(readable(post.part)).rstrip("\n")
+        text = printable("\n".join(_lines(post))).rstrip("\n")
         again = "(again) " if post.repeat else ""
         if self._terminal:
             gap = "\n" if "\n" in text else " "
@@ -192,6 +195,14 @@ class ConsoleOutbox:
         except (BrokenPipeError, trio.BrokenResourceError):
             return False
         return True
+
+
+def _lines(post: Post) -> list[str]:
+    """Write all that *post* shows."""
+    text = readable(post.part).rstrip("\n")
+    files = [f"[file {shown(file.name)}, {len(file.data):,} bytes]" for file in post.files]
+    options = numbered(button.text for button in post.buttons if is_choice(button.data))
+    return [part for part in (text, *files, options) if part]
 
 
 def _tail(text: str) -> str:

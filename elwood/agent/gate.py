@@ -219,7 +219,8 @@ class Gate:
                 await self._end(turn, call, "failed", Output(text), target)
                 return
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
-        given = await self._guarded(tool, partial(tool.run, wanted.given, self.hands), late)
+        hands = attrs.evolve(self.hands, facts=wanted.plan.facts)
+        given = await self._guarded(tool, partial(tool.run, wanted.given, hands), late)
         outcome: Outcome = "ok"
         if isinstance(given, _Broken):
             outcome, given = given.outcome, given.output

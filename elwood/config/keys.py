@@ -150,6 +150,7 @@ KEYS = (
     Key("turn.deadline", "seconds for one answer", between(1, 86_400)),
     Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
     Key("turn.tool_deadline", "seconds for one tool call", between(1, 86_400)),
+    Key("turn.max_tools", "most tools that a model is shown", between(1, 1000)),
     Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
     Key("approvals.wait", "seconds that a call waits for you before the turn goes on", at_least(0)),
     Key("approvals.expires", "seconds after which no answer means no", between(60, 30 * 86_400)),
@@ -227,8 +228,8 @@ SECTIONS = {
     "sessions": "Conversations.",
     "telegram": "The Telegram channel.",
     "policy": (
-        "Your own word about single tools. What would be asked only once is allowed by `allow`, "
-        "but nothing that strangers' words may have caused."
+        "Your own word about tools, by name or by a pattern of the id, such as `web.*`. What would "
+        "be asked is allowed by `allow`, but nothing that strangers' words may have caused."
     ),
     "egress": (
         "The web. A domain stands for its subdomains too; `blocked` wins over `always_ask`, and "

@@ -46,17 +46,25 @@ class Sessions:
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """Names of tools that are allowed, asked about or denied, whatever the rules say else."""
+    """Tools that are allowed, asked about or denied, by name or a pattern of the id (``web.*``)."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
     def words(self) -> dict[str, Word]:
-        """Give the word for each tool that has one; the strictest, if it has more."""
-        words: dict[str, Word] = dict.fromkeys(self.allow, "allow")
-        words |= dict.fromkeys(self.ask, "ask")
-        return words | dict.fromkeys(self.deny, "deny")
+        """Give the word for each name and pattern; what comes later, and is stricter, holds."""
+        words: dict[str, Word] = {}
+        said: dict[Word, tuple[str, ...]] = {
+            "allow": self.allow,
+            "ask": self.ask,
+            "deny": self.deny,
+        }
+        for word, names in said.items():
+            for name in names:
+                words.pop(name, None)
+                words[name] = word
+        return words
 
 
 @attrs.frozen(kw_only=True)

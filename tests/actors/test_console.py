@@ -13,7 +13,9 @@ from elwood.actors.console import ROUTE, TAKE_LIMIT, ConsoleIntake, ConsoleOutbo
 from elwood.core.identity import Principal
 from elwood.core.markdown import Entity, Rich
 from elwood.messages import (
+    Attachment,
     Busy,
+    Button,
     Draft,
     Inbound,
     OutboxMail,
@@ -295,6 +297,20 @@ async def test_links_keep_their_address() -> None:
     async with outbox(terminal=False) as (mailbox, screen):
         await mailbox.address.ask(Post(route=ROUTE, part=Rich("here", (link,))))
     assert screen.text == "here (https://example.org)\n"
+
+
+async def test_files_and_answers_are_listed_and_other_buttons_are_not() -> None:
+    async with outbox(terminal=False) as (mailbox, screen):
+        files = (Attachment("a\x1b.txt", b"x" * 1234), Attachment("b.txt", b"x"))
+        buttons = (Button("tea", "q:0"), Button("no tea", "q:1"), Button("Approve", "p:x:y"))
+        await mailbox.address.ask(
+            Post(route=ROUTE, part=Rich("Which?"), files=files, buttons=buttons)
+        )
+        await mailbox.address.ask(Post(route=ROUTE, part=Rich(""), files=files[1:]))
+    assert screen.text == (
+        "Which?\n[file a\\x1b.txt, 1,234 bytes]\n[file b.txt, 1 bytes]\n1. tea\n2. no tea\n"
+        "\n[file b.txt, 1 bytes]\n"
+    )
 
 
 @pytest.mark.parametrize("terminal", [False, True])
