@@ -25,8 +25,13 @@ from elwood.wire.quoting import code, cut, fenced, in_quotes, quoted_lines
 WAITS = "waiting for approval"
 REFUSED = re.compile(r"(?:denied|not allowed): (?P<why>[^\n]*)")
 DRY_RUN = "dry run"
-# What it says of one that may have had its effect.
-UNCERTAIN = (INTERRUPTED, "is not known", "may or may not have")
+# What it says, and so do the tools, of one that may have had its effect.
+UNCERTAIN = (
+    INTERRUPTED,
+    "it is not known whether",
+    "whether the command did something is not known",
+    "may or may not have arrived",
+)
 # A result that came after its turn had ended (`core.turns.late`).
 _LATE = re.compile(
     r"The owner allowed the call that waited: (?P<call>.{1,400}?)\. "
@@ -79,7 +84,7 @@ def trouble(aim: str, why: str) -> str:
         return f"I may not {aim}: {in_quotes(refused['why'].split('. Do not')[0])}"
     head, _, rest = why.partition("\n")
     more = f"\n\n{fenced(rest)}" if rest.strip() else ""
-    if any(words in why for words in UNCERTAIN):
+    if any(words in head for words in UNCERTAIN):
         return f"I do not know whether I could {aim}: {in_quotes(head)}{more}"
     return f"I could not {aim}: {in_quotes(head)}{more}"
 

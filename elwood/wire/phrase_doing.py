@@ -227,7 +227,8 @@ def _question(words: str, is_whether: bool) -> Ask:
     >>> _question("I want tea or coffee", True)
     Ask(question='I want tea or coffee?', options=('I want tea', 'coffee'))
     """
-    question = f"{words[0].upper()}{words[1:].rstrip('?')}?"
+    words = words.rstrip("?") or words
+    question = f"{words[0].upper()}{words[1:]}?"
     parts = [unquoted(part) for part in _OR.split(words)] if " or " in words.lower() else []
     options = tuple(dict.fromkeys(part for part in parts if part))
     fits = all(len(option) <= MAX_OPTION for option in options)
