@@ -97,10 +97,11 @@ def listing(past: Sequence[Past], given: str, zone: tzinfo) -> tuple[str, str]:
 def allowed_by(ruling: str) -> str:
     """Say in words who allowed or refused a call.
 
-    >>> allowed_by("standing"), allowed_by("")
-    ('standing permission', '')
+    >>> allowed_by("once tg:1"), allowed_by("standing permission 3 of tg:1"), allowed_by("")
+    ('allowed once by you', 'standing permission', '')
     """
-    return RULINGS.get(ruling, ruling)
+    word = ruling.split(" ", 1)[0]
+    return RULINGS.get(word, ruling)
 
 
 def _line(receipt: CallEnded) -> str:
