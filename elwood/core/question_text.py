@@ -218,7 +218,7 @@ def _flat(text: str, limit: int = 64) -> str:
 
 def _asker(question: Question) -> str:
     """Say who made it happen, unless it is the one who is asked, where they talk with us."""
-    if question.route.private and question.principal == f"tg:{question.route.chat}":
+    if question.route.private and question.principal in (f"tg:{question.route.chat}", "console"):
         return ""
     return f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
 
