@@ -65,7 +65,7 @@ def one(case: Case) -> tuple[Rich, ...]:
     after = (
         f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
+        f"{_asker(question)}"
         f"Answer by a button, or by typing:\n"
         f"/allow {case.code} {typed}\n/deny {case.code}\n"
         f"In a shell: elwood approve {case.code}"
@@ -214,6 +214,13 @@ def _item(number: int, case: Case) -> list[Piece]:
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
     return flatten(shown_whole(text).replace("⏎", ""), limit)
+
+
+def _asker(question: Question) -> str:
+    """Say who made it happen, unless it is the one who is asked, where they talk with us."""
+    if question.route.private and question.principal in (f"tg:{question.route.chat}", "console"):
+        return ""
+    return f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
 
 
 def _sources(question: Question) -> str:
