@@ -110,7 +110,13 @@ class House:
         self._markers = Markers(state / "sessions" / "open", self._disk)
         self._owners = frozenset().union(*(channel.owners for channel in channels))
         self._equipment = Equipment(
-            config, hands, tools, self.approvals.address, self._owners, dry_run=dry_run
+            config,
+            hands,
+            tools,
+            self.approvals.address,
+            self._owners,
+            now=outside.now,
+            dry_run=dry_run,
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE

@@ -1,7 +1,7 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -60,6 +60,7 @@ class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
+    *now* is the wall clock.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Equipment:
         approvals: Address[ApprovalsMail],
         owners: frozenset[str],
         *,
+        now: Callable[[], float],
         dry_run: bool,
     ) -> None:
         self._config = config
@@ -77,6 +79,7 @@ class Equipment:
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
         self._owners = owners
+        self._now = now
         self._dry_run = dry_run
         self._rules = Rules(tools=config.policy.words())
         self._version = version(self._rules)
@@ -102,6 +105,8 @@ class Equipment:
                 hints=Hints(),
                 version=self._version,
                 wait=config.approvals.wait,
+                lasts=config.approvals.expires,
+                now=self._now,
             ),
             strip=lambda text: strip(text, config.secrets),
             reveals=lambda text: reveals(text, config.secrets),

@@ -87,17 +87,18 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self, *, anew: bool = False) -> None:
+    async def withdraw(self, *, anew: bool = False) -> int:
         """Let go of all calls that wait for the owner, or have been allowed and not begun.
 
-        With *anew* the conversation ends, and what was permitted for it.
+        With *anew* the conversation ends, and what was permitted for it.  Return how many.
         """
         kept = [kept.pending for kept in self._log.state.pending.values()]
+        if kept or anew:
+            await self._gate.seeking.withdraw(*kept, anew=anew)
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
-        if kept or anew:
-            await self._gate.seeking.withdraw(*kept, anew=anew)
+        return len(kept)
 
     def stop(self, command: Received | None) -> bool:
         """Stop the open turn; False if there is none.
@@ -141,6 +142,8 @@ class TurnRunner:
                     return
                 with bind(turn=started.turn):
                     await self._run_turn(started)
+                if self._log.state.pending:
+                    await self._gate.seeking.learn()
                 started = None
         finally:
             self.is_working = False
@@ -154,6 +157,8 @@ class TurnRunner:
                 case Nothing():
                     return None
                 case GiveUp():
+                    assert state.turn is not None
+                    await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:

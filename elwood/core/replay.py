@@ -138,7 +138,7 @@ class Session(msgspec.Struct):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
             case CallDecided():
-                self._decide(seq, entry)
+                self._decide(seq, at, entry)
             case Endorsed(origins):
                 self.taint.endorse(origins)
             case CallStarted(_, call):
@@ -218,14 +218,17 @@ class Session(msgspec.Struct):
             kept = self.pending.pop(key)
             self._take_back(kept)
             turn.kept.append(kept)
-            turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
+            turn.calls[key] = OpenCall(
+                key, kept.call, kept.pending, kept.decided, kept.decided_at
+            )
         if entry.text:
             self._push(seq, Human(entry.text))
 
-    def _decide(self, seq: int, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
-        if turn is not None and turn.id == entry.turn and entry.call in turn.calls:
-            turn.calls[entry.call].decided = entry
+        call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
+        if turn is not None and call is not None and call.ended is None:
+            call.decided, call.decided_at = entry, at
             if not entry.allowed:
                 turn.denied.append(entry.plan)
             return
@@ -234,12 +237,12 @@ class Session(msgspec.Struct):
         if kept is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
-            self.pending[key] = msgspec.structs.replace(kept, decided=entry)
+            self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
         self._take_back(kept)
-        call = f"{kept.pending.tool} {kept.pending.target}".strip()
-        self._push(seq, Notice(REFUSED[entry.ruling].format(call)))
+        what = f"{kept.pending.tool} {kept.pending.target}".strip()
+        self._push(seq, Notice(REFUSED[entry.ruling].format(what)))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0

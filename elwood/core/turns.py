@@ -40,13 +40,14 @@ class Node(msgspec.Struct, frozen=True):
 class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
-    *key* names it within the turn.
+    *key* names it within the turn.  *decided_at* is in Unix time.
     """
 
     key: str
     call: ToolCall
     pending: CallPending | None = None
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     started: CallStarted | None = None
     ended: CallEnded | None = None
 
@@ -60,7 +61,8 @@ class OpenCall(msgspec.Struct):
 class Kept(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
-    *origins* and *private* are what it brings with it from a conversation that was put away.
+    *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
+    conversation that was put away.
     """
 
     call: ToolCall
@@ -68,6 +70,7 @@ class Kept(msgspec.Struct, frozen=True):
     principal: str
     route: Route
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
 
