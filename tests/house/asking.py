@@ -5,7 +5,8 @@ first word of a target says how the owner answers (`MANNERS`), so a story reads 
 ``call act soon a, act late b``.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -24,13 +25,16 @@ from elwood.core.questions import Answer
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.core.turns import UNANSWERED, call_key
+from elwood.core.work import Nothing, next_work
 from elwood.messages import Complete, Completed, Decided, NotNow, Post, Pressed, Taken
-from elwood.runtime import Child
+from elwood.runtime import Blocking, Child, inline
 from elwood.store.chain import Line, decoder, is_sound
+from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.tools import Hands, Output, Tool
 from tests.house.approved import unapproved
 from tests.house.crashing import CountedCalls, Kill, Steps, only_kills
+from tests.house.disk import tags_of
 from tests.house.scene import ALWAYS, ME, ROUTE, House, World, living
 from tests.scripted import Effects, Named, answer, call
 
@@ -40,7 +44,8 @@ SOON, LATE = 5.0, 100.0
 MANNERS: dict[str, tuple[Answer, float]] = {
     "soon": ("once", SOON),
     "late": ("once", LATE),
-    "edge": ("once", 60.0),
+    "brink": ("once", 59.0),
+    "edge": ("once", 60.5),
     "no": ("denied", SOON),
     "tooLate": ("denied", LATE),
     "always": ("always", SOON),
@@ -48,13 +53,18 @@ MANNERS: dict[str, tuple[Answer, float]] = {
     "trust": ("source", SOON),
     "next": ("once", SOON),
 }
-# In place of a message: an orderly stop and a start, and a wait of some seconds.
+# In place of a message: an orderly stop and a start, and a wait of some seconds.  A message behind
+# a "!", and a command, does not wait until everything before has settled.
 RESTART, PAUSE = "restart", "pause "
 # Virtual seconds within which everything that is owed must have come to its end.
 PATIENCE = 900.0
+# Virtual seconds between two looks whether they have.
+LOOK = 8.0
 SESSION = "s"
+DELIVERY = {"posting", "posted", "delivered"}
 OF_SESSION, OF_APPROVALS = decoder(Entry), decoder(ApprovalEntry)
 E = TypeVar("E")
+T = TypeVar("T")
 
 
 class Reading(Effects):
@@ -98,13 +108,34 @@ def _call(number: int, tool: str, target: str) -> tuple[str, str, str]:
     return f"c{number}", tool, msgspec.json.encode(Named(target)).decode()
 
 
+class Quick(CountedCalls):
+    """Leaves out what a kill does not show, and deliveries: `test_crash_points` has those."""
+
+    def write(self, fd: int, data: bytes) -> int:
+        """Write, with a step before and after."""
+        tags = tags_of(data)
+        if DELIVERY.issuperset(tags.split("+")):
+            if self._steps.is_dead:
+                raise Kill
+            return os.write(fd, data)
+        self._steps.step(f"before write {tags}")
+        written = os.write(fd, data)
+        self._steps.step(f"after write {tags}")
+        return written
+
+    def sync(self, fd: int) -> None:
+        """Do nothing."""
+
+
 class AskingHouse(House):
     """A house with real approvals."""
 
     def __init__(self, world: World, settings: ApprovalSettings) -> None:
         super().__init__(world)
+        # A disk of its own, so that `slow` slows the session only.
+        disk = Disk(blocking=inline, clock=world.now, calls=world.calls())
         journal = Journal[ApprovalEntry, Book](
-            world.folder / "approvals.jsonl", ApprovalEntry, Book, self.disk
+            world.folder / "approvals.jsonl", ApprovalEntry, Book, disk
         )
         number = world.numbers
         self._approvals = Approvals(
@@ -195,6 +226,7 @@ class AskingTrial:
         story: Sequence[str],
         kills: Sequence[int] = (),
         settings: ApprovalSettings | None = None,
+        slow: float = 0.0,
     ) -> None:
         folder.mkdir()
         self.steps = Steps(kills)
@@ -208,9 +240,11 @@ class AskingTrial:
         world = self.world = World(folder)
         world.effects = Reading()
         world.rules = Rules()
-        world.calls = lambda: CountedCalls(self.steps)
+        world.calls = lambda: Quick(self.steps)
         world.now = lambda: 1_000_000.0 + self.began + trio.current_time()
         world.model = self._think
+        if slow:
+            world.blocking = _slowly(slow)
         world.before_post = self._sending
         world.after_post = self._sent
         world.effects.before = self._before
@@ -258,8 +292,9 @@ class AskingTrial:
                 await trio.sleep(float(text.removeprefix(PAUSE)))
                 self.confirmed.add(id_)
                 continue
-            if not text.startswith("/"):  # what stops something does not wait for its end
+            if not text.startswith(("/", "!")):  # these do not wait for an end
                 await self._settled(house)
+            text = text.removeprefix("!")
             while isinstance(outcome := await house.say(text, id_=id_), NotNow):
                 await trio.sleep(1)
             assert outcome == Taken()
@@ -273,10 +308,14 @@ class AskingTrial:
                 here, there = self.waiting(), self.asked()
                 self.found.append(f"never settled: session {here}, approvals {there}")
                 return
-            await trio.sleep(1)
+            await trio.sleep(LOOK)
 
     def _is_settled(self, house: House) -> bool:
-        idle = all(state.is_idle for state in house.states.values())
+        is_up = SESSION in house.states or not (self.world.folder / "open" / SESSION).exists()
+        idle = is_up and all(
+            state.is_idle and isinstance(next_work(state), Nothing)
+            for state in house.states.values()
+        )
         return idle and not self.owner.busy and self.waiting() == self.asked()
 
     async def _think(self, request: Complete) -> Completed:
@@ -334,6 +373,16 @@ class AskingTrial:
     def asked(self) -> set[str]:
         """Name the calls whose question is open."""
         return {case.question.call for case in self.book().calls.open()}
+
+
+def _slowly(seconds: float) -> Blocking:
+    """Make a disk that takes its time."""
+
+    async def blocking(fn: Callable[[], T], /) -> T:
+        await trio.sleep(seconds)
+        return fn()
+
+    return blocking
 
 
 def _read(path: Path, lines: "msgspec.json.Decoder[Line[E]]") -> list[tuple[float, E]]:

@@ -42,6 +42,7 @@ from elwood.messages import (
     Unsure,
 )
 from elwood.runtime import (
+    Blocking,
     Board,
     Child,
     Mailbox,
@@ -83,6 +84,7 @@ class World:
         self.idle = 600.0
         self.dry_run = False
         self.rules = FREE
+        self.blocking: Blocking = inline
         # Unix time: goes on from life to life, which Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
@@ -123,7 +125,7 @@ class House:
         self.states: dict[str, Session] = {}
         self.board = Board(trio.current_time)
         self.stop = trio.Event()
-        self.disk = Disk(blocking=inline, clock=world.now, calls=world.calls())
+        self.disk = Disk(blocking=world.blocking, clock=world.now, calls=world.calls())
         self.changed = trio.Event()
         self.approver = Approver(self.world.decided)
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
