@@ -54,6 +54,7 @@ class TurnRunner:
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
+        self._ending = False
         self._stopped_by: Received | None = None
         self.is_working = False
 
@@ -101,12 +102,12 @@ class TurnRunner:
         return len(kept)
 
     def stop(self, command: Received | None) -> bool:
-        """Stop the open turn; False if there is none.
+        """Stop the open turn; False if there is none, or its reply is being written.
 
         It ends as soon as it can be cancelled, or before it is resumed after a restart.  Its
         reply says what was under way, and answers *command* as well.
         """
-        if self._log.state.turn is None:
+        if self._log.state.turn is None or self._ending:
             return False
         self._stopping = True
         self._stopped_by = command or self._stopped_by
@@ -124,6 +125,13 @@ class TurnRunner:
             for call in turn.calls.values()
             if call.started is not None and call.ended is None
         ]
+        asking = [
+            f"{call.pending.tool} {call.pending.target}".strip()
+            for call in turn.calls.values()
+            if call.pending is not None and call.started is None and call.ended is None
+        ]
+        if asking and not running:
+            return f"a question to you: {', '.join(asking)}"
         return ", ".join(running) or "the model's answer"
 
     def _start(self, start: Start) -> TurnStarted:
@@ -167,7 +175,8 @@ class TurnRunner:
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
             await self._log.keep(started)
-            return started
+            if state.turn is not None:  # or what it was for has been withdrawn meanwhile
+                return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._log.state.turn
@@ -262,7 +271,7 @@ class TurnRunner:
             inputs += [r.id for r in state.waiting.values() if not is_command(r)]
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
-        self._stopping = False
+        self._stopping, self._ending = False, True
         replied = Replied(
             turn.id,
             turn.id,
@@ -273,6 +282,7 @@ class TurnRunner:
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+        self._ending = False
 
     async def _judged(self, text: str, turn: Turn) -> str:
         """Mark in the model's words what no receipt shows, and what looks like one.

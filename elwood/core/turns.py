@@ -12,6 +12,7 @@ from elwood.core.session import (
     Received,
     Replied,
     Route,
+    Ruling,
 )
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -73,6 +74,14 @@ class Kept(msgspec.Struct, frozen=True):
     decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
+
+    def opened(self, key: str) -> OpenCall:
+        """Make a call of the running turn of it, named *key* there."""
+        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+
+    def refused(self, ruling: Ruling) -> str:
+        """Say to the model that it will not run."""
+        return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
 class Past(msgspec.Struct, frozen=True):

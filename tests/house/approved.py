@@ -68,6 +68,8 @@ def misjudged(entries: Sequence[Entry], rulings: Sequence[ApprovalEntry]) -> lis
     for rule in rules:
         key = questions[rule.id].call
         outcome = ended[key].outcome if key in ended else "none"
+        if outcome == "denied" and ended[key].text.startswith("stopped"):
+            continue
         if rule.ruling in YES and outcome not in ("ok", "unknown") and key not in withdrawn:
             found.append(f"{key} was allowed, and its end is: {outcome}")
         if rule.ruling not in YES and rule.ruling != "standing" and started[key]:

@@ -11,6 +11,7 @@ import pytest
 from elwood.core.conversation import INTERRUPTED
 from elwood.core.permissions import ApprovalSettings
 from elwood.core.session import CallDecided, CallEnded, Delivered, Received, Replied
+from elwood.store.journal import Verified, verify
 from tests.house.approved import misjudged
 from tests.house.asking import PAUSE, RESTART, AskingTrial
 
@@ -139,6 +140,16 @@ def test_a_kill_at_any_step_breaks_no_promise(tmp_path: Path, name: str) -> None
     print(f"{name}: killed at each of {calm.steps.count} steps")
     assert found == {}
     assert calm.steps.count >= 25
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+def test_a_command_and_a_yes_may_come_in_any_order(tmp_path: Path, command: str) -> None:
+    """On a slow disk, so that every step of the one falls between steps of the other."""
+    for number in range(36):
+        said = ("call act late a, act late b", f"pause {100 + number / 8}", command, "hello")
+        trial = Story(said, slow=0.5).told(tmp_path / str(number))
+        assert broken(trial) == []
+        assert isinstance(verify(tmp_path / str(number) / "s.jsonl"), Verified)
 
 
 def test_two_kills_at_any_steps_break_no_promise(
