@@ -118,21 +118,7 @@ class TurnRunner:
     def under_way(self) -> str | None:
         """Say what the open turn is doing; None if there is none."""
         turn = self._log.state.turn
-        if turn is None:
-            return None
-        running = [
-            f"{call.started.tool} {call.started.target}".strip()
-            for call in turn.calls.values()
-            if call.started is not None and call.ended is None
-        ]
-        asking = [
-            f"{call.pending.tool} {call.pending.target}".strip()
-            for call in turn.calls.values()
-            if call.pending is not None and call.started is None and call.ended is None
-        ]
-        if asking and not running:
-            return f"a question to you: {', '.join(asking)}"
-        return ", ".join(running) or "the model's answer"
+        return None if turn is None else turn.under_way
 
     def _start(self, start: Start) -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)

@@ -174,7 +174,9 @@ class Seeking:
         """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
         make = partial(Withdraw, session=self.session, calls=calls, anew=anew)
-        while not await self.approvals.insist(make):
+        while True:
+            if await self.approvals.insist(make):
+                return
             await trio.sleep(PAUSE)  # the disk is full
 
     async def learn(self) -> None:

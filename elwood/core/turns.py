@@ -125,6 +125,24 @@ class Turn(msgspec.Struct):
         own = (received for received in self.inputs if not received.untrusted)
         return frozenset(name for received in own for name in addresses(received.text))
 
+    @property
+    def under_way(self) -> str:
+        """Say what it is doing, in a few words."""
+        open_ = [call for call in self.calls.values() if call.ended is None]
+        running = [
+            f"{call.started.tool} {call.started.target}".strip()
+            for call in open_
+            if call.started is not None
+        ]
+        asking = [
+            f"{call.pending.tool} {call.pending.target}".strip()
+            for call in open_
+            if call.pending is not None and call.started is None
+        ]
+        if asking and not running:
+            return f"a question to you: {', '.join(asking)}"
+        return ", ".join(running) or "the model's answer"
+
 
 class Undelivered(msgspec.Struct):
     """A reply on its way: parts that arrived, and attempts at those that have not."""

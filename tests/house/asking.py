@@ -26,7 +26,7 @@ from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.core.turns import UNANSWERED, call_key
 from elwood.core.work import Nothing, next_work
-from elwood.messages import Complete, Completed, Decided, NotNow, Post, Pressed, Taken
+from elwood.messages import Complete, Completed, Decided, Post, Pressed, Taken
 from elwood.runtime import Blocking, Child, inline
 from elwood.store.chain import Line, decoder, is_sound
 from elwood.store.disk import Disk
@@ -295,9 +295,7 @@ class AskingTrial:
             if not text.startswith(("/", "!")):  # these do not wait for an end
                 await self._settled(house)
             text = text.removeprefix("!")
-            while isinstance(outcome := await house.say(text, id_=id_), NotNow):
-                await trio.sleep(1)
-            assert outcome == Taken()
+            assert await house.say(text, id_=id_) == Taken()
             self.confirmed.add(id_)
 
     async def _settled(self, house: House) -> None:
