@@ -4,6 +4,7 @@ import os
 import platform
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -109,15 +110,8 @@ class House:
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
         self._owners = frozenset().union(*(channel.owners for channel in channels))
-        self._equipment = Equipment(
-            config,
-            hands,
-            tools,
-            self.approvals.address,
-            self._owners,
-            now=outside.now,
-            dry_run=dry_run,
-        )
+        equipment = partial(Equipment, config, hands, tools, self.approvals.address)
+        self._equipment = equipment(self._owners, now=outside.now, dry_run=dry_run)
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
         self._prompt = Prompting(workspace, tools, budget, self.strip)
