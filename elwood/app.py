@@ -112,7 +112,7 @@ class House:
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
         self._equipment = Equipment(
-            config, hands, tools, asks, channels, self._posts, self._disk, dry_run
+            config, hands, tools, asks, channels, self._posts, self._disk, outside.now, dry_run
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE

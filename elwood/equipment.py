@@ -1,7 +1,7 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 
@@ -68,7 +68,8 @@ class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
-    *places* are where the owner can be told something.
+    *places* are where the owner can be told something.  *now* is the
+    wall clock.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Equipment:
         channels: Sequence[Channel],
         outboxes: Mapping[str, Address[OutboxMail]],
         disk: Disk,
+        now: Callable[[], float],
         dry_run: bool,
     ) -> None:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
@@ -88,6 +90,7 @@ class Equipment:
         self._hands = attrs.evolve(hands, notes=Notes(config.paths.state / "memory", disk))
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
+        self._now = now
         self._dry_run = dry_run
         self._rules = Rules(tools=words(config.policy, tools))
         self._voice = Voice(
@@ -120,6 +123,8 @@ class Equipment:
                 hints=Hints(),
                 version=self._version,
                 wait=config.approvals.wait,
+                lasts=config.approvals.expires,
+                now=self._now,
             ),
             strip=lambda text: strip(text, config.secrets),
             reveals=lambda text: reveals(text, config.secrets),

@@ -41,6 +41,10 @@ ALARM = 30.0
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
 
+# Seconds that /stop lets calls be withdrawn before it stops what runs.
+STOP_WITHIN = 1.0
+
+STOP, NEW = Command("stop"), Command("new")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
@@ -92,14 +96,19 @@ class SessionActor:
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
+            left = []
             for received in commands(self._log.state):
-                # A stop that a crash cut off must come before the turn is resumed.
-                if parse(received.text) == Command("stop"):
+                # What a crash cut off here must come before a turn is resumed, or begun on a yes.
+                command = parse(received.text)
+                if command in (STOP, NEW):
                     await self._runner.withdraw()
-                    if self._runner.stop(received):
+                    stopped = self._runner.stop(received if command == STOP else None)
+                    if stopped and command == STOP:
                         continue
-                nursery.start_soon(self._command, received)
+                left.append(received)
             self._runner.work(nursery)
+            for received in left:
+                nursery.start_soon(self._command, received)
             if self._log.state.pending:
                 nursery.start_soon(self._runner.decided, nursery)
             while await self._take_next(mailbox, nursery):
@@ -210,15 +219,21 @@ class SessionActor:
         footer = ""
         match parse(received.text):
             case Command("stop"):
-                await self._runner.withdraw()
-                if self._runner.stop(received):
+                gone = 0
+                with trio.move_on_after(STOP_WITHIN) as scope:
+                    gone = await self._runner.withdraw()
+                stopped = self._runner.stop(received)
+                if scope.cancelled_caught:  # approvals is away; what runs did not wait for it
+                    gone = await self._runner.withdraw()
+                if stopped:
                     return  # the turn's reply answers the command as well
-                text = "Nothing is running."
+                text = f"Nothing is running. {_gone(gone)}".rstrip()
             case Command("new"):
-                await self._runner.withdraw(anew=True)
+                await self._runner.withdraw()
                 self._runner.stop(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
+                await self._runner.withdraw(anew=True)
                 entries = (Rewound(0),)
                 text = "A new conversation. I have put the old one away."
             case Command("status"):
@@ -261,3 +276,10 @@ class SessionActor:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
         lines.append(await self._house.status(self._id))
         return "\n".join(lines)
+
+
+def _gone(calls: int) -> str:
+    if not calls:
+        return ""
+    what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"
+    return f"{what} for your approval will not run."

@@ -94,7 +94,7 @@ class Gate:
             if started is None:
                 if call.pending is not None:
                     await self.seeking.withdraw(call.pending)
-                    await self._end(turn, call, "denied", Output("stopped before it was decided"))
+                    await self._end(turn, call, "denied", Output("stopped before it began"))
             elif started.effect == "pure":
                 await self._end(turn, call, "failed", Output("stopped"))
             else:

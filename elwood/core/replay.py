@@ -43,7 +43,6 @@ from elwood.core.session import (
 )
 from elwood.core.tokens import estimate
 from elwood.core.turns import (
-    REFUSED,
     UNANSWERED,
     Kept,
     Node,
@@ -138,7 +137,7 @@ class Session(msgspec.Struct):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
             case CallDecided():
-                self._decide(seq, entry)
+                self._decide(seq, at, entry)
             case Endorsed(origins):
                 self.taint.endorse(origins)
             case CallStarted(_, call):
@@ -213,19 +212,23 @@ class Session(msgspec.Struct):
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        turn = self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
-        for key in entry.calls:
-            kept = self.pending.pop(key)
+        inputs = list(self._take(entry.inputs))
+        calls = [key for key in entry.calls if key in self.pending]
+        if entry.calls and not (inputs or calls):
+            return  # withdrawn while this was being written
+        turn = self.turn = Turn(entry.turn, inputs, start=seq)
+        for key in calls:
+            turn.kept.append(kept := self.pending.pop(key))
             self._take_back(kept)
-            turn.kept.append(kept)
-            turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
+            turn.calls[key] = kept.opened(key)
         if entry.text:
             self._push(seq, Human(entry.text))
 
-    def _decide(self, seq: int, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
-        if turn is not None and turn.id == entry.turn and entry.call in turn.calls:
-            turn.calls[entry.call].decided = entry
+        call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
+        if turn is not None and call is not None and call.ended is None:
+            call.decided, call.decided_at = entry, at
             if not entry.allowed:
                 turn.denied.append(entry.plan)
             return
@@ -234,12 +237,11 @@ class Session(msgspec.Struct):
         if kept is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
-            self.pending[key] = msgspec.structs.replace(kept, decided=entry)
+            self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
         self._take_back(kept)
-        call = f"{kept.pending.tool} {kept.pending.target}".strip()
-        self._push(seq, Notice(REFUSED[entry.ruling].format(call)))
+        self._push(seq, Notice(kept.refused(entry.ruling)))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
@@ -249,10 +251,9 @@ class Session(msgspec.Struct):
         self.taint.add(entry.label, entry.origin or entry.tool)
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
-        if entry.outcome == "waiting" and open_call.pending is not None:
-            key = call_key(turn.id, entry.call)
-            kept = Kept(open_call.call, open_call.pending, turn.principal, turn.route)
-            self.pending[key] = kept
+        if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
+            kept = Kept(open_call.call, pending, turn.principal, turn.route)
+            self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
 

@@ -104,6 +104,15 @@ Ruling = Literal[
 ]
 
 
+def allows(ruling: Ruling | None) -> bool:
+    """Tell whether a call may run that was decided so.
+
+    >>> allows("standing"), allows("withdrawn"), allows(None)
+    (True, False, False)
+    """
+    return ruling not in (None, "denied", "expired", "withdrawn")
+
+
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):
     """The owner is asked about a call; *plan* is the hash of what would run, and how.
 
@@ -130,7 +139,7 @@ class CallDecided(msgspec.Struct, frozen=True, tag="decided"):
     @property
     def allowed(self) -> bool:
         """Whether the call may run."""
-        return self.ruling not in ("denied", "expired", "withdrawn")
+        return allows(self.ruling)
 
 
 class Endorsed(msgspec.Struct, frozen=True, tag="endorsed"):

@@ -12,6 +12,7 @@ from elwood.core.session import (
     Received,
     Replied,
     Route,
+    Ruling,
 )
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -40,13 +41,14 @@ class Node(msgspec.Struct, frozen=True):
 class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
-    *key* names it within the turn.
+    *key* names it within the turn.  *decided_at* is in Unix time.
     """
 
     key: str
     call: ToolCall
     pending: CallPending | None = None
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     started: CallStarted | None = None
     ended: CallEnded | None = None
 
@@ -60,7 +62,8 @@ class OpenCall(msgspec.Struct):
 class Kept(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
-    *origins* and *private* are what it brings with it from a conversation that was put away.
+    *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
+    conversation that was put away.
     """
 
     call: ToolCall
@@ -68,8 +71,17 @@ class Kept(msgspec.Struct, frozen=True):
     principal: str
     route: Route
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
+
+    def opened(self, key: str) -> OpenCall:
+        """Make a call of the running turn of it, named *key* there."""
+        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+
+    def refused(self, ruling: Ruling) -> str:
+        """Say to the model that it will not run."""
+        return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -112,6 +124,24 @@ class Turn(msgspec.Struct):
         """URLs and hosts that the owner wrote in this turn."""
         own = (received for received in self.inputs if not received.untrusted)
         return frozenset(name for received in own for name in addresses(received.text))
+
+    @property
+    def under_way(self) -> str:
+        """Say what it is doing, in a few words."""
+        open_ = [call for call in self.calls.values() if call.ended is None]
+        running = [
+            f"{call.started.tool} {call.started.target}".strip()
+            for call in open_
+            if call.started is not None
+        ]
+        asking = [
+            f"{call.pending.tool} {call.pending.target}".strip()
+            for call in open_
+            if call.pending is not None and call.started is None
+        ]
+        if asking and not running:
+            return f"a question to you: {', '.join(asking)}"
+        return ", ".join(running) or "the model's answer"
 
 
 class Undelivered(msgspec.Struct):
