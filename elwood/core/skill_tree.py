@@ -21,8 +21,8 @@ MAX_FILES, MAX_BYTES, MAX_DEPTH = 300, 4 << 20, 6
 # Characters of SKILL.md, of one script, and of all scripts, that a question shows: all of it has
 # to stay below what can be asked (`core.question_text.MAX_SHOWN`), with what escaping adds.
 SHOW_MANUAL, SHOW_ONE, SHOW_ALL = 10_000, 4_000, 12_000
-# Files that are listed by name, and that are listed by hash.
-MAX_LISTED, MAX_HASHED = 40, 60
+# Files that can be run, each of which is shown; others that are listed by name.
+MAX_SCRIPTS, MAX_LISTED = 60, 40
 
 _SCRIPTS = re.compile(
     r".*\.(sh|bash|zsh|fish|py|pyw|js|mjs|cjs|ts|rb|pl|php|lua|ps1|bat|cmd|r|jl|tcl|awk|sql|nix"
@@ -87,7 +87,11 @@ def candidate(files: Iterable[SkillFile]) -> Candidate | Unusable:
     skill = parse(manual.content, name)
     if isinstance(skill, Skill) and not is_name(skill.name):
         return Unusable(f"its name must be {NAME_RULE}")
-    return skill if isinstance(skill, Unusable) else Candidate(skill, tuple(kept), digest(kept))
+    if isinstance(skill, Unusable):
+        return skill
+    if sum(map(is_executable, kept)) > MAX_SCRIPTS or len(_shown(skill)) > SHOW_MANUAL:
+        return Unusable("it has more that can be run than a question can show")
+    return Candidate(skill, tuple(kept), digest(kept))
 
 
 def unfit(path: str) -> str | None:
@@ -164,33 +168,33 @@ def review(offered: Candidate, source: str) -> str:
 
 
 def _manual(skill: Skill) -> Iterator[str]:
-    if len(skill.body) <= SHOW_MANUAL:
+    part = _shown(skill)
+    if part == skill.body:
         yield "--- instructions ---"
-        yield skill.body
-        return
-    yield f"--- code in the instructions, which have {len(skill.body):,} characters ---"
-    code = "\n".join(found[0] for found in _BLOCK.finditer(skill.body))
-    yield code[:SHOW_MANUAL] or "(none)"
-    if len(code) > SHOW_MANUAL:
-        yield f"[{len(code) - SHOW_MANUAL:,} more characters of code are not shown]"
+    else:
+        yield f"--- the code in the instructions, which have {len(skill.body):,} characters ---"
+    yield part or "(none)"
+
+
+def _shown(skill: Skill) -> str:
+    """Take what is shown of the instructions: all, or what stands in blocks of code."""
+    if len(skill.body) <= SHOW_MANUAL:
+        return skill.body
+    return "\n".join(found[0] for found in _BLOCK.finditer(skill.body))
 
 
 def _scripts(files: Sequence[SkillFile]) -> Iterator[str]:
     if not files:
         yield "It has no files that can be run."
-    room, hashed = SHOW_ALL, 0
+    room = SHOW_ALL
     for file in files:
         text = _text(file)
         if text is not None and len(text) <= min(SHOW_ONE, room):
             room -= len(text)
             yield f"--- can be run: {file.path} ---\n{text}"
-            continue
-        hashed += 1
-        if hashed <= MAX_HASHED:
+        else:
             size = f"{len(file.content):,} bytes"
             yield f"--- can be run, not shown: {file.path}, {size}, SHA-256 {file.digest}"
-    if hashed > MAX_HASHED:
-        yield f"--- {hashed - MAX_HASHED} more files that can be run are not shown"
 
 
 def _text(file: SkillFile) -> str | None:

@@ -19,6 +19,9 @@ from elwood.core.session import Effect
 from elwood.runtime import Blocking
 from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
+from elwood.store.skill_places import Places
+from elwood.store.skills import Shelf
+from elwood.wire.git import Git
 from elwood.wire.search import Search
 from elwood.wire.web import Web
 
@@ -58,9 +61,10 @@ class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
     *untrusted* tells whether the conversation has taken strangers' words in, *wrote* whether it
-    was we who wrote a file, in this conversation.  *sandbox* runs commands, or says why none can
-    be run.  Without *web* or *search* there is none of it.  *root* is the workspace, held open from
-    its first use on: make one for the whole house.
+    was we who wrote a file, in this conversation, *sees* whether a text stands in a result that
+    the model still sees.  *sandbox* runs commands, or says why none can be run.  Without *web* or
+    *search* there is none of it.  *skills* are those there are; *git* and *places* take others
+    in.  *root* is the workspace, held open from its first use on: make one for the whole house.
     """
 
     workspace: Path
@@ -70,6 +74,10 @@ class Hands:
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
     web: Web | None = None
     search: Search | None = None
+    skills: Shelf | None = None
+    git: Git | None = None
+    places: Places | None = None
+    sees: Callable[[str], bool] = lambda text: False
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )
