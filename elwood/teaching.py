@@ -48,10 +48,11 @@ def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
     """Show what is in the skill at *source*, ask unless it was *agreed* to, and place it."""
     places = _places(config)
 
+    here = Path.cwd() if "://" in source else Path(source).absolute()
+    where = source if "://" in source else str(here)
+
     async def fetch() -> str:
-        here = Path.cwd() if "://" in source else Path(source).absolute()
         hands = Hands(here, in_thread)
-        where = source if "://" in source else str(here)
         id_, _ = await take(where, folder, hands, Git(config.egress), places)
         return id_
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from elwood.core.context import Documents, assemble
 from elwood.core.conversation import Prompt
-from elwood.core.skills import Skill, catalogue, matching, resident
+from elwood.core.skill_matching import matching
+from elwood.core.skills import Skill, catalogue, resident
 from elwood.store.skills import Found, Placed, Shelf
 from elwood.store.workspace import Workspace
 from elwood.tools import Tool

@@ -166,12 +166,15 @@ class _Walk:
                 return
             self.left -= 1
             try:
-                items, _ = self._root.items(folder, MAX_ENTRIES)
+                items, more = self._root.items(folder, MAX_ENTRIES)
             except PathMissing:
                 continue
             except (PathRefused, Unconfined) as error:
                 self.problems.append(f"{folder} cannot be looked at: {error}")
                 continue
+            if more:
+                why = f"has more than {MAX_ENTRIES} entries; the rest is not looked at"
+                self.problems.append(f"{folder} {why}")
             if any(item.name == MANUAL and item.kind != "folder" for item in items):
                 yield folder
                 continue

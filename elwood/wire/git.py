@@ -109,7 +109,7 @@ class Git:
 
     async def _read(self, folder: str, scratch: Path) -> Fetched:
         commit = await _git(("-C", _REPOSITORY, "rev-parse", "HEAD"), scratch, LOOK)
-        tree = f"HEAD:{folder.strip('/')}"
+        tree = f"HEAD:{'' if folder == '.' else folder.strip('/')}"
         listing = ("-C", _REPOSITORY, "ls-tree", "-r", "-l", "-z", "--full-tree", tree)
         listed = await _git(listing, scratch, LOOK)
         if commit.code != 0 or listed.code != 0:
