@@ -15,7 +15,8 @@ from elwood.store.files import Root
 from elwood.store.skill_places import OWN, Places, SkillRefused
 from elwood.store.skills import Shelf
 from elwood.tools import Hands
-from elwood.tools.skills import take, there
+from elwood.tools.new_skills import take
+from elwood.tools.skills import there
 from elwood.wire.git import Git, GitFailed
 
 OK, FAILURE = 0, 1
