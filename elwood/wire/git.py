@@ -222,3 +222,4 @@ async def _kill(process: trio.Process) -> None:
     """End git and the helpers that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    await trio.lowlevel.checkpoint()

@@ -105,7 +105,7 @@ def test_nothing_raises(block: str) -> None:
     assert isinstance(found, Matter | Malformed)
 
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+texts = st.text(max_size=20)
 trees = st.recursive(
     texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,

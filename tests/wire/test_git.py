@@ -65,6 +65,7 @@ async def serving(repository: Path, location: str = "") -> AsyncIterator[Served]
     asked: list[str] = []
 
     async def respond(request: Asked) -> Answered:
+        await trio.lowlevel.checkpoint()
         asked.append(request.path)
         if location or not request.path.startswith("/x.git/"):
             return Answered(404, b"")
@@ -88,10 +89,10 @@ async def _loopback(host: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-def local(served: Served, **rules: tuple[str, ...]) -> Git:
+def local(served: Served) -> Git:
     """A client that may connect to this machine, by HTTP."""
     return Git(
-        EgressRules(ports=(served.port,), **rules),
+        EgressRules(ports=(served.port,)),
         allow=lambda address: address == "127.0.0.1",
         resolve=_loopback,
         schemes=("http",),
