@@ -117,7 +117,9 @@ class House:
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
         shown = choose(tools, "", config.turn.max_tools)
-        self._prompt = Prompting(workspace, shown, budget, self.strip)
+        self._prompt = Prompting(
+            workspace, shown, budget, self.strip, hands.skills, config.skills.always
+        )
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -241,6 +243,7 @@ class House:
             approvals=self.approvals.address,
             outboxes=outboxes,
             prompt=self._prompt,
+            suggest=self._prompt.suggest,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,

@@ -23,9 +23,12 @@ from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
 from elwood.store.disk import Disk
 from elwood.store.notes import Notes
+from elwood.store.skill_places import Places
+from elwood.store.skills import Shelf
 from elwood.tools import Hands, Tool
 from elwood.tools.voice import Voice
 from elwood.tools.writing import EDIT_FILE, WRITE_FILE
+from elwood.wire.git import Git
 from elwood.wire.http import Client
 from elwood.wire.search import search_of
 from elwood.wire.web import Web
@@ -45,7 +48,11 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     paths = config.paths
     if left := await blocking(lambda: reap(paths.state / "running")):
         log.warning("ended commands of an earlier run", extra={"count": left})
-    hands = Hands(paths.workspace, blocking)
+    places = Places(paths.state / "skills", paths.workspace)
+    await blocking(places.sweep)
+    hands = Hands(paths.workspace, blocking, git=Git(config.egress), places=places)
+    shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
+    hands = attrs.evolve(hands, skills=shelf)
     try:
         picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
     except NoSandbox as error:
@@ -112,6 +119,7 @@ class Equipment:
                 source=lambda: _source(session, log_.state),
                 wrote=lambda path: wrote(log_, path),
                 voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
+                sees=log_.sees,
             ),
             record=log_.record,
             rules=self._rules,
