@@ -197,10 +197,10 @@ async def test_a_call_and_its_result_stay_together_when_room_is_made_within_a_tu
     talk = Talk(model, context=2000)
     while talk.limits().size(sum(n.tokens for n in talk.session.path)) < 0.8 * HIGH * 2000:
         await talk.say(LONG)
-    calls = [call((f"c{n}", "note", '{"name": "x"}')) for n in range(8)]
+    calls = [call((f"c{n}", "note", '{"name": "x"}')) for n in range(16)]
     model.say = [*calls]
 
-    await talk.say("note it eight times")
+    await talk.say("note it often")
 
     assert talk.compactions
     for request in model.asked:
@@ -209,7 +209,7 @@ async def test_a_call_and_its_result_stay_together_when_room_is_made_within_a_tu
                 assert isinstance(after, Results)
                 assert [r.call for r in after.results] == [c.id for c in before.calls]
     last = model.asked[-1].messages
-    assert sum(isinstance(m, Results) and "interrupted" not in str(m) for m in last) == 8
+    assert sum(isinstance(m, Results) and "interrupted" not in str(m) for m in last) == 16
 
 
 async def test_ta_48_a_summary_of_an_untrusted_conversation_is_untrusted() -> None:
