@@ -18,12 +18,13 @@ from elwood.core.conversation import (
     Notice,
     Prompt,
     Results,
+    Stop,
     Text,
     ToolCall,
     Usage,
 )
 from elwood.core.redaction import Secret
-from elwood.core.session import CallDecided, Compacted, Prompted, Said
+from elwood.core.session import CallDecided, Compacted, Entry, Prompted, Said
 from elwood.messages import BadHistory, Complete, Completed
 from elwood.wire.anthropic import Anthropic, encode
 from elwood.wire.calls import Line
@@ -32,8 +33,8 @@ from elwood.wire.openai_form import Form
 from elwood.wire.provider import ModelFailure, ModelRequest
 from tests.agent.talking import NOTE, PAY, Talk, is_summary
 from tests.fake_http import serving
-from tests.fake_model_rules import Bindings, anthropic_problem
-from tests.fake_models import FakeModels, Json, Say, Step, blocks
+from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks
+from tests.fake_models import FakeModels, Say, Step
 from tests.gates import Approver
 from tests.scripted import answer
 
@@ -76,7 +77,7 @@ class Months:
 
     def __init__(self) -> None:
         self.random = random.Random(4)
-        self.talk: Talk | None = None
+        self.talk: CountedTalk | None = None
         self.most = 0
         self.requests = 0
         self.changed = dict.fromkeys(FORMS, 0)
@@ -128,7 +129,7 @@ class Months:
         raw = msgspec.Raw(msgspec.json.encode(native))
         cached = counted // 2
         usage = Usage(input=counted - cached, cache_read=cached, output=len(bytes(raw)) // 3)
-        stop = "tools" if isinstance(said[0], ToolCall) else "end"
+        stop: Stop = "tools" if isinstance(said[0], ToolCall) else "end"
         return Completion(Assistant(tuple(said), "anthropic", "a/m", raw), stop, usage)
 
 
@@ -137,17 +138,18 @@ class CountedTalk(Talk):
 
     epochs = 0
 
-    def apply(self, *entries: object) -> None:
+    def apply(self, *entries: Entry) -> None:
         self.epochs += sum(isinstance(entry, Compacted | Prompted) for entry in entries)
-        super().apply(*entries)  # type: ignore[arg-type]  # checked by `Talk.record`
+        super().apply(*entries)
 
 
-async def test_five_thousand_turns(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_five_thousand_turns() -> None:
+    """Its figures are printed: ``pytest -s``."""
     model = Months()
     talk = model.talk = CountedTalk(model, context=CONTEXT)
     chance = random.Random(5)
     for number in range(TURNS):
-        words = "and then something else happened " * chance.randint(1, 5)
+        words = "and then something else happened " * chance.randint(1, 4)
         fact = FACTS[number] if number < len(FACTS) else ""
         end = await talk.say(f"{number}: {words}\n{fact}".strip())
         assert not end.failed
@@ -158,14 +160,13 @@ async def test_five_thousand_turns(capsys: pytest.CaptureFixture[str]) -> None:
     assert last is not None
     known = "".join(m.text for m in last.messages if isinstance(m, Notice | Human))
     cuts = talk.compactions
-    with capsys.disabled():
-        print(
-            f"\n{TURNS} turns, {model.requests} requests: at most {model.most} of {CONTEXT} tokens;"
-            f" {talk.crossings} crossings, {len(cuts)} compactions,"
-            f" {sum(bool(made.why) for made in cuts)} without summary; ratio"
-            f" {talk.session.calibration.ratio:.2f}; changed bytes in {model.compared} pairs of"
-            f" requests: {model.changed}"
-        )
+    print(
+        f"\n{TURNS} turns, {model.requests} requests: at most {model.most} of {CONTEXT} tokens;"
+        f" {talk.crossings} crossings, {len(cuts)} compactions,"
+        f" {sum(bool(made.why) for made in cuts)} without summary; ratio"
+        f" {talk.session.calibration.ratio:.2f}; changed bytes in {model.compared} pairs of"
+        f" requests: {model.changed}"
+    )
     assert model.most <= CONTEXT
     assert model.most > 0.6 * CONTEXT  # and the room is used
     assert len(cuts) == talk.crossings > 50
@@ -240,7 +241,7 @@ class Month:
             await client.aclose()
 
 
-async def test_a_month_of_thinking_is_never_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_month_of_thinking_is_never_rejected() -> None:
     month = Month()
     chance = random.Random(7)
     restarts = conversations = 0
@@ -258,13 +259,12 @@ async def test_a_month_of_thinking_is_never_rejected(capsys: pytest.CaptureFixtu
                 conversations += 1
         entries = talk.entries
     bindings = month.fake.bindings
-    with capsys.disabled():
-        print(
-            f"\na month: {month.fake.count} requests, {bindings.seen} thinking blocks checked,"
-            f" {bindings.rejected} rejected; {len(talk.compactions)} compactions, {restarts}"
-            f" restarts, {sum(isinstance(e, Prompted) for e in entries)} prompts, {conversations}"
-            f" times /new, {month.late_notices} decisions while the model thought"
-        )
+    print(
+        f"\na month: {month.fake.count} requests, {bindings.seen} thinking blocks checked,"
+        f" {bindings.rejected} rejected; {len(talk.compactions)} compactions, {restarts}"
+        f" restarts, {sum(isinstance(e, Prompted) for e in entries)} prompts, {conversations}"
+        f" times /new, {month.late_notices} decisions while the model thought"
+    )
     assert month.rejections == []
     assert bindings.rejected == 0
     assert bindings.seen > 1000
