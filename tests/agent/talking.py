@@ -72,7 +72,7 @@ class Talk:
         self.log: list[bytes] = []
         self.crossings = 0
         self.shown = False
-        self._is_full = False
+        self.is_full = False
         self._approver = approver
         self._ids = itertools.count(1)
 
@@ -101,8 +101,8 @@ class Talk:
             self.session.apply(len(self.log), 0.0, _decoder.decode(self.log[-1]))
         limits = self.limits()
         size = limits.size(sum(node.tokens for node in self.session.path))
-        was_full, self._is_full = self._is_full, size > HIGH * limits.context
-        self.crossings += self._is_full and not was_full
+        was_full, self.is_full = self.is_full, size > HIGH * limits.context
+        self.crossings += self.is_full and not was_full
 
     def restart(self) -> None:
         """Read everything anew; what is known must be the same."""

@@ -169,7 +169,8 @@ async def test_five_thousand_turns() -> None:
     )
     assert model.most <= CONTEXT
     assert model.most > 0.6 * CONTEXT  # and the room is used
-    assert len(cuts) == talk.crossings > 50
+    # Room is made before the next request, so the last answer may have crossed the mark.
+    assert len(cuts) == talk.crossings - talk.is_full > 50
     assert not any(made.why for made in cuts)
     assert [fact for fact in FACTS if fact not in known] == []
     assert not any(isinstance(m, Human) and "FACT" in m.text for m in last.messages)
