@@ -219,12 +219,7 @@ class SessionActor:
         footer = ""
         match parse(received.text):
             case Command("stop"):
-                gone = 0
-                with trio.move_on_after(STOP_WITHIN) as scope:
-                    gone = await self._runner.withdraw()
-                stopped = self._runner.stop(received)
-                if scope.cancelled_caught:  # approvals is away; what runs did not wait for it
-                    gone = await self._runner.withdraw()
+                stopped, gone = await self._stop(received)
                 if stopped:
                     return  # the turn's reply answers the command as well
                 text = f"Nothing is running. {_gone(gone)}".rstrip()
@@ -250,6 +245,22 @@ class SessionActor:
             return  # answered meanwhile, by a stop
         replied = Replied(received.id, None, (received.id,), received.route, text, footer)
         await self._delivery.accept(replied, *entries)
+
+    async def _stop(self, received: Received) -> tuple[bool, int]:
+        """Withdraw what waits, and then stop what runs; that does not wait long for the first."""
+        gone, done = 0, trio.Event()
+
+        async def withdraw() -> None:
+            nonlocal gone
+            gone = await self._runner.withdraw()
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(withdraw)
+            with trio.move_on_after(STOP_WITHIN):
+                await done.wait()
+            stopped = self._runner.stop(received)
+        return stopped, gone
 
     async def _approve(self, approval: Approval, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""

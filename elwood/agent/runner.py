@@ -5,10 +5,12 @@ import logging
 import trio
 
 from elwood.agent.delivery import Delivery
+from elwood.agent.means import Answer, Means
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.agent.turn import Answer, Means, run_turn
+from elwood.agent.turn import run_turn
 from elwood.core.claims import mark
+from elwood.core.compaction import told
 from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
@@ -265,7 +267,7 @@ class TurnRunner:
             tuple(inputs),
             turn.route,
             stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
-            activity(turn.receipts),
+            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
