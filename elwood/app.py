@@ -4,7 +4,6 @@ import os
 import platform
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -21,6 +20,7 @@ from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
+from elwood.core.catalog import choose
 from elwood.core.grants import CODE_ALPHABET
 from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
@@ -109,12 +109,17 @@ class House:
             calls=outside.calls(),
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
-        self._owners = frozenset().union(*(channel.owners for channel in channels))
-        equipment = partial(Equipment, config, hands, tools, self.approvals.address)
-        self._equipment = equipment(self._owners, now=outside.now, dry_run=dry_run)
+        self._posts = {name: box.address for name, box in self.outboxes.items()}
+        asks = self.approvals.address
+        self._equipment = Equipment(
+            config, hands, tools, asks, channels, self._posts, self._disk, outside.now, dry_run
+        )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
-        self._prompt = Prompting(workspace, tools, budget, self.strip)
+        shown = choose(tools, "", config.turn.max_tools)
+        self._prompt = Prompting(
+            workspace, shown, budget, self.strip, hands.skills, config.skills.always
+        )
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -132,8 +137,7 @@ class House:
 
     def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
-        posts = {name: box.address for name, box in self.outboxes.items()}
-        owner = [route for channel in self._channels for route in channel.owner]
+        posts, owner = self._posts, self._equipment.places
         health = Health(
             self.board,
             posts,
@@ -160,7 +164,7 @@ class House:
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
             posts,
-            owners=self._owners | {CONTROL},
+            owners=self._equipment.owners | {CONTROL},
             owner_routes=owner,
             hint=self.sessions.address.offer,
             new_id=outside.new_id,
@@ -239,6 +243,7 @@ class House:
             approvals=self.approvals.address,
             outboxes=outboxes,
             prompt=self._prompt,
+            suggest=self._prompt.suggest,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,

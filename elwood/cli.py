@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "receipts verify": _verify,
             "pair": _pair,
             "approve": _approve,
+            "skills": _skills,
         }
     )
     given = parser.parse_args(arguments)
@@ -138,6 +139,21 @@ def _approve(given: argparse.Namespace) -> int:
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         print(f"{usage}\nDecide one thing at a time, and say which.", file=sys.stderr)
         return USAGE
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _skills(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import teaching
+
+        match given.deed:
+            case "install":
+                return teaching.install(config, given.source, given.folder, agreed=given.yes)
+            case "remove":
+                return teaching.remove(config, given.name, agreed=given.yes)
+            case _:
+                return teaching.list_skills(config)
+
     return _configured(given, body, console=True, secrets=False)
 
 

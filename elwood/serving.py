@@ -16,6 +16,7 @@ import trio
 from elwood.app import LAST_TURN, House
 from elwood.channels import Saying, console, notices, telegram
 from elwood.config import Config, Paths
+from elwood.core.catalog import merge
 from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
 from elwood.equipment import equipped
 from elwood.installing import copy_documents
@@ -150,7 +151,7 @@ async def _live(
             outside,
             channels,
             providers=_providers(config, outside),
-            tools=(*builtin(), *more_tools),
+            tools=merge({"Elwood": builtin(), "the caller": more_tools}),
             hands=hands,
             dry_run=dry_run,
             grace=grace,

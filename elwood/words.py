@@ -73,7 +73,22 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     approve.add_argument("--deny", action="store_true", help="refuse it")
     approve.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    _add_skills(add("skills", "List, install or remove skills."))
     return parser
+
+
+def _add_skills(skills: argparse.ArgumentParser) -> None:
+    deeds = skills.add_subparsers(dest="deed", metavar="DEED")
+    deeds.add_parser("list", help="what there is, and what it lacks")
+    install = deeds.add_parser("install", help="show what is in one, ask, and install it")
+    install.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
+    install.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
+    remove = deeds.add_parser("remove", help="remove one from the workspace")
+    remove.add_argument("name", metavar="NAME", help="its name")
+    for deed in (install, remove):
+        deed.add_argument("--yes", action="store_true", help="do not ask")
+    for deed in deeds.choices.values():
+        _add_config(deed, argparse.SUPPRESS)
 
 
 def _message(text: str) -> str:

@@ -128,6 +128,8 @@ in
       wants = [ "network-online.target" ];
       after = [ "network-online.target" ];
       restartTriggers = [ configFile ];
+      # Commands run in it; without it they have the weaker walls of Landlock.
+      path = [ pkgs.bubblewrap ];
 
       serviceConfig = {
         ExecStart = "${lib.getExe cfg.package} --config /etc/elwood/config.toml run";

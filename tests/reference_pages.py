@@ -33,8 +33,8 @@ def tools() -> str:
         schema = msgspec.json.decode(bytes(tool.spec.schema))
         parts.append(
             f"## {tool.name}\n\n{tool.description}\n\n"
-            f"Risk: {tool.risk}. Effect: {tool.effect}. At most {tool.timeout:.0f} s and "
-            f"{tool.limit:,} characters.\n"
+            f"`{tool.id}`. Risk: {tool.risk}. Effect: {tool.effect}. "
+            f"At most {tool.timeout:.0f} s and {tool.limit:,} characters.\n"
         )
         for name, field in schema["properties"].items():
             needed = "" if name in schema.get("required", ()) else " (optional)"

@@ -31,6 +31,7 @@ STEPS = {
     "doctor": 8,
     "channels": 8,
     "serving": 10,
+    "teaching": 8,
     "words": 9,
     "cli": 11,
     "__main__": 12,

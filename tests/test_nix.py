@@ -125,6 +125,10 @@ def test_the_folders_are_written_where_a_shell_finds_them() -> None:
         assert f"\n{line}\n" in manual
 
 
+def test_the_unit_finds_bubblewrap() -> None:
+    assert "path = [ pkgs.bubblewrap ];" in without_comments(MODULE)
+
+
 def test_the_unit_has_no_directive_that_breaks_the_sandbox() -> None:
     assert not FORBIDDEN & {line.split("=")[0] for line in directives()}
 

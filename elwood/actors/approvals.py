@@ -37,6 +37,7 @@ from elwood.messages import (
     OutboxMail,
     Pair,
     Pressed,
+    Recognise,
     Revoke,
     Rule,
     Seek,
@@ -115,6 +116,8 @@ class Approvals:
         match message:
             case Meet():
                 await self._meet(message, tasks)
+            case Recognise(principal=principal):
+                message.reply.set(self._people.known.get(principal))
             case Pressed():
                 message.reply.set(await self._press(message, tasks))
             case Pair(code=code):

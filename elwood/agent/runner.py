@@ -217,6 +217,7 @@ class TurnRunner:
             session=self._log.state,
             role="default",
             prompt=await house.prompt(),
+            hint=house.suggest("\n".join(said.text for said in turn.inputs), self._log.sees),
             max_tokens=house.max_tokens,
             settings=house.turns,
             gate=self._gate,

@@ -12,7 +12,7 @@ import trio
 
 from elwood.agent.gate import Gate
 from elwood.core.compaction import cut
-from elwood.core.conversation import Assistant, Completion, Prompt
+from elwood.core.conversation import Assistant, Completion, Notice, Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.loops import Loops
 from elwood.core.reaction import (
@@ -56,7 +56,8 @@ TO_SAY_WHY = 10.0
 class Means:
     """What a turn acts with.
 
-    *prompt* is what the session's documents and tools amount to now; *max_tokens* the limit of an
+    *prompt* is what the session's documents and tools amount to now; *hint* is said to the model
+    as the turn begins; *max_tokens* the limit of an
     answer; *render* writes inputs as the model sees them; *show* offers the text so far to the
     channel and says whether it has one that shows it; *arrival* waits for the next message.
     """
@@ -65,6 +66,7 @@ class Means:
     session: Session
     role: str
     prompt: Prompt
+    hint: str = ""
     max_tokens: int
     settings: TurnSettings
     gate: Gate
@@ -107,6 +109,8 @@ class _TurnRun:
         means, turn = self._means, self._turn
         if means.session.prompt != means.prompt:
             await means.record(Prompted(means.prompt))
+        if means.hint and not turn.rounds and not self._is_told(means.hint):
+            await means.record(Noticed(turn.id, means.hint))
         await self._perform()
         while True:
             await self._join()
@@ -121,6 +125,10 @@ class _TurnRun:
             answer = None if completed is None else await self._take(completed)
             if answer is not None:
                 return answer
+
+    def _is_told(self, text: str) -> bool:
+        path = self._means.session.path
+        return any(node.message == Notice(text) for node in path if node.seq >= self._turn.start)
 
     async def _take(self, completed: Completed) -> Answer | None:
         match completed:

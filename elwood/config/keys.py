@@ -150,6 +150,7 @@ KEYS = (
     Key("turn.deadline", "seconds for one answer", between(1, 86_400)),
     Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
     Key("turn.tool_deadline", "seconds for one tool call", between(1, 86_400)),
+    Key("turn.max_tools", "most tools that a model is shown", between(1, 1000)),
     Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
     Key("approvals.wait", "seconds that a call waits for you before the turn goes on", at_least(0)),
     Key("approvals.expires", "seconds after which no answer means no", between(60, 30 * 86_400)),
@@ -206,6 +207,13 @@ KEYS = (
     Key("sandbox.bubblewrap", "the program, by its name on PATH or its path"),
     Key("sandbox.docker_socket", "socket of a container engine; it is as good as root"),
     Key("sandbox.docker_image", "image of the container"),
+    Key(
+        "skills.folders",
+        "folders with skills beside those of the workspace; they are only read",
+        example='["/srv/team-skills"]',
+    ),
+    Key("skills.always", "skills whose instructions stand in every prompt", example='["style"]'),
+    Key("skills.off", "skills that are not used", example='["github"]'),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -227,8 +235,8 @@ SECTIONS = {
     "sessions": "Conversations.",
     "telegram": "The Telegram channel.",
     "policy": (
-        "Your own word about single tools. What would be asked only once is allowed by `allow`, "
-        "but nothing that strangers' words may have caused."
+        "Your own word about tools, by name or by a pattern of the id, such as `web.*`. What would "
+        "be asked is allowed by `allow`, but nothing that strangers' words may have caused."
     ),
     "egress": (
         "The web. A domain stands for its subdomains too; `blocked` wins over `always_ask`, and "
@@ -236,6 +244,7 @@ SECTIONS = {
     ),
     "search": "Who searches the web for Elwood; without either there is no search.",
     "sandbox": "Where commands run. See docs/sandbox.md.",
+    "skills": "Instructions for kinds of work, each a folder with a SKILL.md.",
     "log": "What is written to stderr.",
     "watchdog": "When something counts as stuck: it is then told to the owner.",
 }

@@ -46,17 +46,34 @@ class Sessions:
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """Names of tools that are allowed, asked about or denied, whatever the rules say else."""
+    """Tools that are allowed, asked about or denied, by name or a pattern of the id (``web.*``)."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
     def words(self) -> dict[str, Word]:
-        """Give the word for each tool that has one; the strictest, if it has more."""
-        words: dict[str, Word] = dict.fromkeys(self.allow, "allow")
-        words |= dict.fromkeys(self.ask, "ask")
-        return words | dict.fromkeys(self.deny, "deny")
+        """Give the word for each name and pattern; what comes later, and is stricter, holds."""
+        words: dict[str, Word] = {}
+        said: dict[Word, tuple[str, ...]] = {
+            "allow": self.allow,
+            "ask": self.ask,
+            "deny": self.deny,
+        }
+        for word, names in said.items():
+            for name in names:
+                words.pop(name, None)
+                words[name] = word
+        return words
+
+
+@attrs.frozen(kw_only=True)
+class Skills:
+    """Skills beside those of the workspace, in *folders*; *always* names those in every prompt."""
+
+    folders: tuple[Path, ...] = ()
+    always: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -93,6 +110,7 @@ class Config:
     egress: EgressRules = attrs.field(factory=EgressRules)
     search: SearchSettings = attrs.field(factory=SearchSettings)
     sandbox: SandboxSettings = attrs.field(factory=SandboxSettings)
+    skills: Skills = attrs.field(factory=Skills)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
@@ -120,6 +138,7 @@ SECTIONS: dict[str, type] = {
     "egress": EgressRules,
     "search": SearchSettings,
     "sandbox": SandboxSettings,
+    "skills": Skills,
     "log": Log,
     "watchdog": Watchdog,
 }

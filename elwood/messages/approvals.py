@@ -31,6 +31,13 @@ class Meet(Request[Known | Stranger]):
     route: Route
 
 
+@attrs.frozen(kw_only=True)
+class Recognise(Request[str | None]):
+    """Was *principal* let in?  The name they gave then, or None; changes nothing, unlike `Meet`."""
+
+    principal: str
+
+
 @attrs.frozen
 class Settled:
     """What a press or a command decided, in words for the person who did it."""
@@ -167,6 +174,7 @@ class Revoke(Request[Settled]):
 
 ApprovalsMail = (
     Meet
+    | Recognise
     | Pressed
     | Pair
     | Migrate

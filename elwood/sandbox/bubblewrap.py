@@ -38,6 +38,7 @@ from elwood.sandbox.layout import (
     Guarded,
     environment,
     guarded,
+    inside,
 )
 from elwood.sandbox.running import Running
 from elwood.sandbox.settings import MEGABYTE
@@ -87,8 +88,10 @@ class _Namespace:
             await trio.lowlevel.wait_readable(self._first[1])
 
     def close(self) -> None:
-        """Give back the file descriptor."""
+        """Bury the first process, should orphans come to us; give back the file descriptor."""
         if self._first is not None:
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._first[1], os.WEXITED | os.WNOHANG)
             os.close(self._first[1])
 
 
@@ -114,9 +117,9 @@ class Bubblewrap:
 
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
-        if not await self.blocking((self.workspace / command.folder).is_dir):
+        guard = await self.blocking(lambda: guarded(self.workspace, command.folder))
+        if guard is None:
             return no_folder(command)
-        guard = await self.blocking(lambda: guarded(self.workspace))
         with ExitStack() as stack:
             status = stack.enter_context(from_child())
             gate = stack.enter_context(to_child(never_ends=True))
@@ -195,7 +198,12 @@ class Bubblewrap:
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
         yield from self._workspace(command, guard)
-        yield from ("--remount-ro", "/", "--chdir", os.path.join(WORKSPACE, command.folder))
+        yield from (
+            "--remount-ro",
+            "/",
+            "--chdir",
+            inside(command.folder),
+        )
         for name, value in environment(command.environment, home=WORKSPACE).items():
             yield from ("--setenv", name, value)
         yield from ("--json-status-fd", str(status), "--block-fd", str(gate))
@@ -207,16 +215,17 @@ class Bubblewrap:
                 yield from ("--symlink", os.readlink(path), path)
             elif os.path.exists(path):
                 yield from ("--ro-bind", path, path)
+        yield from ("--ro-bind", str(self.made), "/etc/elwood")
         for name in MADE_ETC:
-            yield from ("--ro-bind", str(self.made / name), f"/etc/{name}")
+            yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
 
     def _workspace(self, command: Command, guard: Guarded) -> Iterator[str]:
-        inside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"
-        yield from (bind, str(inside), WORKSPACE)
+        outside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"
+        yield from (bind, str(outside), WORKSPACE)
         for path in guard.pinned:
-            yield from (f"{bind}-try", str(inside / path), f"{WORKSPACE}/{path}")
+            yield from (f"{bind}-try", str(outside / path), f"{WORKSPACE}/{path}")
         for path in guard.readonly:
-            yield from ("--ro-bind-try", str(inside / path), f"{WORKSPACE}/{path}")
+            yield from ("--ro-bind-try", str(outside / path), f"{WORKSPACE}/{path}")
         for path in guard.secret_files:
             yield from ("--ro-bind", "/dev/null", f"{WORKSPACE}/{path}")
         for path in guard.secret_folders:

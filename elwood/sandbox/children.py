@@ -152,7 +152,7 @@ async def attend(
     timed_out = True
     try:
         with trio.move_on_after(SET_UP) as set_up:
-            await begin()
+            await _begun(rung, begin)
         if set_up.cancelled_caught:
             raise SandboxFailed(rung, f"was not ready after {SET_UP:.0f} s")
         with trio.move_on_after(seconds):
@@ -172,6 +172,13 @@ async def attend(
     if ending.cancelled_caught:
         raise SandboxFailed(rung, "a process does not end even when killed")
     return timed_out
+
+
+async def _begun(rung: Rung, begin: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await begin()
+    except OSError as error:  # a full disk, or it died just now
+        raise SandboxFailed(rung, f"cannot begin: {error}") from error
 
 
 class Pipe:

@@ -18,7 +18,7 @@ import trio
 from elwood.runtime import Blocking
 from elwood.sandbox.command import Command, Outcome, Rung, SandboxFailed, no_folder
 from elwood.sandbox.engine import Engine, EngineFailed, filters, refuse
-from elwood.sandbox.layout import WORKSPACE, Guarded, environment, guarded
+from elwood.sandbox.layout import WORKSPACE, Guarded, environment, guarded, inside
 from elwood.sandbox.output import Kept
 from elwood.sandbox.settings import MEGABYTE, SandboxSettings
 
@@ -84,9 +84,9 @@ class Docker:
 
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
-        if not await self._blocking((self._workspace / command.folder).is_dir):
+        guard = await self._blocking(lambda: guarded(self._workspace, command.folder))
+        if guard is None:
             return no_folder(command)
-        guard = await self._blocking(lambda: guarded(self._workspace))
         async with self._one:
             try:
                 with trio.fail_after(_ANSWER):
@@ -135,7 +135,7 @@ class Docker:
         wanted = {
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],
             "Env": [f"{name}={value}" for name, value in self._environment(command).items()],
-            "WorkingDir": os.path.join(WORKSPACE, command.folder),
+            "WorkingDir": inside(command.folder),
             "AttachStdin": bool(command.stdin),
             "AttachStdout": True,
             "AttachStderr": True,

@@ -79,7 +79,10 @@ async def launch(
     if not await blocking(folder.is_dir):
         return no_folder(command)
     name = running.name()
-    tmp = await blocking(lambda: running.make_tmp(name))
+    try:
+        tmp = await blocking(lambda: running.make_tmp(name))
+    except OSError as error:
+        raise SandboxFailed(rung, f"cannot make a folder for temporary files: {error}") from error
     given = {"TMPDIR": str(tmp)} | dict(command.environment)
     if walls is not None:
         given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look

@@ -114,8 +114,8 @@ def limit(limits: dict[str, int]) -> None:
     for name, value in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         most = resource.getrlimit(kind)[1]
-        if name == "NPROC":
-            value += tasks_of_user()  # here it counts all of the user's, not those of the command
+        if name == "NPROC" and os.getuid() != 0:  # of root they are not counted
+            value += tasks_of_user()  # all of the user's are, not those of the command only
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(kind, (value, value))
 
@@ -125,7 +125,7 @@ def stat(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # gone, or hidden from us
         return []
     return text[text.rindex(b")") + 2 :].split()
 
@@ -140,7 +140,7 @@ def tasks_of_user() -> int:
         try:
             if os.stat(f"/proc/{pid}").st_uid == me and (fields := stat(pid)):
                 count += int(fields[17])
-        except FileNotFoundError:
+        except OSError:
             continue
     return count
 
@@ -163,15 +163,15 @@ def send(pid: int, number: int) -> None:
 
 def kill_all() -> None:
     """Kill and bury every descendant; whoever loses a parent becomes our child."""
-    while True:
-        for pid in descendants():
-            send(pid, signal.SIGKILL)
-        try:
-            os.waitpid(-1, 0)
+    try:
+        while True:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
-        except ChildProcessError:
-            return
+            for pid in descendants():
+                send(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
+    except ChildProcessError:
+        return
 
 
 def become(todo: dict[str, Any], monitor: int) -> int:  # Any: as it was told
@@ -269,3 +269,4 @@ def watch(command: int, life: int, woken: int) -> int | None:
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # nothing is left to be put in order

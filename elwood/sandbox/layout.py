@@ -17,11 +17,10 @@ WORKSPACE = "/workspace"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # On NixOS a link to the programs of the machine.
 NIXOS = "/run/current-system"
-# What programs read in /etc, and that tells nothing of this machine.
+# What programs read in /etc, and that tells nothing of this machine; each takes bwrap 0.2 ms.
 ETC = (
-    "/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-    "/etc/localtime", "/etc/magic", "/etc/mime.types", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
-    "/etc/static",
+    "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf", "/etc/static",
 )  # fmt: skip
 # Written for the sandbox: nobody of this machine is in them.
 MADE_ETC = {
@@ -31,7 +30,7 @@ MADE_ETC = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 # The model's instructions; a command must not rewrite what later turns obey.
-INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "skills")
+INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "skills", ".agents")
 # Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
 # covered (each is a mount).  What is nearer to the top is found first.
 MAX_DEPTH = 3
@@ -61,11 +60,22 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
     return least | dict(given)
 
 
-def guarded(workspace: Path) -> Guarded:
-    """Look what in *workspace* must be kept from commands; blocks.
+def inside(folder: str) -> str:
+    """Say where *folder* of the workspace is, in the rungs that can put it somewhere.
+
+    >>> inside("."), inside("src/app")
+    ('/workspace', '/workspace/src/app')
+    """
+    return os.path.normpath(f"{WORKSPACE}/{folder}")
+
+
+def guarded(workspace: Path, folder: str = ".") -> Guarded | None:
+    """Look what in *workspace* must be kept from a command; None without a *folder* for it; blocks.
 
     Only what is there can be guarded.  A link is not followed: what it leads to has a name too.
     """
+    if not (workspace / folder).is_dir():
+        return None
     pinned: list[str] = []
     readonly = [name for name in INSTRUCTIONS if _is_real(workspace / name)]
     git = workspace / ".git"

@@ -66,7 +66,9 @@ class Running:
     def forget(self, name: str) -> None:
         """Remove what stands here of the command *name*, which has ended."""
         shutil.rmtree(self.folder / f"{name}.tmp", ignore_errors=True)
-        (self.folder / name).unlink(missing_ok=True)
+        for path in (self.folder / f"{name}.new", self.folder / name):
+            with suppress(OSError):  # a record of the dead does no harm
+                path.unlink()
 
 
 def reap(folder: Path) -> int:
@@ -151,7 +153,7 @@ def look(pid: int) -> Process | None:
     """Look at the process *pid*; None if there is none, or only what is left of one."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # gone, or hidden from us
         return None
     # The name of the program, in brackets, may hold anything.
     fields = text[text.rindex(b")") + 2 :].split()

@@ -125,6 +125,7 @@ def _line(item: Item) -> str:
 
 LIST_FILES = Tool(
     name="list_files",
+    id="files.folder.list",
     description=(
         "List one folder of the workspace: names, sizes, and what is a folder (ends with '/'). "
         "It does not descend: list a folder to see what is in it."
@@ -141,6 +142,7 @@ LIST_FILES = Tool(
 
 READ_FILE = Tool(
     name="read_file",
+    id="files.file.read",
     description=(
         "Read a text file of the workspace. Long files are given in pages: the last line says "
         "with which offset to read on. Binary files and files that hold secrets are refused."

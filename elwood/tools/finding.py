@@ -189,6 +189,7 @@ def _around(line: str, end: int) -> str:
 
 GREP = Tool(
     name="grep",
+    id="files.text.search",
     description=(
         "Search text files of the workspace, folders in folders included, for lines that match a "
         "regular expression. Each line of the result is path:line: text. Links are not followed; "
@@ -206,6 +207,7 @@ GREP = Tool(
 
 FIND = Tool(
     name="find",
+    id="files.name.find",
     description=(
         "Find files and folders of the workspace by name, folders in folders included. Links are "
         "not followed; names of secrets, and .git, are left out."

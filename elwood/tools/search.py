@@ -56,6 +56,7 @@ async def plan(given: WebSearch, hands: Hands) -> Plan:
 
 WEB_SEARCH = Tool(
     name="web_search",
+    id="web.page.search",
     description=(
         "Search the web. Gives titles, addresses and short extracts; read a page with web_fetch."
     ),

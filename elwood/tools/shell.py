@@ -203,6 +203,7 @@ def _hash(root: Root, path: str) -> str | None:
 
 RUN_COMMAND = Tool(
     name="run_command",
+    id="shell.command.run",
     description=(
         "Run a bash command in the workspace, in a sandbox: no network, nothing outside of the "
         "workspace can be changed. Commands that only look (ls, cat, git status, …) run at once; "

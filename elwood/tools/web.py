@@ -143,6 +143,7 @@ def _url(text: str, web: Web) -> Url:
 
 WEB_FETCH = Tool(
     name="web_fetch",
+    id="web.page.read",
     description=(
         "Read a page of the web as Markdown, or a text or JSON file. Long pages come in parts: the "
         "head of the result says with which offset to read on. Only GET; no logins, no scripts."
@@ -159,6 +160,7 @@ WEB_FETCH = Tool(
 
 WEB_REQUEST = Tool(
     name="web_request",
+    id="web.request.send",
     description=(
         "Send a POST, PUT, PATCH or DELETE to a web server and read its answer. It may change "
         "something there. It goes without any login of the owner."

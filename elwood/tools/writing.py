@@ -184,6 +184,7 @@ def _state(root: Root, path: str) -> str:
 ABSENT = "absent"
 WRITE_FILE = Tool(
     name="write_file",
+    id="files.file.write",
     description=(
         "Create a text file of the workspace, or replace all that is in it. Missing folders are "
         "made. To change a part of a file, use edit_file."
@@ -199,6 +200,7 @@ WRITE_FILE = Tool(
 
 EDIT_FILE = Tool(
     name="edit_file",
+    id="files.file.edit",
     description=(
         "Replace a piece of a text file of the workspace by another. The piece must be given "
         "exactly, and so much of it that it stands in the file only once."

@@ -22,6 +22,7 @@ from elwood.core.replay import Session
 from elwood.core.session import (
     CallStarted,
     Entry,
+    Noticed,
     Prompted,
     Received,
     Replied,
@@ -57,6 +58,7 @@ class Scene:
         self.effects = Effects()
         self.shown: list[str] = []
         self.private = private
+        self.hint = ""
         self.arrival = trio.Event()
         self.full: type[Entry] | None = None
         self._seq = itertools.count(1)
@@ -97,6 +99,7 @@ class Scene:
             session=self.session,
             role="default",
             prompt=PROMPT,
+            hint=self.hint,
             max_tokens=1000,
             settings=TurnSettings(**settings),
             gate=self.gate,
@@ -142,6 +145,21 @@ async def test_the_prompt_is_recorded_once_and_sent_as_recorded(autojump_clock: 
 
     assert [e for e in scene.entries if isinstance(e, Prompted)] == [Prompted(PROMPT)]
     assert {request.prompt for request in scene.model.asked} == {PROMPT}
+
+
+async def test_a_hint_is_told_once_behind_the_message_also_after_a_crash() -> None:
+    scene = Scene(answer("done"))
+    scene.hint = "Skills that may fit: pdf."
+    scene.apply(Noticed("t1", scene.hint))  # the process died when this was written
+
+    await scene.finish()
+
+    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
+    assert scene.model.asked[0].prompt == PROMPT
+    scene = Scene(answer("done"))
+    scene.hint = "Skills that may fit: pdf."
+    await scene.finish()
+    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
 
 
 async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back(

@@ -386,6 +386,7 @@ class Life:
                 approvals=doors.approvals,
                 outbox=doors.outbox,
                 random=doors.outside.random,
+                now=doors.outside.now,
             )
 
             async def body(mailbox: Mailbox[None]) -> None:

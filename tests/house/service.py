@@ -37,6 +37,8 @@ CONFIG = """
 state = "{folder}/state"
 workspace = "{folder}/workspace"
 runtime = "{folder}/run"
+[policy]
+allow = ["act"]
 [telegram]
 owners = {owners}
 groups = [{group}]

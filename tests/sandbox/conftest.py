@@ -21,8 +21,8 @@ FOLDERS = ("usr", "proc", "sys", "dev", "tmp", "etc/alternatives", "workspace", 
 
 @pytest.fixture
 def has_bubblewrap() -> None:
-    if shutil.which("bwrap") is None:
-        pytest.skip("BUBBLEWRAP NOT TESTED: there is no bwrap (Debian: bubblewrap)")
+    if why := scene.without_bubblewrap():
+        pytest.skip(f"BUBBLEWRAP NOT TESTED: {why}")
 
 
 @pytest.fixture
@@ -83,18 +83,24 @@ def _image() -> bytes:
 
 @pytest.fixture
 def home(tmp_path: Path) -> scene.Home:
+    if why := scene.without_programs():
+        pytest.skip(f"COMMANDS NOT TESTED: {why}")
     return scene.make_home(tmp_path / "house")
 
 
 @pytest.fixture(params=["bubblewrap", "landlock", "direct", "docker"])
-async def hands(request: pytest.FixtureRequest, home: scene.Home) -> AsyncIterator[Executor]:
-    """Each rung in turn."""
-    rung: str = request.param
-    engine = ""
-    if rung == "docker":
-        engine = request.getfixturevalue("engine")
-    elif rung != "direct":
-        request.getfixturevalue(f"has_{rung}")
-    executor = await scene.take(rung, home, engine)
+def rung(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Each rung in turn, with the socket of its engine."""
+    name: str = request.param
+    if name == "docker":
+        return name, request.getfixturevalue("engine")
+    if name != "direct":
+        request.getfixturevalue(f"has_{name}")
+    return name, ""
+
+
+@pytest.fixture
+async def hands(rung: tuple[str, str], home: scene.Home) -> AsyncIterator[Executor]:
+    executor = await scene.take(rung[0], home, rung[1])
     yield executor
     await executor.close()

@@ -81,15 +81,25 @@ def environment_of_others() -> bool:
     return False
 
 
+def move_away(path: str) -> None:
+    os.rename(path, f"{path}.old")
+
+
+def put_link(path: str) -> None:
+    os.symlink("/tmp", f"{path}.new")
+    os.rename(f"{path}.new", path)
+
+
+def makes_socket(family: int) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM):
+        return True
+
+
 def replaces() -> bool:
     """Put another file, or folder, in the place of what is protected."""
     workspace, done = AIM["workspace"], False
     for old in ("AGENTS.md", ".git/config", ".git"):
-        for act in (
-            lambda path: os.rename(path, f"{path}.old"),
-            lambda path: os.symlink("/tmp", f"{path}.new") or os.rename(f"{path}.new", path),
-            os.unlink,
-        ):
+        for act in (move_away, put_link, os.unlink):
             try:
                 act(f"{workspace}/{old}")
                 done = True
@@ -104,7 +114,7 @@ def becomes_another() -> bool:
 
 
 def traces() -> bool:
-    return LIBC.ptrace(SEIZE, AIM["pid"], None, None) == 0
+    return bool(LIBC.ptrace(SEIZE, AIM["pid"], None, None) == 0)
 
 
 def mounts() -> bool:
@@ -117,7 +127,7 @@ def mounts() -> bool:
 
 
 def calls(number: int, *arguments: object) -> bool:
-    return LIBC.syscall(number, *arguments) >= 0
+    return bool(LIBC.syscall(number, *arguments) >= 0)
 
 
 def makes_ring() -> bool:
@@ -160,7 +170,7 @@ def changes_mode() -> bool:
 
 
 def shares_memory() -> bool:
-    return LIBC.shmget(AIM["shm"], 0, 0) >= 0
+    return bool(LIBC.shmget(AIM["shm"], 0, 0) >= 0)
 
 
 def sees() -> bool:
@@ -198,7 +208,7 @@ PROBES: dict[str, Callable[[], bool]] = {
     "chmod outside": changes_mode,
     "stat outside": sees,
     "shared memory": shares_memory,
-    "vsock": lambda: socket.socket(40, socket.SOCK_STREAM).close() is None,
+    "vsock": lambda: makes_socket(40),
     # Of the 25 again; last, for it changes what the others could do.
     "setuid": becomes_another,
 }

@@ -104,10 +104,8 @@ async def probe(rung: str, base: Path, aim: dict[str, object], engine: str) -> b
     aim["workspace"] = "/workspace" if inside else str(base / "state/workspace")
     (base / "state/workspace/config.json").write_text(json.dumps(aim))
     argv = ("python3", "-IS", "probes.py", "config.json")
-    try:
-        outcome = await hands.run(Command(argv=argv, timeout=50, merge=False))
-    finally:
-        await hands.close()
+    outcome = await hands.run(Command(argv=argv, timeout=50, merge=False))
+    await hands.close()
     assert outcome.code == 0, outcome
     return outcome.output
 
@@ -125,6 +123,8 @@ def main(rung: str, engine: str = "") -> None:
     try:
         if os.getuid() == 0 and rung == "bubblewrap":
             trio.run(warm_up, base / "warm")
+            for made in ("warm", "warm-state"):
+                shutil.rmtree(base / made)
             os.chown(base, USER, USER)
             os.setgroups([])
             os.setgid(USER)

@@ -2,6 +2,8 @@
 
 import os
 import random
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from elwood.runtime import in_thread
 from elwood.sandbox import Executor, SandboxSettings, pick
 from elwood.sandbox.docker import Docker
 from elwood.sandbox.engine import Engine
+from elwood.sandbox.layout import environment
 
 # Seconds within which what must happen happens, on a busy machine too.
 PATIENCE = 20.0
@@ -65,6 +68,23 @@ def give_away(workspace: Path) -> None:
     if os.getuid() == 0:
         for path in (workspace, *workspace.rglob("*")):
             os.chown(path, INSIDE, INSIDE, follow_symlinks=False)
+
+
+def without_bubblewrap() -> str:
+    """Say why bubblewrap cannot be tried on this machine, whatever we do with it; "" if it can."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return "there is no bwrap (Debian: bubblewrap)"
+    words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    return f"bwrap cannot work here: {done.stderr.strip()}" if done.returncode else ""
+
+
+def without_programs() -> str:
+    """Say why commands cannot be tried; the builders of Nix have no programs where systems do."""
+    path = environment({}, home="/")["PATH"]
+    missing = [name for name in ("sh", "sleep", "git") if shutil.which(name, path=path) is None]
+    return f"there is no {missing[0]} on {path}" if missing else ""
 
 
 def marker() -> str:

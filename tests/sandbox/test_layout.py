@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from elwood.sandbox import Command, Executor
-from elwood.sandbox.layout import MAX_COVERED, MAX_DEPTH, guarded
+from elwood.sandbox.layout import MAX_COVERED, MAX_DEPTH, Guarded, guarded
 from tests.sandbox.scene import Home
 
 
@@ -14,6 +14,12 @@ def put(workspace: Path, *names: str) -> None:
         path = workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("kept")
+
+
+def guard(home: Home) -> Guarded:
+    found = guarded(home.workspace)
+    assert found is not None
+    return found
 
 
 def test_secrets_are_found_by_name_to_a_certain_depth(home: Home) -> None:
@@ -28,14 +34,14 @@ def test_secrets_are_found_by_name_to_a_certain_depth(home: Home) -> None:
         "a/b/.env",
     )
     (home.workspace / ".envrc").symlink_to("notes.txt")
-    found = guarded(home.workspace)
+    found = guard(home)
     assert set(found.secret_files) == {".env", "app/prod.PEM", "a/b/.env"}
     assert found.secret_folders == (".ssh",)
 
 
 def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
     put(home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env")
-    found = guarded(home.workspace)
+    found = guard(home)
     assert found.secret_files[0] == ".env"
     assert len(found.secret_files) == MAX_COVERED
 
@@ -44,28 +50,23 @@ def test_instructions_and_git_hooks_are_found(home: Home) -> None:
     put(home.workspace, "AGENTS.md", "SOUL.md", "skills/a/SKILL.md", ".git/config", ".git/HEAD")
     (home.workspace / ".git/hooks").mkdir()
     (home.workspace / "TOOLS.md").symlink_to("AGENTS.md")
-    found = guarded(home.workspace)
+    found = guard(home)
     assert found.pinned == (".git",)
     assert set(found.readonly) == {"AGENTS.md", "SOUL.md", "skills", ".git/hooks", ".git/config"}
 
 
 def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
     put(home.workspace, ".git")
-    assert guarded(home.workspace).readonly == (".git",)
+    assert guard(home).readonly == (".git",)
 
 
-def test_a_workspace_that_is_gone_has_nothing_to_guard(home: Home) -> None:
+def test_a_folder_that_is_gone_is_no_place_for_a_command(home: Home) -> None:
+    assert guarded(home.workspace, "gone") is None
     home.workspace.rmdir()
-    assert guarded(home.workspace).secret_files == ()
+    assert guarded(home.workspace) is None
 
 
-@pytest.fixture
-def walls(hands: Executor) -> Executor:
-    if hands.rung in ("landlock", "direct"):
-        pytest.skip(f"the {hands.rung} rung says that it leaves this open")
-    return hands
-
-
+@pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)
 @pytest.mark.parametrize(
     "attack",
     [
@@ -77,11 +78,11 @@ def walls(hands: Executor) -> Executor:
         "echo changed > .env; mv .env x; rm -f .env",
     ],
 )
-async def test_what_is_guarded_stays_as_it_is(walls: Executor, home: Home, attack: str) -> None:
+async def test_what_is_guarded_stays_as_it_is(hands: Executor, home: Home, attack: str) -> None:
     names = [".env", "sub/.env", ".ssh/id", "AGENTS.md", "skills/a/SKILL.md", ".git/config"]
     put(home.workspace, *names, ".git/hooks/post-merge")
     modes = {name: (home.workspace / name).stat().st_mode for name in names}
-    outcome = await walls.run(Command(argv=("sh", "-c", attack), timeout=30))
+    outcome = await hands.run(Command(argv=("sh", "-c", attack), timeout=30))
     assert b"kept" not in outcome.output
     for name in names:
         assert (home.workspace / name).read_text() == "kept"

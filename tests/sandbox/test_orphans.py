@@ -1,6 +1,7 @@
 """A house that dies by kill -9 leaves no command running, or the next one ends it (CP-15)."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,18 +14,20 @@ import msgspec
 import pytest
 
 import elwood
-from elwood.sandbox import Command, Executor, reap
+from elwood.sandbox import Command, Executor, SandboxFailed, reap
 from elwood.sandbox.running import Running, look
 from tests.sandbox.scene import Home, living, marker, take, until
 
 ROOT = Path(elwood.__file__).parent.parent
-RUNGS = ["bubblewrap", "landlock", "direct"]
 
 
 @contextmanager
-def victim(rung: str, home: Home, text: str) -> Iterator[subprocess.Popen[bytes]]:
+def victim(
+    rung: str, home: Home, text: str, *, adopts: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start another house that runs *text* by *rung*."""
     argv = [sys.executable, "-m", "tests.sandbox.victim", rung, str(home.state.parent), text]
+    argv += ["adopts"] * adopts
     process = subprocess.Popen(argv, cwd=ROOT)
     try:
         yield process
@@ -42,18 +45,11 @@ def left(home: Home) -> list[Path]:
     return list(home.running.iterdir())
 
 
-@pytest.fixture(params=RUNGS)
-def rung(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if name != "direct":
-        request.getfixturevalue(f"has_{name}")
-    return name
-
-
-async def test_commands_die_with_a_killed_house(rung: str, home: Home) -> None:
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "direct"], indirect=True)
+async def test_commands_die_with_a_killed_house(rung: tuple[str, str], home: Home) -> None:
     mark = marker()
     text = f"trap '' TERM HUP; (setsid sleep {mark} &); sleep {mark} & wait"
-    with victim(rung, home, text) as house:
+    with victim(rung[0], home, text) as house:
         await until(lambda: len(living(mark)) == 2)
         house.kill()
         house.wait()
@@ -63,15 +59,11 @@ async def test_commands_die_with_a_killed_house(rung: str, home: Home) -> None:
     assert left(home) == []
 
 
-@pytest.mark.parametrize("rung", ["landlock", "direct"])
-async def test_the_next_house_ends_what_still_lives(
-    rung: str, home: Home, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize("rung", ["landlock", "direct"], indirect=True)
+async def test_the_next_house_ends_what_still_lives(rung: tuple[str, str], home: Home) -> None:
     """The launcher is kept from doing its work, as on a machine that is busy beyond measure."""
-    if rung == "landlock":
-        request.getfixturevalue("has_landlock")
     mark = marker()
-    with victim(rung, home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
+    with victim(rung[0], home, f"(setsid sleep {mark} &); sleep {mark} & wait") as house:
         await until(lambda: len(living(mark)) == 2)
         (record,) = home.records()
         [[pid, _]] = read(record)["processes"]
@@ -118,11 +110,27 @@ async def test_the_record_is_there_before_the_command_does_anything(home: Home) 
     assert home.records() == []
 
 
+def test_a_house_that_adopts_orphans_buries_them(has_bubblewrap: None, home: Home) -> None:
+    """As process 1 of a container does; bwrap leaves the first process of its sandbox."""
+    with victim("bubblewrap", home, "exit 0", adopts=True) as house:
+        assert house.wait() == 0
+
+
 async def test_a_launcher_that_its_command_kills_takes_it_along(home: Home) -> None:
     """Without walls a command can do that; what it leaves in its session still ends."""
     hands: Executor = await take("direct", home)
     mark = marker()
     command = Command(argv=("sh", "-c", f"sleep {mark} & kill -9 $PPID; wait"), timeout=30)
-    with pytest.raises(Exception, match="was killed"):
+    with pytest.raises(SandboxFailed, match="was killed"):
         await hands.run(command)
     assert living(mark) == []
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "direct"], indirect=True)
+async def test_without_a_record_nothing_runs(hands: Executor, home: Home) -> None:
+    """A full disk, say: what could not be ended after a crash is not begun."""
+    shutil.rmtree(home.running, ignore_errors=True)
+    home.running.write_text("not a folder")
+    with pytest.raises(SandboxFailed, match="cannot"):
+        await hands.run(Command(argv=("touch", "did-run"), timeout=30))
+    assert not (home.workspace / "did-run").exists()

@@ -1,5 +1,11 @@
-"""A house that runs a command and is killed.  ``python -m tests.sandbox.victim RUNG BASE TEXT``."""
+"""A house that runs a command, to be killed.
 
+``python -m tests.sandbox.victim RUNG BASE TEXT [adopts]``; if it adopts orphans, it fails if any is
+left at its end.
+"""
+
+import ctypes
+import os
 import sys
 from pathlib import Path
 
@@ -8,6 +14,8 @@ import trio
 from elwood.sandbox import Command
 from tests.sandbox import scene
 
+PR_SET_CHILD_SUBREAPER = 36
+
 
 async def main(rung: str, base: str, text: str) -> None:
     home = scene.Home(Path(base) / "workspace", Path(base) / "state")
@@ -15,5 +23,17 @@ async def main(rung: str, base: str, text: str) -> None:
     await hands.run(Command(argv=("sh", "-c", text), timeout=300))
 
 
+def has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 if __name__ == "__main__":
-    trio.run(main, *sys.argv[1:])
+    adopts = sys.argv[4:] == ["adopts"]
+    if adopts:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    trio.run(main, sys.argv[1], sys.argv[2], sys.argv[3])
+    sys.exit(1 if adopts and has_children() else 0)

@@ -1,0 +1,107 @@
+"""What the gate costs per call, beside what a call cannot do without: running, and two records.
+
+The floor writes the same two entries to the same kind of journal around the same tool; what the
+gate adds is examining, deciding, redacting.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.session_log import SessionLog
+from elwood.core.conversation import Assistant, ToolCall, Usage
+from elwood.core.policy import Rules
+from elwood.core.redaction import Secret, reveals, strip
+from elwood.core.replay import Session
+from elwood.core.session import (
+    CallEnded,
+    CallStarted,
+    Entry,
+    Received,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.runtime import inline
+from elwood.store.disk import Disk
+from elwood.store.journal import Journal
+from elwood.tools import Hands
+from elwood.tools.files import READ_FILE
+from tests.gates import gate_for
+
+CALLS = 300
+TEXT = "A line of an ordinary text file, as people keep them.\n" * 40
+SECRETS = [Secret(f"known-{number}-secret-value") for number in range(6)]
+
+
+def opened(folder: Path, name: str) -> SessionLog:
+    disk = Disk(blocking=inline, clock=time.time, reserve=folder / f"{name}.reserve")
+    journal: Journal[Entry, Session] = Journal(folder / f"{name}.jsonl", Entry, Session, disk)
+    return SessionLog(journal, lambda state: None)
+
+
+async def begun(log: SessionLog) -> None:
+    await log.open()
+    blocks = tuple(
+        ToolCall(f"c{number}", "read_file", '{"path": "a.txt"}') for number in range(CALLS)
+    )
+    await log.record(
+        Received("a", "read", "me", Route("console"), 0.0),
+        TurnStarted("t1", ("a",), 1, "read"),
+        Said("t1", Assistant(blocks, "s", "m", msgspec.Raw(b"[]")), Usage()),
+    )
+
+
+async def timed(*acts: Callable[[int], Awaitable[None]]) -> list[float]:
+    """Return the medians of the seconds that calls take, one of each kind after the other."""
+    spent: list[list[float]] = [[] for _ in acts]
+    for number in range(CALLS):
+        for act, times in zip(acts, spent, strict=True):
+            start = time.perf_counter()
+            await act(number)
+            times.append(time.perf_counter() - start)
+    return [sorted(times)[CALLS // 2] for times in spent]
+
+
+@pytest.mark.bench
+async def test_what_the_gate_adds_to_a_call(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text(TEXT)
+    hands = Hands(tmp_path / "work", inline)
+    plain, gated = opened(tmp_path, "plain"), opened(tmp_path, "gated")
+    await begun(plain)
+    await begun(gated)
+
+    async def by_hand(number: int) -> None:
+        given = msgspec.json.decode('{"path": "a.txt"}', type=READ_FILE.input)
+        call = f"c{number}"
+        await plain.record(CallStarted("t1", call, "read_file", "pure", "a.txt"))
+        text = await READ_FILE.run(given, hands)
+        await plain.record(CallEnded("t1", call, "read_file", "ok", str(text), "a.txt"))
+
+    gate = gate_for(
+        lambda: gated.state,
+        [READ_FILE],
+        hands,
+        gated.record,
+        rules=Rules(),
+        strip=lambda text: strip(text, SECRETS),
+        reveals=lambda text: reveals(text, SECRETS),
+    )
+
+    async def by_gate(number: int) -> None:
+        turn = gated.state.turn
+        assert turn is not None
+        await gate.perform("t1", [turn.calls[f"c{number}"]])
+
+    floor, whole = await timed(by_hand, by_gate)
+    print(f"\ncall of read_file ({len(TEXT)} characters), median of {CALLS}")
+    print(f"  tool and two records   {floor * 1000:7.2f} ms")
+    print(f"  through the gate       {whole * 1000:7.2f} ms   {whole / floor:5.2f} x")
+    await trio.lowlevel.checkpoint()
+    # Measured 1.9; with room for a busy machine.
+    assert whole < 5 * floor
