@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 
 import attrs
+import trio
 
 from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
@@ -35,6 +36,8 @@ from elwood.wire.web import Web
 
 log = logging.getLogger("elwood")
 
+# Seconds to give back what was held, also when the house is being ended.
+CLOSING = 5.0
 # With what the principals of scheduled work begin.
 TASK = "task:"
 
@@ -65,18 +68,18 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     try:
         yield attrs.evolve(hands, web=web, search=search_of(config.search, client))
     finally:
-        await web.aclose()
-        await client.aclose()
-        if not isinstance(hands.sandbox, NoSandbox):
-            await hands.sandbox.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
+            await web.aclose()
+            await client.aclose()
+            if not isinstance(hands.sandbox, NoSandbox):
+                await hands.sandbox.close()
 
 
 class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
-    *places* are where the owner can be told something.  *now* is the
-    wall clock.
+    *places* are where the owner can be told something.  *now* is the wall clock.
     """
 
     def __init__(
