@@ -41,9 +41,6 @@ ALARM = 30.0
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
 
-# Seconds that /stop lets calls be withdrawn before it stops what runs.
-STOP_WITHIN = 1.0
-
 STOP, NEW = Command("stop"), Command("new")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
@@ -219,18 +216,12 @@ class SessionActor:
         footer = ""
         match parse(received.text):
             case Command("stop"):
-                gone = 0
-                with trio.move_on_after(STOP_WITHIN) as scope:
-                    gone = await self._runner.withdraw()
-                stopped = self._runner.stop(received)
-                if scope.cancelled_caught:  # approvals is away; what runs did not wait for it
-                    gone = await self._runner.withdraw()
+                stopped, gone = await self._runner.halt(received)
                 if stopped:
                     return  # the turn's reply answers the command as well
                 text = f"Nothing is running. {_gone(gone)}".rstrip()
             case Command("new"):
-                await self._runner.withdraw()
-                self._runner.stop(None)
+                await self._runner.halt(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
                 await self._runner.withdraw(anew=True)

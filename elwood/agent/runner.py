@@ -55,6 +55,7 @@ class TurnRunner:
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._ending = False
+        self._held = 0
         self._stopped_by: Received | None = None
         self.is_working = False
 
@@ -115,6 +116,21 @@ class TurnRunner:
             self._scope.cancel()
         return True
 
+    async def halt(self, command: Received | None) -> tuple[bool, int]:
+        """Stop the open turn, and let go of all calls that wait; nothing begins meanwhile.
+
+        Return whether the turn's reply answers *command*, and how many calls were let go.
+        """
+        self._held += 1
+        try:
+            stopped = self.stop(command)  # at once: approvals may be away
+            gone = await self.withdraw()
+        finally:
+            self._held -= 1
+            self._log.changed()
+        # The start of a turn may have been on its way to the disk.
+        return stopped or self.stop(command), gone
+
     def under_way(self) -> str | None:
         """Say what the open turn is doing; None if there is none."""
         turn = self._log.state.turn
@@ -147,6 +163,8 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
+            while self._held:
+                await self._log.wait_change()
             match next_work(state):
                 case Nothing():
                     return None
