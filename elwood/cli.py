@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "inspect": _inspect,
             "receipts": _receipts,
             "receipts verify": _verify,
+            "session show": _session_show,
             "pair": _pair,
             "approve": _approve,
             "skills": _skills,
@@ -190,6 +191,20 @@ def _verify(given: argparse.Namespace) -> int:
 
     def body(config: "Config") -> int:
         return verifying.verify([config.paths.state])
+
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _session_show(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from zoneinfo import ZoneInfo
+
+        from elwood import showing_sessions
+
+        zone = ZoneInfo(config.owner.timezone)
+        return showing_sessions.show(
+            config, given.session, zone, turn=given.turn, prompt=given.prompt
+        )
 
     return _configured(given, body, console=True, secrets=False)
 

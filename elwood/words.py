@@ -61,6 +61,18 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify.set_defaults(command=commands["receipts verify"])
     _add_config(verify, argparse.SUPPRESS)
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
+    about = "Show a conversation from its log."
+    session = words.add_parser("session", help=about, description=about)
+    show = session.add_subparsers(metavar="show", required=True).add_parser(
+        "show", help="list its turns, or tell one of them"
+    )
+    show.set_defaults(command=commands["session show"])
+    _add_config(show, argparse.SUPPRESS)
+    show.add_argument("session", metavar="ID", help="the conversation")
+    show.add_argument("--turn", metavar="N", type=_count, help="tell this turn")
+    show.add_argument(
+        "--prompt", action="store_true", help="print what the model was sent in it (or the newest)"
+    )
     pair = add("pair", "Let the stranger talk who was shown this code.")
     pair.add_argument("code", metavar="CODE", help="the pairing code")
     approve = add("approve", "List what waits for your decision, or decide it.")

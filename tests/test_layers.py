@@ -25,6 +25,7 @@ STEPS = {
     "inspecting": 7,
     "outside": 7,
     "verifying": 7,
+    "showing_sessions": 8,
     "equipment": 8,
     "installing": 8,
     "app": 9,

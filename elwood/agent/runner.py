@@ -5,10 +5,12 @@ import logging
 import trio
 
 from elwood.agent.delivery import Delivery
+from elwood.agent.means import Answer, Means
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.agent.turn import Answer, Means, run_turn
+from elwood.agent.turn import run_turn
 from elwood.core.claims import mark
+from elwood.core.compaction import told
 from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
@@ -16,13 +18,8 @@ from elwood.core.session import CallDecided, Received, Replied, TurnStarted
 from elwood.core.turns import Turn
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
-from elwood.messages import (
-    Complete,
-    Completed,
-    Draft,
-    Typing,
-)
-from elwood.runtime import ActorDown, waiting
+from elwood.messages import Draft, Typing
+from elwood.runtime import waiting
 
 log = logging.getLogger("elwood.turns")
 
@@ -30,9 +27,6 @@ log = logging.getLogger("elwood.turns")
 TYPING_EVERY = 4.0
 # Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
 SILENT = 0.5
-# Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
-# 20), and between two looks.
-MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 # Characters of a draft: twice what the longest message has, so that what is held back at the end
 # lies beyond it; more would be looked through for nothing each time the model says a word.
 DRAFT = 8192
@@ -240,7 +234,7 @@ class TurnRunner:
             settings=house.turns,
             gate=self._gate,
             record=self._log.keep,
-            complete=self._complete,
+            complete=house.complete,
             render=lambda inputs: render(inputs, house.now(), house.zone),
             show=show,
             arrival=lambda: self._arrival.wait(),
@@ -250,20 +244,6 @@ class TurnRunner:
             answer = await run_turn(means)
             nursery.cancel_scope.cancel()
         return answer
-
-    async def _complete(self, request: Complete) -> Completed:
-        """Ask for a response, waiting for a restart of who gives them.
-
-        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
-        """
-        patience = trio.current_time() + MODELS_AWAY
-        while True:
-            try:
-                return await self._house.models.ask(request)
-            except ActorDown:
-                if trio.current_time() > patience:
-                    raise
-                await trio.sleep(LOOK_EVERY)
 
     async def _reply(self, answer: Answer) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
@@ -283,7 +263,7 @@ class TurnRunner:
             tuple(inputs),
             turn.route,
             stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
-            activity(turn.receipts),
+            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)

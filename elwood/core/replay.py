@@ -8,16 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.core.conversation import (
-    Assistant,
-    Human,
-    Message,
-    Notice,
-    Prompt,
-    Results,
-    mend,
-    texts,
-)
+from elwood.core.compaction import is_notice_of_cut
+from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend
 from elwood.core.labels import Label, Taint
 from elwood.core.mentions import addresses
 from elwood.core.session import (
@@ -41,7 +33,7 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.core.tokens import estimate
+from elwood.core.tokens import Calibration, estimate_prompt
 from elwood.core.turns import (
     UNANSWERED,
     Kept,
@@ -53,7 +45,10 @@ from elwood.core.turns import (
     call_key,
     is_answer,
     late,
+    node_of,
+    plain,
     result_of,
+    said_node,
 )
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
@@ -69,6 +64,8 @@ class Session(msgspec.Struct):
     ``<turn>/<call>``.  *receipts* are the newest calls that ended.  *taint* is what was read;
     *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
     the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
+    *untold* are notices that wait until no request is under way, and no call: they would come
+    between.  *prompt_tokens* is an estimate, which *calibration* corrects.
     """
 
     seen: dict[str, None] = {}
@@ -84,26 +81,24 @@ class Session(msgspec.Struct):
     named: dict[str, None] = {}
     private_calls: dict[str, None] = {}
     failed: bool = False
+    untold: list[str] = []
+    prompt_tokens: int = 0
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation as it is sent: sound, whatever happened to the log."""
         return tuple(mend(node.message for node in self.path))
 
-    @property
-    def tokens(self) -> int:
-        """About how many tokens the conversation has, without the prompt."""
-        return sum(node.tokens for node in self.path)
-
     def private_texts(self) -> list[str]:
         """List what calls that read private data gave, as far as the model still sees it."""
-        return [
-            result.text
-            for node in self.path
-            if isinstance(node.message, Results)
-            for result in node.message.results
-            if result.call in self.private_calls
-        ]
+        found = []
+        for message in (node.message for node in self.path):
+            if isinstance(message, Results):
+                found += [one.text for one in message.results if one.call in self.private_calls]
+            elif isinstance(message, Notice) and self.taint.private and is_notice_of_cut(message):
+                found.append(message.text)
+        return found
 
     @property
     def is_idle(self) -> bool:
@@ -123,14 +118,10 @@ class Session(msgspec.Struct):
                 turn.attempts = 1
                 self._push(seq, Human(text))
             case Prompted(prompt):
-                self.prompt = prompt
-                self._new_epoch()
-            case Said(_, message, _):
-                turn = self._open_turn(entry)
-                turn.attempts = 0
-                turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
-                turn.rounds += 1
-                self._push(seq, message)
+                self.prompt, self.prompt_tokens = prompt, estimate_prompt(prompt)
+                self.path = list(map(plain, self.path))
+            case Said():
+                self._say(seq, entry)
             case Noticed(_, text):
                 self._push(seq, Notice(text))
             case CallPending(_, call):
@@ -146,13 +137,12 @@ class Session(msgspec.Struct):
                 self._end_call(seq, self._open_turn(entry), entry)
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
-            case Compacted(summary, upto):
-                kept = [node for node in self.path if node.seq >= upto]
+            case Compacted(summary, upto, why):
+                kept = [plain(node) for node in self.path if node.seq >= upto]
                 # Its place is before what is kept, or a rewinding would lose it.
-                self.path = []
-                self._push(upto - 1, Notice(summary))
-                self.path += kept
-                self._new_epoch()
+                self.path = [node_of(upto - 1, Notice(summary)), *kept]
+                if self.turn is not None:
+                    self.turn.cut = why
             case Rewound(to):
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
@@ -241,7 +231,23 @@ class Session(msgspec.Struct):
             return
         del self.pending[key]
         self._take_back(kept)
-        self._push(seq, Notice(kept.refused(entry.ruling)))
+        self.untold.append(kept.refused(entry.ruling))
+        if self.turn is None:
+            self._tell(seq)
+
+    def _tell(self, seq: int) -> None:
+        if self.untold:
+            self._push(seq, Notice("\n\n".join(self.untold)))
+            self.untold = []
+
+    def _say(self, seq: int, entry: Said) -> None:
+        turn, message = self._open_turn(entry), entry.message
+        asked = self.prompt_tokens + sum(node.tokens for node in self.path)
+        self.calibration.learn(message.model, asked, entry.usage)
+        turn.attempts = 0
+        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
+        turn.rounds += 1
+        self.path.append(said_node(seq, entry, self.calibration.ratio))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
@@ -267,6 +273,7 @@ class Session(msgspec.Struct):
             # Their results were "waiting"; a second one for the same call would be refused.
             self._push(seq, Notice("\n\n".join(map(late, turn.calls.values()))))
         turn.calls = {}
+        self._tell(seq)
 
     def _reply(self, seq: int, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
@@ -276,23 +283,15 @@ class Session(msgspec.Struct):
                 # Or the model would go on with what was stopped or given up (poison again).
                 self._push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
+            self._tell(seq)
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
         self.failed = entry.failed
         if entry.text:
             self.undelivered[entry.reply] = Undelivered(entry)
 
-    def _new_epoch(self) -> None:
-        # Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6): what is
-        # older than a new prefix goes on as plain text and calls, which any codec can render.
-        for number, node in enumerate(self.path):
-            message = node.message
-            if isinstance(message, Assistant) and message.codec:
-                plain = Assistant(message.blocks, "", message.model, msgspec.Raw(b"null"))
-                self.path[number] = Node(node.seq, plain, node.tokens)
-
     def _push(self, seq: int, message: Message) -> None:
-        self.path.append(Node(seq, message, sum(estimate(text) for text in texts(message))))
+        self.path.append(node_of(seq, message))
 
     def _open_turn(self, entry: Entry) -> Turn:
         if self.turn is None:

@@ -80,11 +80,12 @@ class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """A model's complete response."""
+    """A model's complete response; it was allowed *max_tokens* (0: written before we noted it)."""
 
     turn: str
     message: Assistant
     usage: Usage
+    max_tokens: int = 0
 
 
 class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
@@ -183,10 +184,14 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
-    """*summary* stands for everything before the path's entry *upto* (exclusive)."""
+    """*summary* stands for everything before the path's entry *upto* (exclusive).
+
+    *why* says what came between if it is none of what was said.
+    """
 
     summary: str
     upto: int
+    why: str = ""
 
 
 class Rewound(msgspec.Struct, frozen=True, tag="rewound"):

@@ -2,7 +2,14 @@
 
 import msgspec
 
-from elwood.core.conversation import INTERRUPTED, Assistant, Message, Result, ToolCall
+from elwood.core.conversation import (
+    INTERRUPTED,
+    Assistant,
+    Message,
+    Result,
+    ToolCall,
+    texts,
+)
 from elwood.core.mentions import addresses
 from elwood.core.session import (
     CallDecided,
@@ -13,8 +20,13 @@ from elwood.core.session import (
     Replied,
     Route,
     Ruling,
+    Said,
 )
+from elwood.core.tokens import estimate
 
+NO_NATIVE = msgspec.Raw(b"null")
+# Characters of native content for a token, at least.
+CHARACTERS = 3
 # What the model is told of a call that waited, and of a turn that it did not answer.
 REFUSED = {
     "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
@@ -36,6 +48,36 @@ class Node(msgspec.Struct, frozen=True):
     seq: int
     message: Message
     tokens: int
+
+
+def node_of(seq: int, message: Message) -> Node:
+    """Estimate what *message* takes."""
+    return Node(seq, message, sum(map(estimate, texts(message))))
+
+
+def said_node(seq: int, entry: Said, ratio: float) -> Node:
+    """Estimate what a response takes when it is sent back, thinking included.
+
+    The model counted all it said; what it does not want back has no room in the native content.
+    *ratio* is what it counts for an estimated token.
+    """
+    words = node_of(seq, entry.message)
+    if entry.usage.estimated or not entry.message.codec:
+        return words
+    room = len(bytes(entry.message.native)) // CHARACTERS
+    thought = min(int(entry.usage.output / ratio), room)
+    return Node(seq, entry.message, max(words.tokens, thought))
+
+
+def plain(old: Node) -> Node:
+    """Make of a response text and calls that any codec can render, without its thinking.
+
+    Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6).
+    """
+    message = old.message
+    if not isinstance(message, Assistant) or not message.codec:
+        return old
+    return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
 
 
 class OpenCall(msgspec.Struct):
@@ -96,7 +138,8 @@ class Turn(msgspec.Struct):
 
     *attempts* counts starts in a row without progress; *calls* are those of the last response;
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
-    it.  *kept* are the calls that it was started for, if there are any.
+    it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
+    left out in it has no summary.
     """
 
     id: str
@@ -108,6 +151,7 @@ class Turn(msgspec.Struct):
     receipts: list[CallEnded] = []
     denied: list[str] = []
     kept: list[Kept] = []
+    cut: str = ""
 
     @property
     def route(self) -> Route:

@@ -56,10 +56,15 @@ class OfflineModel:
 
     codec = "offline"
 
+    @staticmethod
+    def encode(request: ModelRequest) -> bytes:
+        """Return all that the model is given."""
+        return msgspec.json.encode((request.prompt, request.messages))
+
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
         """Return calls for what is not yet known, or else the answer, word by word."""
         await trio.lowlevel.checkpoint()
-        sent = msgspec.json.encode((request.prompt, request.messages))
+        sent = self.encode(request)
         calls, text = _respond(request.prompt, request.messages)
         blocks: tuple[Block, ...]
         if calls:

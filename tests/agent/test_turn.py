@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.turn import Answer, Means, run_turn
+from elwood.agent.means import Answer, Means
+from elwood.agent.turn import run_turn
 from elwood.core.conversation import (
     Assistant,
     Completion,
@@ -272,7 +273,7 @@ async def test_llm_17_a_full_window_leaves_older_history_out() -> None:
     scene = Scene(answer("old answer"))
     await scene.finish()
     scene.apply(Received("b", "more", "me", ROUTE, 0.0), TurnStarted("t2", ("b",), 1, "more"))
-    scene.model.steps = [answer("", "window"), answer("done")]
+    scene.model.steps = [answer("", "window"), answer("no summary"), answer("done")]
 
     end = await scene.run()
 
@@ -390,7 +391,6 @@ async def test_llm_28_to_36_a_rejected_history_is_mended_and_never_bricks_the_se
 
     assert end.text == "better"
     once, twice = scene.model.asked[-2:]
-    assert once.no_thinking
     assert [m.codec for m in once.messages if isinstance(m, Assistant)] == [""]
     assert Human("hello") not in twice.messages
 
