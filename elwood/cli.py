@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "receipts verify": _verify,
             "pair": _pair,
             "approve": _approve,
+            "memory": _memory,
         }
     )
     given = parser.parse_args(arguments)
@@ -138,6 +139,26 @@ def _approve(given: argparse.Namespace) -> int:
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         print(f"{usage}\nDecide one thing at a time, and say which.", file=sys.stderr)
         return USAGE
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _memory(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import remembering
+
+        state, runtime = config.paths.state, config.paths.runtime
+        match given.what:
+            case "list":
+                return remembering.show_list(state, given.limit)
+            case "search":
+                return remembering.search(state, " ".join(given.query), given.limit)
+            case "show":
+                return remembering.show(state, given.key)
+            case "forget":
+                return remembering.forget(state, runtime, tuple(given.keys))
+            case _:
+                return remembering.rebuild(state, runtime)
+
     return _configured(given, body, console=True, secrets=False)
 
 

@@ -24,6 +24,7 @@ STEPS = {
     "config": 7,
     "inspecting": 7,
     "outside": 7,
+    "remembering": 8,
     "verifying": 7,
     "equipment": 8,
     "installing": 8,

@@ -10,7 +10,7 @@ from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.messages import ApprovalsMail, ModelsMail, OutboxMail
+from elwood.messages import ApprovalsMail, MemoryMail, ModelsMail, OutboxMail
 from elwood.runtime import Address, Blocking
 
 
@@ -23,7 +23,8 @@ class Surroundings:
     its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
     lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory.
+    without work a session leaves the memory.  Of what is in *memory*, up to *offered* tokens may
+    go along with a message.
     """
 
     strip: Callable[[str], str]
@@ -41,6 +42,8 @@ class Surroundings:
     zone: tzinfo
     turns: TurnSettings
     max_tokens: int
+    memory: Address[MemoryMail] | None = None
+    offered: int = 0
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0

@@ -36,6 +36,7 @@ from elwood.core.session import (
     Posting,
     Prompted,
     Received,
+    Reminded,
     Replied,
     Rewound,
     Said,
@@ -54,6 +55,7 @@ from elwood.core.turns import (
     call_key,
     is_answer,
     late,
+    private_texts,
     result_of,
 )
 
@@ -97,14 +99,8 @@ class Session(msgspec.Struct):
         return sum(node.tokens for node in self.path)
 
     def private_texts(self) -> list[str]:
-        """List what calls that read private data gave, as far as the model still sees it."""
-        return [
-            result.text
-            for node in self.path
-            if isinstance(node.message, Results)
-            for result in node.message.results
-            if result.call in self.private_calls
-        ]
+        """List the private data that was read, or offered, as far as the model still sees it."""
+        return list(private_texts(self.path, self.private_calls))
 
     @property
     def is_idle(self) -> bool:
@@ -133,6 +129,9 @@ class Session(msgspec.Struct):
                 turn.rounds += 1
                 self._push(seq, message)
             case Noticed(_, text):
+                self._push(seq, Notice(text))
+            case Reminded(_, text, label):
+                self.taint.add(label, "memory")
                 self._push(seq, Notice(text))
             case CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]

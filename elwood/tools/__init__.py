@@ -16,10 +16,10 @@ from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.policy import Word
 from elwood.core.session import Effect
-from elwood.runtime import Blocking
+from elwood.messages import MemoryMail
+from elwood.runtime import Address, Blocking
 from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
-from elwood.store.notes import Notes
 from elwood.tools.voice import Voice
 from elwood.wire.search import Search
 from elwood.wire.web import Web
@@ -62,7 +62,7 @@ class Hands:
     *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
     is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation.
     *sandbox* runs commands, or says why none can be run.  Without *web*, *search*, *voice* (which
-    speaks to people) or *notes* (the memory) there is none of it.  *facts* are those of the plan
+    speaks to people) or *memory* there is none of it.  *facts* are those of the plan
     that was allowed: what runs must still be that.  *root* is the workspace, held open from its
     first use on: make one for the whole house.
     """
@@ -76,7 +76,7 @@ class Hands:
     web: Web | None = None
     search: Search | None = None
     voice: Voice | None = None
-    notes: Notes | None = None
+    memory: Address[MemoryMail] | None = None
     facts: Mapping[str, str] = attrs.field(factory=dict)
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)

@@ -3,7 +3,7 @@
 from elwood.tools import Tool
 from elwood.tools.files import LIST_FILES, READ_FILE
 from elwood.tools.finding import FIND, GREP
-from elwood.tools.memory import SAVE_MEMORY, SEARCH_MEMORY
+from elwood.tools.memory import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY
 from elwood.tools.search import WEB_SEARCH
 from elwood.tools.shell import RUN_COMMAND
 from elwood.tools.talk import ASK_USER, SEND_MESSAGE
@@ -28,4 +28,5 @@ def builtin() -> tuple[Tool, ...]:
         ASK_USER,
         SAVE_MEMORY,
         SEARCH_MEMORY,
+        FORGET_MEMORY,
     )
