@@ -129,7 +129,9 @@ def expires(note: Note) -> float | None:
     7200.0
     """
     lasts = seconds(note.ttl)
-    since = _time(note.updated) or _time(note.created)
+    since = _time(note.updated)
+    if since is None:
+        since = _time(note.created)
     return since + lasts if lasts is not None and since is not None else None
 
 
@@ -170,7 +172,7 @@ def render(note: Note) -> str:
         "updated": note.updated,
     }
     lines = [f"{name}: {value}".rstrip() for name, value in head.items()]
-    return "\n".join(["---", *lines, *note.more, "---", "", note.text]) + "\n"
+    return "\n".join(["---", *note.more, *lines, "---", "", note.text]) + "\n"
 
 
 def parse(key: str, content: str) -> Note:
@@ -218,6 +220,8 @@ def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
         field = _FIELD.fullmatch(line)
         if field is not None:
             name = field[1].lower()
+        elif line.startswith("#"):
+            name = ""
         if name not in _KNOWN:
             more += [line] if line.strip() else []
         elif field is None:  # a list over several lines

@@ -8,9 +8,9 @@ from elwood.core.note import USUAL, Note
 from elwood.core.tokens import estimate
 from elwood.core.wording import asked, matches, words
 
-# How much the newest of the hits gains over the oldest: enough that of two versions of a fact,
-# which match about equally well, the newer comes first; too little for what hardly matches.
-RECENT = 0.35
+# Hits whose scores are at least this part of the best one's among them fit about equally well: two
+# versions of a fact do, and then the newer comes first.
+ALIKE = 0.8
 # What one step of importance is worth.
 STEP = 0.06
 # The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
@@ -31,7 +31,7 @@ class Hit:
 
 
 def ranked(hits: Iterable[Hit]) -> list[Hit]:
-    """Put the best first: what fits best, a little sooner if it is newer or matters more.
+    """Put the best first; of those that fit about equally well, the newest.
 
     *updated* only tells them apart, so no clock is needed.
 
@@ -39,15 +39,18 @@ def ranked(hits: Iterable[Hit]) -> list[Hit]:
     >>> [hit.key for hit in ranked([old, new, Hit("off", 0.2, "2026-03-01")])]
     ['new', 'old', 'off']
     """
-    hits = list(hits)
-    times = sorted({hit.updated for hit in hits})
-    place = {time: number / max(1, len(times) - 1) for number, time in enumerate(times)}
-
-    def worth(hit: Hit) -> tuple[float, str]:
-        boost = (1 + RECENT * place[hit.updated]) * (1 + STEP * (hit.importance - USUAL))
-        return hit.score * boost, hit.updated
-
-    return sorted(hits, key=worth, reverse=True)
+    weighed = sorted(
+        ((hit.score * (1 + STEP * (hit.importance - USUAL)), hit) for hit in hits),
+        key=lambda one: (-one[0], one[1].key),
+    )
+    best, group = 0.0, 0
+    placed: list[tuple[int, Hit]] = []
+    for score, hit in weighed:
+        if score < ALIKE * best or not placed:
+            best, group = score, group + 1
+        placed.append((group, hit))
+    placed.sort(key=lambda one: one[1].updated, reverse=True)
+    return [hit for _, hit in sorted(placed, key=lambda one: one[0])]
 
 
 def fused(*lists: Sequence[str]) -> list[str]:

@@ -31,6 +31,8 @@ class Shelf:
         self.files = NoteFiles(state / "memory", disk)
         self.index = Index(state / "memory.db")
         self._plain = Files(self.files)
+        # Notes that the index should have taken in and could not, since it caught up.
+        self._missed = 0
 
     def open(self) -> None:
         """Remove what a crash has left; open the index for writing, if there is one."""
@@ -52,7 +54,17 @@ class Shelf:
 
         Whoever goes through the steps may do other things between them.  Raises Unusable.
         """
-        known = 0
+        try:
+            yield from self._catch_up()
+        except Unusable as error:
+            if not error.damaged:
+                raise
+            self.index.discard()
+            yield 0
+            yield from self._catch_up()
+
+    def _catch_up(self) -> Iterator[int]:
+        missed, known = self._missed, 0
         names = self.files.stamps()
         while step := dict(islice(names, STEP)):
             self._need_open()
@@ -68,6 +80,7 @@ class Shelf:
             yield from self._drop_gone(known)
             if not self.index.is_complete:
                 self.index.complete()
+        self._missed -= missed
 
     def discard(self) -> None:
         """Throw the index away; `catch_up` makes it anew.  Raises Unusable."""
@@ -80,7 +93,7 @@ class Shelf:
 
     def by(self, fn: Callable[[MemoryStore], T]) -> T:
         """Look up by the index or, as long as that cannot be relied on, in the files."""
-        if self.index.exists:
+        if self.index.exists and not self._missed:
             try:
                 if self.index.is_complete:
                     return fn(self.index)
@@ -119,7 +132,8 @@ class Shelf:
             self._need_open()
             self.index.put([filed])
 
-        self._attempt(index)
+        if not self._attempt(index):
+            self._missed += 1
 
     def remove(self, keys: Sequence[str]) -> None:
         """Remove these notes: no byte of them stays.  Raises DiskFull, JournalBroken, Unusable."""
@@ -151,14 +165,16 @@ class Shelf:
         if not self.index.is_open:
             self.index.open()
 
-    def _attempt(self, fn: Callable[[], object]) -> None:
-        """Do something with the index; what it then lacks, `catch_up` brings."""
+    def _attempt(self, fn: Callable[[], object]) -> bool:
+        """Do something with the index; tell whether that worked."""
         try:
             fn()
         except Unusable as error:
             log.warning("memory index not usable", extra={"why": str(error)})
             if error.damaged:
                 self._discard()
+            return False
+        return True
 
     def _discard(self) -> None:
         try:
