@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from operator import mul
 
 from elwood.core.wording import telling, words
 
@@ -21,7 +20,7 @@ def unit(vector: Vector) -> tuple[float, ...]:
     >>> unit([3.0, 4.0]), unit([0.0])
     ((0.6, 0.8), (0.0,))
     """
-    length = math.sqrt(sum(map(mul, vector, vector)))
+    length = math.sqrt(sum(map(float.__mul__, vector, vector)))
     sound = math.isfinite(length) and length > 0
     return tuple(x / length for x in vector) if sound else tuple(0.0 for _ in vector)
 
@@ -32,7 +31,7 @@ def cosine(one: Vector, other: Vector) -> float:
     >>> cosine([0.6, 0.8], [0.8, 0.6])
     0.96
     """
-    return float(sum(map(mul, one, other)))
+    return float(sum(map(float.__mul__, one, other)))
 
 
 def signs(vector: Vector) -> int:

@@ -11,7 +11,7 @@ from elwood.core.actions import Other
 from elwood.core.actions import SaveMemory as Saving
 from elwood.core.actions import SearchMemory as Searching
 from elwood.core.labels import PRIVATE, Label
-from elwood.core.note import KEY, LEAST, MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
+from elwood.core.note import KEY, MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
 from elwood.core.plans import Plan
 from elwood.core.remembering import Saved, Unsaved
 from elwood.messages import Forget, MemoryMail, ReadNotes, Recall, Remember
@@ -30,16 +30,16 @@ class SaveMemory(msgspec.Struct, forbid_unknown_fields=True):
     ]
     content: Annotated[str, Meta(max_length=MAX_NOTE, description="What to remember, as Markdown")]
     tags: Annotated[
-        tuple[Annotated[str, Meta(pattern=TAG)], ...] | None,
-        Meta(max_length=MAX_TAGS, description="Words to find it by"),
-    ] = None
+        tuple[Annotated[str, Meta(pattern=TAG)], ...],
+        Meta(max_length=MAX_TAGS, description="Words to find it by; none leaves them as they are"),
+    ] = ()
     importance: Annotated[
-        int | None, Meta(ge=LEAST, le=MOST, description="How much it matters; usually 3")
-    ] = None
+        int, Meta(ge=0, le=MOST, description="From 1 to 5, usually 3; 0 leaves it as it is")
+    ] = 0
     ttl: Annotated[
-        str | None,
-        Meta(pattern=TTL, description="For how long it is of use, as in 12h, 30d, 6m; else always"),
-    ] = None
+        str,
+        Meta(pattern=f"{TTL}|^$", description="How long it is of use (12h, 30d, 6m) if not always"),
+    ] = ""
 
 
 class SearchMemory(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,9 +67,9 @@ async def save_memory(given: SaveMemory, hands: Hands) -> str | Output:
         given.content,
         Label(untrusted=untrusted, private=True),
         hands.source(),
-        given.tags,
-        given.importance,
-        given.ttl,
+        given.tags or None,
+        given.importance or None,
+        given.ttl or None,
     )
     [answer] = await _memory(hands).ask(Remember(drafts=(draft,)))
     marked = _MARKED if untrusted else ""
