@@ -10,7 +10,7 @@ from elwood.core.wording import asked, matches, words
 
 # Hits whose scores are at least this part of the best one's among them fit about equally well: two
 # versions of a fact do, and then the newer comes first.
-ALIKE = 0.8
+ALIKE = 0.75
 # What one step of importance is worth.
 STEP = 0.06
 # The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
@@ -22,35 +22,46 @@ OFFERED = "[notes that may help:"
 
 @attrs.frozen
 class Hit:
-    """A note that was found.  *score* is the better the higher, and positive."""
+    """A note that was found; *score* is positive, and the higher the better.
+
+    *whole*: it has all words of the question.
+    """
 
     key: str
     score: float
     updated: str = ""
     importance: int = USUAL
+    whole: bool = False
 
 
-def ranked(hits: Iterable[Hit]) -> list[Hit]:
-    """Put the best first; of those that fit about equally well, the newest.
+def grouped(hits: Iterable[Hit]) -> list[list[Hit]]:
+    """Put what fits about equally well together, the best first; within a group the newest.
 
     *updated* only tells them apart, so no clock is needed.
 
     >>> old, new = Hit("old", 1.1, "2026-01-01"), Hit("new", 1.0, "2026-02-01")
-    >>> [hit.key for hit in ranked([old, new, Hit("off", 0.2, "2026-03-01")])]
-    ['new', 'old', 'off']
+    >>> [[hit.key for hit in group] for group in grouped([old, new, Hit("off", 0.2)])]
+    [['new', 'old'], ['off']]
     """
     weighed = sorted(
         ((hit.score * (1 + STEP * (hit.importance - USUAL)), hit) for hit in hits),
         key=lambda one: (-one[0], one[1].key),
     )
-    best, group = 0.0, 0
-    placed: list[tuple[int, Hit]] = []
+    best = 0.0
+    groups: list[list[Hit]] = []
     for score, hit in weighed:
-        if score < ALIKE * best or not placed:
-            best, group = score, group + 1
-        placed.append((group, hit))
-    placed.sort(key=lambda one: one[1].updated, reverse=True)
-    return [hit for _, hit in sorted(placed, key=lambda one: one[0])]
+        if not groups or score < ALIKE * best:
+            best = score
+            groups.append([])
+        groups[-1].append(hit)
+    for group in groups:
+        group.sort(key=lambda hit: hit.updated, reverse=True)
+    return groups
+
+
+def ranked(hits: Iterable[Hit]) -> list[str]:
+    """Name the best first; of those that fit about equally well, the newest (`grouped`)."""
+    return [hit.key for group in grouped(hits) for hit in group]
 
 
 def fused(*lists: Sequence[str]) -> list[str]:
@@ -64,6 +75,17 @@ def fused(*lists: Sequence[str]) -> list[str]:
         for place, key in enumerate(keys, 1):
             scores[key] = scores.get(key, 0.0) + 1 / (FUSION + place)
     return sorted(scores, key=lambda key: -scores[key])
+
+
+def placed(keys: Sequence[str], group: Sequence[str]) -> list[str]:
+    """Bring those of *keys* that are in *group* into its order, in the places they have.
+
+    >>> placed(["old", "a", "new"], ["new", "old", "b"])
+    ['new', 'a', 'old']
+    """
+    in_order = iter([key for key in group if key in keys])
+    members = set(group)
+    return [next(in_order) if key in members else key for key in keys]
 
 
 def worth(note: Note, chosen: Sequence[str]) -> tuple[int, float]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from elwood.core.note import MAX_TAGS, Draft, Note, expires, render, stamped, wrong
-from elwood.core.recall import fused, ranked
+from elwood.core.recall import fused, grouped, placed, ranked
 from elwood.core.remembering import Counts, Forgotten, Overview, Saved, Undone, Unsaved
 from elwood.core.wording import saying
 from elwood.store import memory_vectors
@@ -48,14 +48,17 @@ class Memory:
 
         Raises Abandoned.
         """
-        keys = [hit.key for hit in ranked(self.shelf.by(lambda store: store.search(asked, tie)))]
+        groups = grouped(self.shelf.by(lambda store: store.search(asked, tie)))
+        keys = [hit.key for group in groups for hit in group]
         if asked.vector is not None:
             try:
                 close = ranked(memory_vectors.near(self.shelf.index, model, asked, tie))
             except Unusable as error:
                 log.warning("searching without vectors", extra={"why": str(error)})
             else:
-                keys = fused(keys, [hit.key for hit in close])
+                # Of versions that fit about equally well by words, meaning must not choose the old.
+                versions = [hit.key for hit in groups[0] if hit.whole] if groups else ()
+                keys = placed(fused(keys, close), versions)
         notes = []
         for note in self.read(keys[: limit + SPARE]):
             until = expires(note)

@@ -31,8 +31,10 @@ class Files:
             different, score = worth(note, chosen)
             if different:
                 # A word more is worth more than any place of one.
-                hit = Hit(note.key, different + score / 1000, note.updated, note.importance)
-                (all_ if different == len(chosen) else any_).append(hit)
+                whole = different == len(chosen)
+                worth_ = different + score / 1000
+                hit = Hit(note.key, worth_, note.updated, note.importance, whole)
+                (all_ if whole else any_).append(hit)
         match asked_.words:
             case "all":
                 found = all_

@@ -4,6 +4,7 @@
 """
 
 import gc
+import itertools
 import random
 import subprocess
 import time
@@ -39,10 +40,11 @@ class World:
         }
         self.words = sorted(made)
         self.random.shuffle(self.words)
-        self.weights = [1 / (rank + 2) for rank in range(len(self.words))]
+        ranks = range(len(self.words))
+        self.weights = list(itertools.accumulate(1 / (rank + 2) for rank in ranks))
 
     def text(self, length: int) -> str:
-        return " ".join(self.random.choices(self.words, self.weights, k=length))
+        return " ".join(self.random.choices(self.words, cum_weights=self.weights, k=length))
 
 
 def write(folder: Path, count: int) -> dict[str, str]:
