@@ -92,6 +92,7 @@ class SessionActor:
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
+            nursery.start_soon(self._runner.daily.note)
             for received in commands(self._log.state):
                 # A stop that a crash cut off must come before the turn is resumed.
                 if parse(received.text) == Command("stop"):

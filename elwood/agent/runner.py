@@ -4,6 +4,7 @@ import logging
 
 import trio
 
+from elwood.agent.daily import Daily
 from elwood.agent.delivery import Delivery
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
@@ -51,6 +52,7 @@ class TurnRunner:
         self._delivery = delivery
         self._house = house
         self._gate = house.gate(id_, log_)
+        self.daily = Daily(id_, log_, house)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -65,6 +67,8 @@ class TurnRunner:
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
+        if self.daily.is_due((received,)):
+            return None  # what it begins with must be read first
         return self._start(Start((received,)))
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
@@ -125,11 +129,11 @@ class TurnRunner:
         ]
         return ", ".join(running) or "the model's answer"
 
-    def _start(self, start: Start) -> TurnStarted:
+    def _start(self, start: Start, recalled: str = "") -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
-        text = ""
+        text = recalled if self.daily.is_due(start.inputs) else ""
         if start.inputs:
-            text = render(start.inputs, self._house.now(), self._house.zone)
+            text += render(start.inputs, self._house.now(), self._house.zone)
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
@@ -150,6 +154,7 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
+            recalled = await self.daily.recall()
             match next_work(state):
                 case Nothing():
                     return None
@@ -157,7 +162,7 @@ class TurnRunner:
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
-                    started = self._start(start)
+                    started = self._start(start, recalled)
                 case Resume(attempt):
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
@@ -268,6 +273,7 @@ class TurnRunner:
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+        await self.daily.note()
 
     async def _judged(self, text: str, turn: Turn) -> str:
         """Mark in the model's words what no receipt shows, and what looks like one.

@@ -12,6 +12,7 @@ from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.messages import ApprovalsMail, ModelsMail, OutboxMail
 from elwood.runtime import Address, Blocking
+from elwood.store.threads import Threads
 
 
 @attrs.frozen(kw_only=True)
@@ -23,7 +24,7 @@ class Surroundings:
     its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
     lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory.
+    without work a session leaves the memory.  *threads* are the daily notes, if any are kept.
     """
 
     strip: Callable[[str], str]
@@ -44,3 +45,4 @@ class Surroundings:
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0
+    threads: Threads | None = None

@@ -8,17 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.core.conversation import (
-    Assistant,
-    Human,
-    Message,
-    Notice,
-    Prompt,
-    Results,
-    mend,
-    texts,
-)
-from elwood.core.labels import Label, Taint
+from elwood.core.conversation import Assistant, Human, Message, Notice, Prompt, Results, mend, texts
+from elwood.core.labels import PRIVATE, Label, Taint
 from elwood.core.mentions import addresses
 from elwood.core.session import (
     MAX_SEEN,
@@ -32,6 +23,7 @@ from elwood.core.session import (
     Entry,
     Joined,
     Noticed,
+    Observed,
     Posted,
     Posting,
     Prompted,
@@ -41,6 +33,7 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
+from elwood.core.threads import Done, done, is_private, recalled
 from elwood.core.tokens import estimate
 from elwood.core.turns import (
     REFUSED,
@@ -70,6 +63,7 @@ class Session(msgspec.Struct):
     ``<turn>/<call>``.  *receipts* are the newest calls that ended.  *taint* is what was read;
     *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
     the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
+    *observed* is the entry up to which the observer has looked; *done* the newest turn that ended.
     """
 
     seen: dict[str, None] = {}
@@ -85,6 +79,8 @@ class Session(msgspec.Struct):
     named: dict[str, None] = {}
     private_calls: dict[str, None] = {}
     failed: bool = False
+    observed: int = 0
+    done: Done | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -98,12 +94,11 @@ class Session(msgspec.Struct):
 
     def private_texts(self) -> list[str]:
         """List what calls that read private data gave, as far as the model still sees it."""
-        return [
-            result.text
-            for node in self.path
-            if isinstance(node.message, Results)
-            for result in node.message.results
-            if result.call in self.private_calls
+        shown = [node.message for node in self.path]
+        results = [one for m in shown if isinstance(m, Results) for one in m.results]
+        found = [one.text for one in results if one.call in self.private_calls]
+        return found + [
+            recalled(m.text) for m in shown if isinstance(m, Human) and is_private(m.text)
         ]
 
     @property
@@ -159,13 +154,15 @@ class Session(msgspec.Struct):
                 if not self.path and not (self.turn and self.turn.calls):
                     self._put_away()
             case Replied():
-                self._reply(seq, entry)
+                self._reply(seq, at, entry)
             case Posting(reply, part, attempt):
                 self.undelivered[reply].attempts[part] = attempt
             case Posted(reply, part, message):
                 self.undelivered[reply].posted[part] = message
             case Delivered(reply):
                 del self.undelivered[reply]
+            case Observed(upto):
+                self.observed = max(self.observed, upto)
 
     def _receive(self, entry: Received) -> None:
         self.seen[entry.id] = None
@@ -221,6 +218,8 @@ class Session(msgspec.Struct):
             turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
         if entry.text:
             self._push(seq, Human(entry.text))
+        if is_private(entry.text):
+            self.taint.add(PRIVATE, "")
 
     def _decide(self, seq: int, entry: CallDecided) -> None:
         turn = self.turn
@@ -267,8 +266,9 @@ class Session(msgspec.Struct):
             self._push(seq, Notice("\n\n".join(map(late, turn.calls.values()))))
         turn.calls = {}
 
-    def _reply(self, seq: int, entry: Replied) -> None:
+    def _reply(self, seq: int, at: float, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
+            self.done = done(at, self.turn.inputs, self.turn.receipts, entry, self.taint.label)
             self._close_calls(seq, self.turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= self.turn.start and not is_answer(last.message):

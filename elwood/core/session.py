@@ -224,6 +224,13 @@ class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
     why: str = ""
 
 
+class Observed(msgspec.Struct, frozen=True, tag="observed"):
+    """The observer has looked at everything up to the entry *upto*, and learned so many *facts*."""
+
+    upto: int
+    facts: int
+
+
 Entry = (
     Received
     | TurnStarted
@@ -242,4 +249,5 @@ Entry = (
     | Posting
     | Posted
     | Delivered
+    | Observed
 )
