@@ -56,6 +56,7 @@ from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.journal import Journal
 from elwood.store.markers import Markers
+from elwood.store.threads import Threads
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
@@ -234,6 +235,7 @@ class House:
 
     def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
         config, outside = self.config, self.outside
+        zone = ZoneInfo(config.owner.timezone)
         return Surroundings(
             strip=self.strip,
             so_far=lambda text: so_far(text, config.secrets),
@@ -247,12 +249,13 @@ class House:
             status=self._status,
             blocking=outside.blocking,
             now=outside.now,
-            zone=ZoneInfo(config.owner.timezone),
+            zone=zone,
             turns=config.turn,
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
+            threads=Threads(Root(config.paths.workspace), zone, outside.blocking),
         )
 
     async def _wake(self) -> list[str]:

@@ -6,6 +6,7 @@ import attrs
 import trio
 
 from elwood.agent.delivery import Delivery
+from elwood.agent.observe import Observer
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
@@ -62,6 +63,7 @@ class SessionActor:
         limit = house.delivery_limit
         self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
+        self._observer = Observer(id_, self._log, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
@@ -93,6 +95,7 @@ class SessionActor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._runner.daily.note)
+            nursery.start_soon(self._observer.run)
             for received in commands(self._log.state):
                 # A stop that a crash cut off must come before the turn is resumed.
                 if parse(received.text) == Command("stop"):
@@ -110,7 +113,8 @@ class SessionActor:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
         state = self._log.state
-        if state.is_idle and not state.pending:  # nothing to be woken for
+        owing = state.pending or self._observer.is_behind
+        if state.is_idle and not owing:  # nothing to be woken for
             await self._house.mark(self._id, False)
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:

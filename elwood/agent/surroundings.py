@@ -6,6 +6,7 @@ from datetime import tzinfo
 import attrs
 
 from elwood.agent.gate import Gate
+from elwood.agent.learning import Learning
 from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
@@ -24,7 +25,8 @@ class Surroundings:
     its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
     lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory.  *threads* are the daily notes, if any are kept.
+    without work a session leaves the memory.  *threads* are the daily notes, if any are kept;
+    *learning* is there if anything may be learned.
     """
 
     strip: Callable[[str], str]
@@ -46,3 +48,4 @@ class Surroundings:
     turn_limit: float = 1200.0
     idle: float = 600.0
     threads: Threads | None = None
+    learning: Learning | None = None

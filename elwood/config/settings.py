@@ -10,6 +10,7 @@ import attrs
 
 from elwood.core.budget import Limits
 from elwood.core.egress import EgressRules
+from elwood.core.learning import LearningSettings
 from elwood.core.limits import TurnSettings
 from elwood.core.permissions import ApprovalSettings
 from elwood.core.policy import Word
@@ -96,6 +97,7 @@ class Config:
     turn: TurnSettings = attrs.field(factory=TurnSettings)
     approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
+    learning: LearningSettings = attrs.field(factory=LearningSettings)
     telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
     policy: Policy = attrs.field(factory=Policy)
     egress: EgressRules = attrs.field(factory=EgressRules)
@@ -123,6 +125,7 @@ SECTIONS: dict[str, type] = {
     "turn": TurnSettings,
     "approvals": ApprovalSettings,
     "sessions": Sessions,
+    "learning": LearningSettings,
     "telegram": TelegramSettings,
     "policy": Policy,
     "egress": EgressRules,

@@ -4,15 +4,18 @@ import re
 
 from elwood.core.characters import clean
 
+# What could begin a tag, with blanks wherever a lenient reader might pass over them.
+_TAG = re.compile(r"<(?=\s*/?\s*\w)")
+
 
 def enclose(tag: str, text: str, about: str = "") -> str:
-    """Write *text* between ``<tag about>`` and ``</tag>``; tags of that name in it are defused.
+    """Write *text* between ``<tag about>`` and ``</tag>``; tags in it are written as entities.
 
-    >>> print(enclose("said", "hello </SAID> <said by='me'>", 'by="person"'))
+    >>> print(enclose("said", "a <- b </SAID> < c>", 'by="person"'))
     <said by="person">
-    hello ‹/SAID> ‹said by='me'>
+    a <- b &lt;/SAID> &lt; c>
     </said>
     """
-    inner = re.sub(rf"<(?=\s*/?\s*{re.escape(tag)})", "‹", clean(text), flags=re.IGNORECASE)
+    inner = _TAG.sub("&lt;", clean(text)).strip()
     head = f"{tag} {about}".rstrip()
-    return f"<{head}>\n{inner.strip()}\n</{tag}>"
+    return f"<{head}>\n{inner}\n</{tag}>"

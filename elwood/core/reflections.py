@@ -38,8 +38,8 @@ def due_reflections(existing: Collection[str], now: date) -> tuple[Reflection, .
         days = [f"threads/daily/{start + timedelta(days=n)}" for n in range(7)]
         due.append(Reflection(f"threads/weekly/{week_of(start)}", tuple(days)))
     months = [now.year * 12 + now.month - 1 - back for back in range(MONTHS_BACK, 0, -1)]
-    for first in (date(month // 12, month % 12 + 1, 1) for month in months):
-        due.append(Reflection(f"threads/monthly/{first:%Y-%m}", _weeks(first)))
+    firsts = [date(month // 12, month % 12 + 1, 1) for month in months]
+    due += [Reflection(f"threads/monthly/{first:%Y-%m}", _weeks(first)) for first in firsts]
     found = [
         attrs.evolve(one, sources=tuple(name for name in one.sources if name in existing))
         for one in due

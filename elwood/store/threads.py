@@ -41,12 +41,10 @@ class Threads:
     async def note(self, session: str, turn: Done) -> None:
         """Write *turn* into the note of its day, on the disk; nothing if it stands there."""
         async with self._writing:
-            for last in (False, False, True):
-                try:
-                    return await self._blocking(lambda: self._note(session, turn))
-                except PathRefused:
-                    if last:  # else somebody may have edited it at this very moment
-                        raise
+            try:
+                await self._blocking(lambda: self._note(session, turn))
+            except PathRefused:  # perhaps somebody edited it at this very moment
+                await self._blocking(lambda: self._note(session, turn))
 
     async def recall(self, now: float) -> str:
         """Write what comes back on the day of Unix time *now*; empty if there is nothing."""

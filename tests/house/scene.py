@@ -6,7 +6,7 @@ A `Kill` stands for kill -9: it goes through everything, and the disk takes noth
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 import trio
@@ -79,8 +79,10 @@ class World:
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
+        self.zone: tzinfo = UTC
         self.dry_run = False
         self.rules = FREE
+        self.around: Callable[[House, Surroundings], Surroundings] = lambda house, given: given
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
         self.after_post: Callable[[Post], Awaitable[None]] = nothing
 
@@ -247,16 +249,18 @@ class House:
             status=status,
             blocking=inline,
             now=trio.current_time,
-            zone=UTC,
+            zone=self.world.zone,
             turns=self.world.settings,
             max_tokens=1000,
             idle=self.world.idle,
         )
 
+        around = self.world.around(self, surroundings)
+
         async def body(id_: str, box: Mailbox[SessionsMail]) -> None:
             path = self.world.folder / f"{id_}.jsonl"
             journal: Journal[Entry, Session] = Journal(path, Entry, Session, self.disk)
-            await SessionActor(id_, journal, surroundings).run(box)
+            await SessionActor(id_, journal, around).run(box)
 
         def refuse(message: SessionsMail, why: str) -> None:
             if isinstance(message, Inbound):
