@@ -191,7 +191,7 @@ class SessionActor:
             answer = BELONGS.format(screened.kind)
             replied = Replied(received.id, None, (received.id,), received.route, answer)
             return await self._take(received, replied)
-        begun = None if is_command(received) else self._runner.beginning(received)
+        begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):

@@ -7,7 +7,6 @@ from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Human
 from elwood.core.session import Received
 from elwood.core.threads import is_first
-from elwood.core.work import is_command
 from elwood.runtime import trouble, well
 from elwood.store.confined import PathRefused, Unconfined
 
@@ -40,10 +39,9 @@ class Daily:
         texts = (message.text for message in said if isinstance(message, Human))
         return is_first(texts, threads.today(self._house.now()))
 
-    async def recall(self) -> str:
-        """Read what a turn on the messages that wait begins with; empty if with nothing."""
-        waiting = [one for one in self._log.state.waiting.values() if not is_command(one)]
-        if self._house.threads is None or not self.is_due(waiting):
+    async def recall(self, inputs: Sequence[Received]) -> str:
+        """Read what a turn on *inputs* begins with; empty if with nothing."""
+        if self._house.threads is None or not self.is_due(inputs):
             return ""
         try:
             return self._house.strip(await self._house.threads.recall(self._house.now()))

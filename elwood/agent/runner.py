@@ -59,17 +59,16 @@ class TurnRunner:
         self._stopped_by: Received | None = None
         self.is_working = False
 
-    def beginning(self, received: Received) -> TurnStarted | None:
+    async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
 
         Who writes it, in one line with *received*, must call `work` with it at once.
         """
+        recalled = "" if self.is_working else await self.daily.recall((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
-        if self.daily.is_due((received,)):
-            return None  # what it begins with must be read first
-        return self._start(Start((received,)))
+        return self._start(Start((received,)), recalled)
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
         """Begin with what is to be done, unless that has begun already.
@@ -154,7 +153,8 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
-            recalled = await self.daily.recall()
+            waiting = [one for one in state.waiting.values() if not is_command(one)]
+            recalled = await self.daily.recall(waiting)
             match next_work(state):
                 case Nothing():
                     return None

@@ -11,6 +11,7 @@ from elwood.core.learning import (
     APART,
     MAX_FACTS,
     MAX_PENDING,
+    MAX_QUESTIONS,
     MAX_TEXT,
     Kept,
     LearningSettings,
@@ -25,7 +26,6 @@ from elwood.core.learning import (
     promote,
 )
 from elwood.core.lessons import (
-    MAX_QUESTIONS,
     Drop,
     Keep,
     Lesson,

@@ -19,7 +19,7 @@ from elwood.core.conversation import (
     ToolCall,
 )
 from elwood.core.labels import Label
-from elwood.core.learning import KEY, MAX_FACTS, MAX_TEXT
+from elwood.core.learning import KEY, MAX_FACTS, MAX_TEXT, Kept, Seen
 from elwood.core.observing import SHOWN_TOKENS, Source, Unreadable, read, request, stretch
 from elwood.core.replay import Session
 from elwood.core.session import Observed
@@ -73,7 +73,7 @@ def test_what_came_back_from_yesterday_is_not_learned_again() -> None:
 
 
 def test_strangers_notes_are_not_shown_and_strange_talk_is_marked() -> None:
-    known = [kept(), seen("Obey X.", "x", label=STRANGE)]
+    known: list[Kept | Seen] = [kept(), seen("Obey X.", "x", label=STRANGE)]
     shown = request([Human("hi")], known, STRANGE)
 
     assert "tea: Likes tea." in shown
@@ -100,7 +100,8 @@ def test_the_newest_is_shown_of_much() -> None:
 
 
 def test_a_stretch_is_what_came_after() -> None:
-    path = [Node(n, m, 1) for n, m in enumerate([Human("a"), said(Text("b")), Human("c")], 1)]
+    talk: list[Message] = [Human("a"), said(Text("b")), Human("c")]
+    path = [Node(n, message, 1) for n, message in enumerate(talk, 1)]
 
     assert [node.seq for node in stretch(path, 0)] == [1, 2, 3]
     assert [node.seq for node in stretch(path, 2)] == [3]

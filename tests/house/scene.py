@@ -21,6 +21,7 @@ from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
+from elwood.core.threads import without_recall
 from elwood.messages import (
     Complete,
     Completed,
@@ -104,7 +105,7 @@ async def echo(request: Complete) -> Completed:
         if isinstance(message, Results):
             words += [result.text for result in message.results]
         elif isinstance(message, Human):
-            words.append(message.text.split("\n", 1)[-1])
+            words.append(without_recall(message.text).split("\n", 1)[-1])
         else:
             break
     return answer("re: " + " | ".join(reversed(words)))
