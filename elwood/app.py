@@ -56,7 +56,6 @@ from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.journal import Journal
 from elwood.store.markers import Markers
-from elwood.store.threads import Threads
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
@@ -113,12 +112,14 @@ class House:
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
         self._equipment = Equipment(
-            config, hands, tools, asks, channels, self._posts, self._disk, dry_run
+            config, hands, tools, asks, channels, self._posts, self._disk, outside.now, dry_run
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
         shown = choose(tools, "", config.turn.max_tools)
-        self._prompt = Prompting(workspace, shown, budget, self.strip)
+        self._prompt = Prompting(
+            workspace, shown, budget, self.strip, hands.skills, config.skills.always
+        )
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -235,7 +236,6 @@ class House:
 
     def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
         config, outside = self.config, self.outside
-        zone = ZoneInfo(config.owner.timezone)
         return Surroundings(
             strip=self.strip,
             so_far=lambda text: so_far(text, config.secrets),
@@ -243,19 +243,20 @@ class House:
             approvals=self.approvals.address,
             outboxes=outboxes,
             prompt=self._prompt,
+            suggest=self._prompt.suggest,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,
             status=self._status,
             blocking=outside.blocking,
             now=outside.now,
-            zone=zone,
+            zone=ZoneInfo(config.owner.timezone),
             turns=config.turn,
             max_tokens=config.models.max_tokens,
             delivery_limit=config.watchdog.delivery,
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
-            threads=Threads(Root(config.paths.workspace), zone, outside.blocking),
+            threads=self._equipment.threads,
         )
 
     async def _wake(self) -> list[str]:
@@ -285,8 +286,7 @@ class House:
         else:
             lines.append(in_words(spent))
         lines.append(self.strip(self._equipment.sandbox()))
-        stuck = self.board.stuck()
-        lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
+        lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in self.board.stuck()[:5]]
         return "\n".join(lines)
 
 

@@ -55,12 +55,14 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
 
 def console() -> Channel:
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    outbox = ConsoleOutbox(write_fd(1, in_thread), terminal=terminal)
+    lines = Lines(read_fd(0))
+    entered = (lambda: lines.count) if terminal else None
+    outbox = ConsoleOutbox(write_fd(1, in_thread), entered=entered)
 
     def intake(doors: Doors) -> Body:
         doors.up.set()
         return ConsoleIntake(
-            Lines(read_fd(0)),
+            lines,
             doors.sessions,
             doors.outbox,
             principal=OWNER,

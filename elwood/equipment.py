@@ -1,11 +1,13 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
+from zoneinfo import ZoneInfo
 
 import attrs
+import trio
 
 from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
@@ -22,16 +24,23 @@ from elwood.outside import Channel
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
 from elwood.store.disk import Disk
+from elwood.store.files import Root
 from elwood.store.notes import Notes
+from elwood.store.skill_places import Places
+from elwood.store.skills import Shelf
+from elwood.store.threads import Threads
 from elwood.tools import Hands, Tool
 from elwood.tools.voice import Voice
 from elwood.tools.writing import EDIT_FILE, WRITE_FILE
+from elwood.wire.git import Git
 from elwood.wire.http import Client
 from elwood.wire.search import search_of
 from elwood.wire.web import Web
 
 log = logging.getLogger("elwood")
 
+# Seconds to give back what was held, also when the house is being ended.
+CLOSING = 5.0
 # With what the principals of scheduled work begin.
 TASK = "task:"
 
@@ -45,7 +54,11 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     paths = config.paths
     if left := await blocking(lambda: reap(paths.state / "running")):
         log.warning("ended commands of an earlier run", extra={"count": left})
-    hands = Hands(paths.workspace, blocking)
+    places = Places(paths.state / "skills", paths.workspace)
+    await blocking(places.sweep)
+    hands = Hands(paths.workspace, blocking, git=Git(config.egress), places=places)
+    shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
+    hands = attrs.evolve(hands, skills=shelf)
     try:
         picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
     except NoSandbox as error:
@@ -58,17 +71,19 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     try:
         yield attrs.evolve(hands, web=web, search=search_of(config.search, client))
     finally:
-        await web.aclose()
-        await client.aclose()
-        if not isinstance(hands.sandbox, NoSandbox):
-            await hands.sandbox.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
+            await web.aclose()
+            await client.aclose()
+            if not isinstance(hands.sandbox, NoSandbox):
+                await hands.sandbox.close()
 
 
 class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
-    *places* are where the owner can be told something.
+    *places* are where the owner can be told something, *threads* the daily notes.  *now* is the
+    wall clock.
     """
 
     def __init__(
@@ -80,14 +95,18 @@ class Equipment:
         channels: Sequence[Channel],
         outboxes: Mapping[str, Address[OutboxMail]],
         disk: Disk,
+        now: Callable[[], float],
         dry_run: bool,
     ) -> None:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
+        root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
+        self.threads = Threads(root, zone, hands.blocking)
         self._config = config
         self._hands = attrs.evolve(hands, notes=Notes(config.paths.state / "memory", disk))
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
+        self._now = now
         self._dry_run = dry_run
         self._rules = Rules(tools=words(config.policy, tools))
         self._voice = Voice(
@@ -109,6 +128,7 @@ class Equipment:
                 source=lambda: _source(session, log_.state),
                 wrote=lambda path: wrote(log_, path),
                 voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
+                sees=log_.sees,
             ),
             record=log_.record,
             rules=self._rules,
@@ -120,6 +140,8 @@ class Equipment:
                 hints=Hints(),
                 version=self._version,
                 wait=config.approvals.wait,
+                lasts=config.approvals.expires,
+                now=self._now,
             ),
             strip=lambda text: strip(text, config.secrets),
             reveals=lambda text: reveals(text, config.secrets),

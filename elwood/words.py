@@ -61,6 +61,18 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify.set_defaults(command=commands["receipts verify"])
     _add_config(verify, argparse.SUPPRESS)
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
+    about = "Show a conversation from its log."
+    session = words.add_parser("session", help=about, description=about)
+    show = session.add_subparsers(metavar="show", required=True).add_parser(
+        "show", help="list its turns, or tell one of them"
+    )
+    show.set_defaults(command=commands["session show"])
+    _add_config(show, argparse.SUPPRESS)
+    show.add_argument("session", metavar="ID", help="the conversation")
+    show.add_argument("--turn", metavar="N", type=_count, help="tell this turn")
+    show.add_argument(
+        "--prompt", action="store_true", help="print what the model was sent in it (or the newest)"
+    )
     pair = add("pair", "Let the stranger talk who was shown this code.")
     pair.add_argument("code", metavar="CODE", help="the pairing code")
     approve = add("approve", "List what waits for your decision, or decide it.")
@@ -73,7 +85,22 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     approve.add_argument("--deny", action="store_true", help="refuse it")
     approve.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    _add_skills(add("skills", "List, install or remove skills."))
     return parser
+
+
+def _add_skills(skills: argparse.ArgumentParser) -> None:
+    deeds = skills.add_subparsers(dest="deed", metavar="DEED")
+    deeds.add_parser("list", help="what there is, and what it lacks")
+    install = deeds.add_parser("install", help="show what is in one, ask, and install it")
+    install.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
+    install.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
+    remove = deeds.add_parser("remove", help="remove one from the workspace")
+    remove.add_argument("name", metavar="NAME", help="its name")
+    for deed in (install, remove):
+        deed.add_argument("--yes", action="store_true", help="do not ask")
+    for deed in deeds.choices.values():
+        _add_config(deed, argparse.SUPPRESS)
 
 
 def _message(text: str) -> str:

@@ -42,6 +42,10 @@ ALARM = 30.0
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
 
+# Seconds that /stop lets calls be withdrawn before it stops what runs.
+STOP_WITHIN = 1.0
+
+STOP, NEW = Command("stop"), Command("new")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
@@ -96,14 +100,19 @@ class SessionActor:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._runner.daily.note)
             nursery.start_soon(self._observer.run)
+            left = []
             for received in commands(self._log.state):
-                # A stop that a crash cut off must come before the turn is resumed.
-                if parse(received.text) == Command("stop"):
+                # What a crash cut off here must come before a turn is resumed, or begun on a yes.
+                command = parse(received.text)
+                if command in (STOP, NEW):
                     await self._runner.withdraw()
-                    if self._runner.stop(received):
+                    stopped = self._runner.stop(received if command == STOP else None)
+                    if stopped and command == STOP:
                         continue
-                nursery.start_soon(self._command, received)
+                left.append(received)
             self._runner.work(nursery)
+            for received in left:
+                nursery.start_soon(self._command, received)
             if self._log.state.pending:
                 nursery.start_soon(self._runner.decided, nursery)
             while await self._take_next(mailbox, nursery):
@@ -113,9 +122,8 @@ class SessionActor:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
         state = self._log.state
-        owing = state.pending or self._observer.is_behind
-        if state.is_idle and not owing:  # nothing to be woken for
-            await self._house.mark(self._id, False)
+        if state.is_idle and not state.pending and not self._observer.is_behind:
+            await self._house.mark(self._id, False)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
         """Take one message; False when the session has been idle for long enough, or stopped."""
@@ -215,15 +223,16 @@ class SessionActor:
         footer = ""
         match parse(received.text):
             case Command("stop"):
-                await self._runner.withdraw()
-                if self._runner.stop(received):
+                stopped, gone = await self._stop(received)
+                if stopped:
                     return  # the turn's reply answers the command as well
-                text = "Nothing is running."
+                text = f"Nothing is running. {_gone(gone)}".rstrip()
             case Command("new"):
-                await self._runner.withdraw(anew=True)
+                await self._runner.withdraw()
                 self._runner.stop(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
+                await self._runner.withdraw(anew=True)
                 entries = (Rewound(0),)
                 text = "A new conversation. I have put the old one away."
             case Command("status"):
@@ -240,6 +249,22 @@ class SessionActor:
             return  # answered meanwhile, by a stop
         replied = Replied(received.id, None, (received.id,), received.route, text, footer)
         await self._delivery.accept(replied, *entries)
+
+    async def _stop(self, received: Received) -> tuple[bool, int]:
+        """Withdraw what waits, and then stop what runs; that does not wait long for the first."""
+        gone, done = 0, trio.Event()
+
+        async def withdraw() -> None:
+            nonlocal gone
+            gone = await self._runner.withdraw()
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(withdraw)
+            with trio.move_on_after(STOP_WITHIN):
+                await done.wait()
+            stopped = self._runner.stop(received)
+        return stopped, gone
 
     async def _approve(self, approval: Approval, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""
@@ -266,3 +291,10 @@ class SessionActor:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
         lines.append(await self._house.status(self._id))
         return "\n".join(lines)
+
+
+def _gone(calls: int) -> str:
+    if not calls:
+        return ""
+    what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"
+    return f"{what} for your approval will not run."

@@ -18,7 +18,8 @@ from elwood.store.calls import DiskFull
 
 log = logging.getLogger("elwood.observer")
 
-ROLE = "summarizer"
+# Only the cheap model, and nothing in its place.
+ROLE = "observer"
 # Seconds for one call: a cheap model needs a few.  Before its end, who makes it says why it failed.
 LIMIT, TO_SAY_WHY = 60.0, 5.0
 # Tokens of the answer: ten facts, and room for models that think first.

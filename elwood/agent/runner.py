@@ -6,10 +6,12 @@ import trio
 
 from elwood.agent.daily import Daily
 from elwood.agent.delivery import Delivery
+from elwood.agent.means import Answer, Means
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.agent.turn import Answer, Means, run_turn
+from elwood.agent.turn import run_turn
 from elwood.core.claims import mark
+from elwood.core.compaction import told
 from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
@@ -56,6 +58,7 @@ class TurnRunner:
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
+        self._ending = False
         self._stopped_by: Received | None = None
         self.is_working = False
 
@@ -90,25 +93,26 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self, *, anew: bool = False) -> None:
+    async def withdraw(self, *, anew: bool = False) -> int:
         """Let go of all calls that wait for the owner, or have been allowed and not begun.
 
-        With *anew* the conversation ends, and what was permitted for it.
+        With *anew* the conversation ends, and what was permitted for it.  Return how many.
         """
         kept = [kept.pending for kept in self._log.state.pending.values()]
+        if kept or anew:
+            await self._gate.seeking.withdraw(*kept, anew=anew)
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
-        if kept or anew:
-            await self._gate.seeking.withdraw(*kept, anew=anew)
+        return len(kept)
 
     def stop(self, command: Received | None) -> bool:
-        """Stop the open turn; False if there is none.
+        """Stop the open turn; False if there is none, or its reply is being written.
 
         It ends as soon as it can be cancelled, or before it is resumed after a restart.  Its
         reply says what was under way, and answers *command* as well.
         """
-        if self._log.state.turn is None:
+        if self._log.state.turn is None or self._ending:
             return False
         self._stopping = True
         self._stopped_by = command or self._stopped_by
@@ -119,14 +123,7 @@ class TurnRunner:
     def under_way(self) -> str | None:
         """Say what the open turn is doing; None if there is none."""
         turn = self._log.state.turn
-        if turn is None:
-            return None
-        running = [
-            f"{call.started.tool} {call.started.target}".strip()
-            for call in turn.calls.values()
-            if call.started is not None and call.ended is None
-        ]
-        return ", ".join(running) or "the model's answer"
+        return None if turn is None else turn.under_way
 
     def _start(self, start: Start, recalled: str = "") -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
@@ -144,6 +141,8 @@ class TurnRunner:
                     return
                 with bind(turn=started.turn):
                     await self._run_turn(started)
+                if self._log.state.pending:
+                    await self._gate.seeking.learn()
                 started = None
         finally:
             self.is_working = False
@@ -159,6 +158,8 @@ class TurnRunner:
                 case Nothing():
                     return None
                 case GiveUp():
+                    assert state.turn is not None
+                    await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
@@ -167,7 +168,8 @@ class TurnRunner:
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
             await self._log.keep(started)
-            return started
+            if state.turn is not None:  # or what it was for has been withdrawn meanwhile
+                return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._log.state.turn
@@ -222,6 +224,7 @@ class TurnRunner:
             session=self._log.state,
             role="default",
             prompt=await house.prompt(),
+            hint=house.suggest("\n".join(said.text for said in turn.inputs), self._log.sees),
             max_tokens=house.max_tokens,
             settings=house.turns,
             gate=self._gate,
@@ -262,17 +265,18 @@ class TurnRunner:
             inputs += [r.id for r in state.waiting.values() if not is_command(r)]
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
-        self._stopping = False
+        self._stopping, self._ending = False, True
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             turn.route,
             stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
-            activity(turn.receipts),
+            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+        self._ending = False
         await self.daily.note()
 
     async def _judged(self, text: str, turn: Turn) -> str:

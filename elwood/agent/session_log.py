@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import trio
 
+from elwood.core.conversation import Results
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.runtime import trouble, well
@@ -31,6 +32,15 @@ class SessionLog:
     def state(self) -> Session:
         """What the log adds up to."""
         return self._journal.state
+
+    def sees(self, text: str) -> bool:
+        """Tell whether *text* stands in a result that the model still sees."""
+        return any(
+            text in result.text
+            for node in self.state.path
+            if isinstance(node.message, Results)
+            for result in node.message.results
+        )
 
     async def open(self) -> None:
         """Read the log.  Raises JournalDamaged."""

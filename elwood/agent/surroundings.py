@@ -21,9 +21,10 @@ class Surroundings:
     """What all sessions share.
 
     *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
-    what the documents and tools amount to now; *gate* makes the gate of a session from its id and
-    its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
-    lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
+    what the documents, skills and tools amount to now; *suggest* names the skills that fit a
+    message, but those whose mark the conversation sees.  *gate* makes the gate of a session from
+    its id and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the
+    house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
     without work a session leaves the memory.  *threads* are the daily notes, if any are kept;
     *learning* is there if anything may be learned.
@@ -36,6 +37,7 @@ class Surroundings:
     prompt: Callable[[], Awaitable[Prompt]]
     approvals: Address[ApprovalsMail]
     gate: Callable[[str, SessionLog], Gate]
+    suggest: Callable[[str, Callable[[str], bool]], str] = lambda message, sees: ""
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
     status: Callable[[str], Awaitable[str]]

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.core.conversation import Assistant, Human, Message, Notice, Prompt, Results, mend, texts
-from elwood.core.labels import PRIVATE, Label, Taint
+from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend
+from elwood.core.labels import Label, Taint
 from elwood.core.mentions import addresses
+from elwood.core.private_texts import private_texts
 from elwood.core.session import (
     MAX_SEEN,
     CallDecided,
@@ -33,10 +34,9 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.core.threads import Done, done, is_private, recalled
-from elwood.core.tokens import estimate
+from elwood.core.threads import Done, done, is_private
+from elwood.core.tokens import Calibration, estimate_prompt
 from elwood.core.turns import (
-    REFUSED,
     UNANSWERED,
     Kept,
     Node,
@@ -47,7 +47,10 @@ from elwood.core.turns import (
     call_key,
     is_answer,
     late,
+    node_of,
+    plain,
     result_of,
+    said_node,
 )
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
@@ -64,6 +67,8 @@ class Session(msgspec.Struct):
     *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
     the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
     *observed* is the entry up to which the observer has looked; *done* the newest turn that ended.
+    *untold* are notices that wait until no request is under way, and no call: they would come
+    between.  *prompt_tokens* is an estimate, which *calibration* corrects.
     """
 
     seen: dict[str, None] = {}
@@ -81,25 +86,18 @@ class Session(msgspec.Struct):
     failed: bool = False
     observed: int = 0
     done: Done | None = None
+    untold: list[str] = []
+    prompt_tokens: int = 0
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation as it is sent: sound, whatever happened to the log."""
         return tuple(mend(node.message for node in self.path))
 
-    @property
-    def tokens(self) -> int:
-        """About how many tokens the conversation has, without the prompt."""
-        return sum(node.tokens for node in self.path)
-
     def private_texts(self) -> list[str]:
         """List what calls that read private data gave, as far as the model still sees it."""
-        shown = [node.message for node in self.path]
-        results = [one for m in shown if isinstance(m, Results) for one in m.results]
-        found = [one.text for one in results if one.call in self.private_calls]
-        return found + [
-            recalled(m.text) for m in shown if isinstance(m, Human) and is_private(m.text)
-        ]
+        return private_texts(self.path, self.private_calls, summed_up=self.taint.private)
 
     @property
     def is_idle(self) -> bool:
@@ -119,21 +117,17 @@ class Session(msgspec.Struct):
                 turn.attempts = 1
                 self._push(seq, Human(text))
             case Prompted(prompt):
-                self.prompt = prompt
-                self._new_epoch()
-            case Said(_, message, _):
-                turn = self._open_turn(entry)
-                turn.attempts = 0
-                turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
-                turn.rounds += 1
-                self._push(seq, message)
+                self.prompt, self.prompt_tokens = prompt, estimate_prompt(prompt)
+                self.path = list(map(plain, self.path))
+            case Said():
+                self._say(seq, entry)
             case Noticed(_, text):
                 self._push(seq, Notice(text))
             case CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
             case CallDecided():
-                self._decide(seq, entry)
+                self._decide(seq, at, entry)
             case Endorsed(origins):
                 self.taint.endorse(origins)
             case CallStarted(_, call):
@@ -142,13 +136,12 @@ class Session(msgspec.Struct):
                 self._end_call(seq, self._open_turn(entry), entry)
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
-            case Compacted(summary, upto):
-                kept = [node for node in self.path if node.seq >= upto]
+            case Compacted(summary, upto, why):
+                kept = [plain(node) for node in self.path if node.seq >= upto]
                 # Its place is before what is kept, or a rewinding would lose it.
-                self.path = []
-                self._push(upto - 1, Notice(summary))
-                self.path += kept
-                self._new_epoch()
+                self.path = [node_of(upto - 1, Notice(summary)), *kept]
+                if self.turn is not None:
+                    self.turn.cut = why
             case Rewound(to):
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
@@ -201,8 +194,7 @@ class Session(msgspec.Struct):
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
-            received = self.waiting.pop(id_, None)
-            if received is not None:
+            if (received := self.waiting.pop(id_, None)) is not None:
                 yield received
 
     def _start(self, seq: int, entry: TurnStarted) -> None:
@@ -210,35 +202,52 @@ class Session(msgspec.Struct):
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        turn = self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
-        for key in entry.calls:
-            kept = self.pending.pop(key)
+        inputs = list(self._take(entry.inputs))
+        calls = [key for key in entry.calls if key in self.pending]
+        if entry.calls and not (inputs or calls):
+            return  # withdrawn while this was being written
+        turn = self.turn = Turn(entry.turn, inputs, start=seq)
+        for key in calls:
+            turn.kept.append(kept := self.pending.pop(key))
             self._take_back(kept)
-            turn.kept.append(kept)
-            turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
+            turn.calls[key] = kept.opened(key)
         if entry.text:
             self._push(seq, Human(entry.text))
-        if is_private(entry.text):
-            self.taint.add(PRIVATE, "")
+        self.taint.add(Label(private=is_private(entry.text)), "")
 
-    def _decide(self, seq: int, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
-        if turn is not None and turn.id == entry.turn and entry.call in turn.calls:
-            turn.calls[entry.call].decided = entry
+        call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
+        if turn is not None and call is not None and call.ended is None:
+            call.decided, call.decided_at = entry, at
             if not entry.allowed:
                 turn.denied.append(entry.plan)
             return
         key = call_key(entry.turn, entry.call)
-        kept = self.pending.get(key)
-        if kept is None or (kept.decided is not None and entry.allowed):
+        if (kept := self.pending.get(key)) is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
-            self.pending[key] = msgspec.structs.replace(kept, decided=entry)
+            self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
         self._take_back(kept)
-        call = f"{kept.pending.tool} {kept.pending.target}".strip()
-        self._push(seq, Notice(REFUSED[entry.ruling].format(call)))
+        self.untold.append(kept.refused(entry.ruling))
+        if self.turn is None:
+            self._tell(seq)
+
+    def _tell(self, seq: int) -> None:
+        if self.untold:
+            self._push(seq, Notice("\n\n".join(self.untold)))
+            self.untold = []
+
+    def _say(self, seq: int, entry: Said) -> None:
+        turn, message = self._open_turn(entry), entry.message
+        asked = self.prompt_tokens + sum(node.tokens for node in self.path)
+        self.calibration.learn(message.model, asked, entry.usage)
+        turn.attempts = 0
+        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
+        turn.rounds += 1
+        self.path.append(said_node(seq, entry, self.calibration.ratio))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
@@ -248,10 +257,9 @@ class Session(msgspec.Struct):
         self.taint.add(entry.label, entry.origin or entry.tool)
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
-        if entry.outcome == "waiting" and open_call.pending is not None:
-            key = call_key(turn.id, entry.call)
-            kept = Kept(open_call.call, open_call.pending, turn.principal, turn.route)
-            self.pending[key] = kept
+        if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
+            kept = Kept(open_call.call, pending, turn.principal, turn.route)
+            self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
 
@@ -265,6 +273,7 @@ class Session(msgspec.Struct):
             # Their results were "waiting"; a second one for the same call would be refused.
             self._push(seq, Notice("\n\n".join(map(late, turn.calls.values()))))
         turn.calls = {}
+        self._tell(seq)
 
     def _reply(self, seq: int, at: float, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
@@ -275,23 +284,15 @@ class Session(msgspec.Struct):
                 # Or the model would go on with what was stopped or given up (poison again).
                 self._push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
+            self._tell(seq)
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
         self.failed = entry.failed
         if entry.text:
             self.undelivered[entry.reply] = Undelivered(entry)
 
-    def _new_epoch(self) -> None:
-        # Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6): what is
-        # older than a new prefix goes on as plain text and calls, which any codec can render.
-        for number, node in enumerate(self.path):
-            message = node.message
-            if isinstance(message, Assistant) and message.codec:
-                plain = Assistant(message.blocks, "", message.model, msgspec.Raw(b"null"))
-                self.path[number] = Node(node.seq, plain, node.tokens)
-
     def _push(self, seq: int, message: Message) -> None:
-        self.path.append(Node(seq, message, sum(estimate(text) for text in texts(message))))
+        self.path.append(node_of(seq, message))
 
     def _open_turn(self, entry: Entry) -> Turn:
         if self.turn is None:

@@ -81,11 +81,17 @@ def split_name(name: str) -> tuple[str, str]:
 def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """Return the models for *role*, the preferred one first; unknown roles use the default's.
 
-    >>> candidates(ModelSettings(fallbacks=("local/qwen",)), "summarizer")
-    ('anthropic/claude-haiku-5-5', 'local/qwen')
+    A summary by a dear model is better than none; what the observer learns is not.
+
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
+    ('a/small', 'local/qwen')
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
+    ('a/small',)
     """
-    first = settings.summarizer if role == "summarizer" else settings.default
-    return tuple(dict.fromkeys((first, *settings.fallbacks)))
+    if role == "observer":
+        return (settings.summarizer,)
+    first = (settings.summarizer,) if role == "summarizer" else ()
+    return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
 
 
 @attrs.frozen

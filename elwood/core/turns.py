@@ -2,7 +2,14 @@
 
 import msgspec
 
-from elwood.core.conversation import INTERRUPTED, Assistant, Message, Result, ToolCall
+from elwood.core.conversation import (
+    INTERRUPTED,
+    Assistant,
+    Message,
+    Result,
+    ToolCall,
+    texts,
+)
 from elwood.core.mentions import addresses
 from elwood.core.session import (
     CallDecided,
@@ -12,8 +19,14 @@ from elwood.core.session import (
     Received,
     Replied,
     Route,
+    Ruling,
+    Said,
 )
+from elwood.core.tokens import estimate
 
+NO_NATIVE = msgspec.Raw(b"null")
+# Characters of native content for a token, at least.
+CHARACTERS = 3
 # What the model is told of a call that waited, and of a turn that it did not answer.
 REFUSED = {
     "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
@@ -37,16 +50,47 @@ class Node(msgspec.Struct, frozen=True):
     tokens: int
 
 
+def node_of(seq: int, message: Message) -> Node:
+    """Estimate what *message* takes."""
+    return Node(seq, message, sum(map(estimate, texts(message))))
+
+
+def said_node(seq: int, entry: Said, ratio: float) -> Node:
+    """Estimate what a response takes when it is sent back, thinking included.
+
+    The model counted all it said; what it does not want back has no room in the native content.
+    *ratio* is what it counts for an estimated token.
+    """
+    words = node_of(seq, entry.message)
+    if entry.usage.estimated or not entry.message.codec:
+        return words
+    room = len(bytes(entry.message.native)) // CHARACTERS
+    thought = min(int(entry.usage.output / ratio), room)
+    return Node(seq, entry.message, max(words.tokens, thought))
+
+
+def plain(old: Node) -> Node:
+    """Make of a response text and calls that any codec can render, without its thinking.
+
+    Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6).
+    """
+    message = old.message
+    if not isinstance(message, Assistant) or not message.codec:
+        return old
+    return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
+
+
 class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
-    *key* names it within the turn.
+    *key* names it within the turn.  *decided_at* is in Unix time.
     """
 
     key: str
     call: ToolCall
     pending: CallPending | None = None
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     started: CallStarted | None = None
     ended: CallEnded | None = None
 
@@ -60,7 +104,8 @@ class OpenCall(msgspec.Struct):
 class Kept(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
-    *origins* and *private* are what it brings with it from a conversation that was put away.
+    *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
+    conversation that was put away.
     """
 
     call: ToolCall
@@ -68,8 +113,17 @@ class Kept(msgspec.Struct, frozen=True):
     principal: str
     route: Route
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
+
+    def opened(self, key: str) -> OpenCall:
+        """Make a call of the running turn of it, named *key* there."""
+        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+
+    def refused(self, ruling: Ruling) -> str:
+        """Say to the model that it will not run."""
+        return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -84,7 +138,8 @@ class Turn(msgspec.Struct):
 
     *attempts* counts starts in a row without progress; *calls* are those of the last response;
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
-    it.  *kept* are the calls that it was started for, if there are any.
+    it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
+    left out in it has no summary.
     """
 
     id: str
@@ -96,6 +151,7 @@ class Turn(msgspec.Struct):
     receipts: list[CallEnded] = []
     denied: list[str] = []
     kept: list[Kept] = []
+    cut: str = ""
 
     @property
     def route(self) -> Route:
@@ -112,6 +168,24 @@ class Turn(msgspec.Struct):
         """URLs and hosts that the owner wrote in this turn."""
         own = (received for received in self.inputs if not received.untrusted)
         return frozenset(name for received in own for name in addresses(received.text))
+
+    @property
+    def under_way(self) -> str:
+        """Say what it is doing, in a few words."""
+        open_ = [call for call in self.calls.values() if call.ended is None]
+        running = [
+            f"{call.started.tool} {call.started.target}".strip()
+            for call in open_
+            if call.started is not None
+        ]
+        asking = [
+            f"{call.pending.tool} {call.pending.target}".strip()
+            for call in open_
+            if call.pending is not None and call.started is None
+        ]
+        if asking and not running:
+            return f"a question to you: {', '.join(asking)}"
+        return ", ".join(running) or "the model's answer"
 
 
 class Undelivered(msgspec.Struct):

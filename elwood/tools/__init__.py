@@ -20,7 +20,10 @@ from elwood.runtime import Blocking
 from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
 from elwood.store.notes import Notes
+from elwood.store.skill_places import Places
+from elwood.store.skills import Shelf
 from elwood.tools.voice import Voice
+from elwood.wire.git import Git
 from elwood.wire.search import Search
 from elwood.wire.web import Web
 
@@ -60,11 +63,12 @@ class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
     *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
-    is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation.
-    *sandbox* runs commands, or says why none can be run.  Without *web*, *search*, *voice* (which
-    speaks to people) or *notes* (the memory) there is none of it.  *facts* are those of the plan
-    that was allowed: what runs must still be that.  *root* is the workspace, held open from its
-    first use on: make one for the whole house.
+    is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation,
+    *sees* whether a text stands in a result that the model still sees.  *sandbox* runs commands, or
+    says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *notes*
+    (the memory) there is none of it.  *skills* are those there are; *git* and *places* take others
+    in.  *facts* are those of the plan that was allowed: what runs must still be that.  *root* is
+    the workspace, held open from its first use on: make one for the whole house.
     """
 
     workspace: Path
@@ -78,6 +82,10 @@ class Hands:
     voice: Voice | None = None
     notes: Notes | None = None
     facts: Mapping[str, str] = attrs.field(factory=dict)
+    skills: Shelf | None = None
+    git: Git | None = None
+    places: Places | None = None
+    sees: Callable[[str], bool] = lambda text: False
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, tzinfo
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -42,6 +43,7 @@ from elwood.messages import (
     Unsure,
 )
 from elwood.runtime import (
+    Blocking,
     Board,
     Child,
     Mailbox,
@@ -58,6 +60,7 @@ from elwood.tools import Hands
 from tests.gates import FREE, Approver, Typed, gate_for
 from tests.scripted import Effects, answer
 
+H = TypeVar("H", bound="House")
 ME = Principal("me", "Me", owner=True)
 ROUTE = Route("chat")
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
@@ -84,6 +87,9 @@ class World:
         self.dry_run = False
         self.rules = FREE
         self.around: Callable[[House, Surroundings], Surroundings] = lambda house, given: given
+        self.blocking: Blocking = inline
+        # Unix time: goes on from life to life, which Trio's clock does not.
+        self.now: Callable[[], float] = trio.current_time
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
         self.after_post: Callable[[Post], Awaitable[None]] = nothing
 
@@ -122,7 +128,7 @@ class House:
         self.states: dict[str, Session] = {}
         self.board = Board(trio.current_time)
         self.stop = trio.Event()
-        self.disk = Disk(blocking=inline, clock=trio.current_time, calls=world.calls())
+        self.disk = Disk(blocking=world.blocking, clock=world.now, calls=world.calls())
         self.changed = trio.Event()
         self.approver = Approver(self.world.decided)
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
@@ -138,7 +144,7 @@ class House:
                 principal=ME,
                 route=ROUTE,
                 text=text,
-                sent_at=trio.current_time(),
+                sent_at=self.world.now(),
                 message=named.get("message"),
                 edits=named.get("edits"),
                 quote=named.get("quote"),
@@ -235,6 +241,7 @@ class House:
                 rules=self.world.rules,
                 dry_run=self.world.dry_run,
                 session=id_,
+                now=self.world.now,
             )
 
         surroundings = Surroundings(
@@ -249,7 +256,7 @@ class House:
             publish=publish,
             status=status,
             blocking=inline,
-            now=trio.current_time,
+            now=self.world.now,
             zone=self.world.zone,
             turns=self.world.settings,
             max_tokens=1000,
@@ -282,7 +289,13 @@ class House:
 @asynccontextmanager
 async def house(world: World) -> AsyncIterator[House]:
     """Run a house; leaving the block is SIGTERM."""
-    one = House(world)
+    async with living(House(world)) as one:
+        yield one
+
+
+@asynccontextmanager
+async def living(one: H) -> AsyncIterator[H]:
+    """Run *one*; leaving the block is SIGTERM."""
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:
