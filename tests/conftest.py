@@ -4,7 +4,9 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=50, help="rounds of kill -9 (50)")
+    parser.addoption(
+        "--kills", type=int, default=None, help="rounds of kill -9 (50; 8 where the owner is asked)"
+    )
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
         "--kill-pairs", type=int, default=100, help="pairs of steps an asking house dies at (100)"

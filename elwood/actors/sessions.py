@@ -42,9 +42,6 @@ ALARM = 30.0
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
 
-# Seconds that /stop lets calls be withdrawn before it stops what runs.
-STOP_WITHIN = 1.0
-
 STOP, NEW = Command("stop"), Command("new")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
@@ -223,13 +220,12 @@ class SessionActor:
         footer = ""
         match parse(received.text):
             case Command("stop"):
-                stopped, gone = await self._stop(received)
+                stopped, gone = await self._runner.halt(received)
                 if stopped:
                     return  # the turn's reply answers the command as well
                 text = f"Nothing is running. {_gone(gone)}".rstrip()
             case Command("new"):
-                await self._runner.withdraw()
-                self._runner.stop(None)
+                await self._runner.halt(None)
                 while self._runner.is_working:
                     await self._log.wait_change()
                 await self._runner.withdraw(anew=True)
@@ -249,22 +245,6 @@ class SessionActor:
             return  # answered meanwhile, by a stop
         replied = Replied(received.id, None, (received.id,), received.route, text, footer)
         await self._delivery.accept(replied, *entries)
-
-    async def _stop(self, received: Received) -> tuple[bool, int]:
-        """Withdraw what waits, and then stop what runs; that does not wait long for the first."""
-        gone, done = 0, trio.Event()
-
-        async def withdraw() -> None:
-            nonlocal gone
-            gone = await self._runner.withdraw()
-            done.set()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(withdraw)
-            with trio.move_on_after(STOP_WITHIN):
-                await done.wait()
-            stopped = self._runner.stop(received)
-        return stopped, gone
 
     async def _approve(self, approval: Approval, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""

@@ -98,7 +98,7 @@ class QuestionPosts:
     async def _one(self, route: Route, case: Case, repeat: bool) -> None:
         await self._post(
             route,
-            one(case),
+            one(case, route),
             buttons(case),
             repeat=repeat,
             wanted=lambda: self._is_open(case.id),

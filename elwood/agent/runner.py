@@ -19,13 +19,8 @@ from elwood.core.session import CallDecided, Received, Replied, TurnStarted
 from elwood.core.turns import Turn
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
-from elwood.messages import (
-    Complete,
-    Completed,
-    Draft,
-    Typing,
-)
-from elwood.runtime import ActorDown, waiting
+from elwood.messages import Draft, Typing
+from elwood.runtime import waiting
 
 log = logging.getLogger("elwood.turns")
 
@@ -33,9 +28,6 @@ log = logging.getLogger("elwood.turns")
 TYPING_EVERY = 4.0
 # Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
 SILENT = 0.5
-# Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
-# 20), and between two looks.
-MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 # Characters of a draft: twice what the longest message has, so that what is held back at the end
 # lies beyond it; more would be looked through for nothing each time the model says a word.
 DRAFT = 8192
@@ -59,6 +51,7 @@ class TurnRunner:
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._ending = False
+        self._held = 0
         self._stopped_by: Received | None = None
         self.is_working = False
 
@@ -120,6 +113,21 @@ class TurnRunner:
             self._scope.cancel()
         return True
 
+    async def halt(self, command: Received | None) -> tuple[bool, int]:
+        """Stop the open turn, and let go of all calls that wait; nothing begins meanwhile.
+
+        Return whether the turn's reply answers *command*, and how many calls were let go.
+        """
+        self._held += 1
+        try:
+            stopped = self.stop(command)  # at once: approvals may be away
+            gone = await self.withdraw()
+        finally:
+            self._held -= 1
+            self._log.changed()
+        # The start of a turn may have been on its way to the disk.
+        return stopped or self.stop(command), gone
+
     def under_way(self) -> str | None:
         """Say what the open turn is doing; None if there is none."""
         turn = self._log.state.turn
@@ -154,6 +162,8 @@ class TurnRunner:
         while True:
             waiting = [one for one in state.waiting.values() if not is_command(one)]
             recalled = await self.daily.recall(waiting)
+            while self._held:
+                await self._log.wait_change()
             match next_work(state):
                 case Nothing():
                     return None
@@ -229,7 +239,7 @@ class TurnRunner:
             settings=house.turns,
             gate=self._gate,
             record=self._log.keep,
-            complete=self._complete,
+            complete=house.complete,
             render=lambda inputs: render(inputs, house.now(), house.zone),
             show=show,
             arrival=lambda: self._arrival.wait(),
@@ -239,20 +249,6 @@ class TurnRunner:
             answer = await run_turn(means)
             nursery.cancel_scope.cancel()
         return answer
-
-    async def _complete(self, request: Complete) -> Completed:
-        """Ask for a response, waiting for a restart of who gives them.
-
-        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
-        """
-        patience = trio.current_time() + MODELS_AWAY
-        while True:
-            try:
-                return await self._house.models.ask(request)
-            except ActorDown:
-                if trio.current_time() > patience:
-                    raise
-                await trio.sleep(LOOK_EVERY)
 
     async def _reply(self, answer: Answer) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
 
 import attrs
+import trio
 
 from elwood.agent.gate import Gate
 from elwood.agent.learning import Learning
@@ -11,9 +12,13 @@ from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.messages import ApprovalsMail, ModelsMail, OutboxMail
-from elwood.runtime import Address, Blocking
+from elwood.messages import ApprovalsMail, Complete, Completed, ModelsMail, OutboxMail
+from elwood.runtime import ActorDown, Address, Blocking
 from elwood.store.threads import Threads
+
+# Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
+# 20), and between two looks.
+MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 
 
 @attrs.frozen(kw_only=True)
@@ -51,3 +56,17 @@ class Surroundings:
     idle: float = 600.0
     threads: Threads | None = None
     learning: Learning | None = None
+
+    async def complete(self, request: Complete) -> Completed:
+        """Ask for a response, waiting for a restart of who gives them.
+
+        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
+        """
+        patience = trio.current_time() + MODELS_AWAY
+        while True:
+            try:
+                return await self.models.ask(request)
+            except ActorDown:
+                if trio.current_time() > patience:
+                    raise
+                await trio.sleep(LOOK_EVERY)

@@ -13,6 +13,7 @@ from elwood.core.identity import flatten
 from elwood.core.markdown import Entity, Rich
 from elwood.core.permissions import Case, Permission, gist
 from elwood.core.questions import Answer, Question, answers
+from elwood.core.session import Route
 from elwood.core.showing import remark, shown_whole
 from elwood.core.splitting import LIMIT
 
@@ -59,8 +60,8 @@ _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 Piece = tuple[str, Literal["", "code"]]
 
 
-def one(case: Case) -> tuple[Rich, ...]:
-    """Write one question as messages; the last one gets the buttons."""
+def one(case: Case, at: Route) -> tuple[Rich, ...]:
+    """Write one question as messages to be read *at* a place; the last one gets the buttons."""
     question = case.question
     shown = shown_whole(question.subject) or "(nothing)"
     before = f"May I use {_flat(question.tool)}?\n\n"
@@ -69,7 +70,7 @@ def one(case: Case) -> tuple[Rich, ...]:
     after = (
         f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"{_asker(question)}"
+        f"{_asker(question, at)}"
         f"{HOW.get(question.route.channel, HOW_ELSE)}\n"
         f"/allow {case.code} {typed}\n/deny {case.code}"
     )
@@ -219,9 +220,11 @@ def _flat(text: str, limit: int = 64) -> str:
     return flatten(shown_whole(text).replace("⏎", ""), limit)
 
 
-def _asker(question: Question) -> str:
+def _asker(question: Question, at: Route) -> str:
     """Say who made it happen, unless it is the one who is asked, where they talk with us."""
-    if question.route.private and question.principal in (f"tg:{question.route.chat}", "console"):
+    here = question.route
+    is_there = here.private and (here.channel, here.chat) == (at.channel, at.chat)
+    if is_there and question.principal in (f"tg:{here.chat}", "console"):
         return ""
     return f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
 

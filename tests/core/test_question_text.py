@@ -67,7 +67,7 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     subject: str, why: str, origin: str
 ) -> None:
     asked = case(subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why)
-    parts = one(asked)
+    parts = one(asked, Route("telegram", 1))
     for part in parts:
         sound(part)
     shown = shown_whole(subject) or "(nothing)"

@@ -11,8 +11,13 @@ YES = ("once", "conversation", "always", "source")
 
 
 def key_of(entry: CallPending | CallDecided | CallStarted | CallEnded) -> str:
-    """Name a call the same in the turn that proposed it and in the one that it runs in."""
-    return entry.call if "/" in entry.call else call_key(entry.turn, entry.call)
+    """Name a call the same in the turn that proposed it and in those that it runs in."""
+    return _first(call_key(entry.turn, entry.call))
+
+
+def _first(key: str) -> str:
+    """Name a call as in the turn that proposed it: ``t2/t1/c0`` was asked about again in t2."""
+    return "/".join(key.split("/")[-2:])
 
 
 def unapproved(entries: Sequence[Entry], book: Book) -> list[str]:
@@ -40,7 +45,9 @@ def unapproved(entries: Sequence[Entry], book: Book) -> list[str]:
             if number not in book.calls.permissions:
                 found.append(f"{key} {started.target} runs by a permission that does not stand")
         elif not any(
-            case.question.call == key and case.question.plan == yes.plan and case.ruling in YES
+            _first(case.question.call) == key
+            and case.question.plan == yes.plan
+            and case.ruling in YES
             for case in book.calls.cases.values()
         ):
             found.append(f"{key} {started.target} runs by a yes that approvals does not know")
@@ -65,8 +72,11 @@ def misjudged(entries: Sequence[Entry], rulings: Sequence[ApprovalEntry]) -> lis
     withdrawn = {
         key_of(e) for e in entries if isinstance(e, CallDecided) and e.ruling == "withdrawn"
     }
+    newest = {_first(question.call): id for id, question in questions.items()}
     for rule in rules:
-        key = questions[rule.id].call
+        key = _first(questions[rule.id].call)
+        if newest[key] != rule.id:
+            continue  # what it would do had changed, so another answer counted
         outcome = ended[key].outcome if key in ended else "none"
         if outcome == "denied" and ended[key].text.startswith("stopped"):
             continue
@@ -80,3 +90,24 @@ def misjudged(entries: Sequence[Entry], rulings: Sequence[ApprovalEntry]) -> lis
 def once(started: CallStarted) -> bool:
     """Tell whether a repeat would do harm."""
     return started.effect == "once"
+
+
+def unasked(entries: Sequence[Entry], rulings: Sequence[ApprovalEntry]) -> list[str]:
+    """List the calls that ran without a yes in both logs, and before that in this one."""
+    plans = {entry.id: entry.question for entry in rulings if isinstance(entry, Sought)}
+    yes = {
+        (_first(plans[rule.id].call), rule.plan)
+        for rule in rulings
+        if isinstance(rule, Ruled) and rule.ruling in YES
+    }
+    allowed: set[str] = set()
+    found = []
+    for entry in entries:
+        if isinstance(entry, CallDecided) and entry.allowed:
+            if (key_of(entry), entry.plan) in yes:
+                allowed.add(key_of(entry))
+            else:
+                found.append(f"{key_of(entry)} is allowed here, and not by approvals")
+        elif isinstance(entry, CallStarted) and once(entry) and key_of(entry) not in allowed:
+            found.append(f"{key_of(entry)} {entry.target} was not allowed, and has run")
+    return found

@@ -2,11 +2,12 @@
 
 from collections import Counter
 
+from elwood.core.receipts import HEAD
 from elwood.core.reply import parts
 from elwood.core.session import CallEnded, Delivered, Entry, Received, Replied
 from elwood.wire.telegram_preview import UNFINISHED
 from tests.fake_telegram import BOT
-from tests.house.service import MARK, Town
+from tests.house.service import MARK, QUESTION, Town
 
 AGAIN = "(again) "
 
@@ -41,7 +42,7 @@ def _outcomes(town: Town, entries: list[Entry], pushed: dict[int, str]) -> list[
         mark
         for text in town.said()
         if not text.startswith(AGAIN)
-        for mark in set(MARK.findall(text))
+        for mark in set(MARK.findall(text.partition(HEAD)[0]))  # not what ran later
     )
     seen_at_all = {mark for text in town.said() for mark in MARK.findall(text)}
     for update, mark in pushed.items():
@@ -71,7 +72,7 @@ def _answers(town: Town, entries: list[Entry]) -> list[str]:
     plain: Counter[tuple[int, str]] = Counter()
     either: Counter[tuple[int, str]] = Counter()
     for sent in town.telegram.sent:
-        if sent.text.endswith(UNFINISHED):
+        if sent.text.endswith(UNFINISHED) or QUESTION in sent.text:
             continue
         text = sent.text.removeprefix(AGAIN)
         either[sent.chat, text] += 1

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
 KEY = "sk-ant-fake-0123456789abcdef"
 FRIENDS = (OWNER, 1002, 1003)
 GROUP = -100500
+# How a question about a call begins.
+QUESTION = "May I use "
 MARK = re.compile(r"\bm\d{4}\b")
 # Seconds after which something has gone wrong for good, on the slowest of machines.
 PATIENCE = 30.0
@@ -38,7 +40,7 @@ state = "{folder}/state"
 workspace = "{folder}/workspace"
 runtime = "{folder}/run"
 [policy]
-allow = ["act"]
+allow = {free}
 [telegram]
 owners = {owners}
 groups = [{group}]
@@ -60,7 +62,7 @@ class Town:
     """A state folder and the processes that live on it, one after another.
 
     *telegram* and *models* are what they see of the world.  An *effectful* one has the tool `act`.
-    *more* stands in its configuration besides.
+    The tools in *free* act unasked; *more* stands in its configuration besides.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Town:
         models: FakeModels,
         *,
         effectful: bool = False,
+        free: Sequence[str] = ("act",),
         more: str = "",
     ) -> None:
         self.folder = folder
@@ -81,6 +84,7 @@ class Town:
         self.process: trio.Process | None = None
         self.asked = 0
         self._polls = 0
+        self._free = list(free)
         self._more = more
         self._entry = "tests.house.effectful" if effectful else "elwood"
         self._changed = trio.Event()
@@ -93,6 +97,7 @@ class Town:
         self.config.write_text(
             CONFIG.format(
                 folder=self.folder,
+                free=self._free,
                 owners=list(FRIENDS),
                 group=GROUP,
                 telegram=self.telegram.url,
@@ -200,8 +205,9 @@ class Town:
         return self.said()
 
     def said(self, chat: int | None = None) -> list[str]:
-        """Return what was sent (to *chat*), but for what a group is shown of unfinished answers."""
-        return [text for text in self.telegram.texts(chat) if not text.endswith(UNFINISHED)]
+        """Return what was sent (to *chat*), but for questions and unfinished answers."""
+        texts = self.telegram.texts(chat)
+        return [text for text in texts if not text.endswith(UNFINISHED) and QUESTION not in text]
 
     async def asks(self, count: int) -> None:
         """Wait until the model has been asked *count* times."""
@@ -295,11 +301,13 @@ def obedient(body: Json) -> Step:
 
 
 @asynccontextmanager
-async def town(folder: Path, *, effectful: bool = False, more: str = "") -> AsyncIterator[Town]:
+async def town(
+    folder: Path, *, effectful: bool = False, free: Sequence[str] = ("act",), more: str = ""
+) -> AsyncIterator[Town]:
     """Make a town; at the end nothing runs in it any more, and its log holds no secret."""
     models = FakeModels(key=KEY)
     async with fake_telegram() as telegram, serving(models.answer) as url:
-        one = Town(folder, telegram, models, effectful=effectful, more=more)
+        one = Town(folder, telegram, models, effectful=effectful, free=free, more=more)
         one.found(url)
         try:
             yield one

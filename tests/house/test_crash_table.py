@@ -607,7 +607,7 @@ async def test_cp_15_what_a_killed_house_was_running_does_not_go_on(
         [journal] = here.journals().values()
         ended = [entry.outcome for entry in journal if isinstance(entry, CallEnded)]
         assert ended == ["unknown"]
-        assert sum("May I use" in text for text in here.said()) == 1
+        assert sum("May I use" in text for text in here.telegram.texts()) == 1
 
 
 async def test_cp_16_an_effect_without_a_result_is_unknown(

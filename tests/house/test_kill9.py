@@ -1,6 +1,7 @@
 """kill -9 of real processes, at random: nothing is lost, nothing is repeated silently."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -17,6 +18,8 @@ from tests.house.service import FRIENDS, GROUP, MARK, Town, obedient, town
 # Seconds from the restart to the answers of what waited, and those of a plain turn, on a machine
 # that has nothing else to do.  A loaded one may take longer for both.
 PROMISED, PLAIN = 2.0, 0.1
+# Rounds, unless --kills says otherwise.
+KILLS = 50
 # Messages pushed in one life, at most: so many that never twenty wait, or the next is not taken.
 MOST = 4
 MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
@@ -24,6 +27,8 @@ MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
 
 class Story:
     """Messages pushed at random, and what is known of them."""
+
+    kinds: Mapping[str, int] = {"tell": 4, "act": 5, "look": 1}
 
     def __init__(self, here: Town, chance: random.Random) -> None:
         self.here = here
@@ -47,7 +52,7 @@ class Story:
             await trio.sleep(self.chance.expovariate(4.0))
             if self.room:
                 self.room -= 1
-                kind = self.chance.choices(["tell", "act", "look"], [4, 5, 1])[0]
+                [kind] = self.chance.choices([*self.kinds], [*self.kinds.values()])
                 self.push(kind, self.chance.choice([*FRIENDS, GROUP]))
 
     def unanswered(self) -> set[str]:
@@ -78,7 +83,8 @@ class Story:
 async def test_kills_at_random_instants_break_no_promise(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    kills, seed = request.config.getoption("--kills"), request.config.getoption("--kill-seed")
+    kills = request.config.getoption("--kills") or KILLS
+    seed = request.config.getoption("--kill-seed")
     seed = random.randrange(10**6) if seed is None else seed
     print(f"to repeat this: --kills {kills} --kill-seed {seed}")
     chance = random.Random(seed)
@@ -97,12 +103,12 @@ async def test_kills_at_random_instants_break_no_promise(
             for _ in range(kills):
                 here.telegram.faults.clear()
                 story.room = MOST
-                if times := await _one_life(story):
+                if times := await one_life(story):
                     caught_up.append(times)
                 await here.kill()
             nursery.cancel_scope.cancel()
         here.telegram.faults.clear()
-        caught_up.append(await _catch_up(story, set(story.pushed.values())))
+        caught_up.append(await catch_up(story, set(story.pushed.values())))
         await here.stop()
 
         assert broken(here, story.pushed) == []
@@ -117,7 +123,7 @@ async def test_kills_at_random_instants_break_no_promise(
     print(f"{len(caught_up)} times caught up, {uncertain(here)} calls cut off")
 
 
-async def _one_life(story: Story) -> tuple[float, float] | None:
+async def one_life(story: Story) -> tuple[float, float] | None:
     """Live for a while: only start, or work, or catch up; return the time of the catching up."""
     here, chance = story.here, story.chance
     match chance.choices(["start", "work", "catch up"], [2, 5, 3])[0]:
@@ -132,13 +138,13 @@ async def _one_life(story: Story) -> tuple[float, float] | None:
             await here.start()
             await trio.sleep(chance.uniform(0.0, 0.3))
         case _:
-            took = await _catch_up(story, story.unanswered())
+            took = await catch_up(story, story.unanswered())
             await trio.sleep(chance.uniform(0.0, 0.1))
             return took
     return None
 
 
-async def _catch_up(story: Story, owed: set[str]) -> tuple[float, float]:
+async def catch_up(story: Story, owed: set[str]) -> tuple[float, float]:
     """Measure how long it takes until *owed* are answered, and then how long a plain turn takes.
 
     In seconds; the first from the first poll on.
