@@ -277,6 +277,7 @@ class House:
             delivery_limit=config.watchdog.delivery,
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
+            threads=self._equipment.threads,
         )
 
     async def _wake(self) -> list[str]:

@@ -6,6 +6,7 @@ import attrs
 import trio
 
 from elwood.agent.delivery import Delivery
+from elwood.agent.observe import Observer
 from elwood.agent.recollecting import memory_command
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
@@ -64,6 +65,7 @@ class SessionActor:
         limit = house.delivery_limit
         self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
+        self._observer = Observer(id_, self._log, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
@@ -94,6 +96,8 @@ class SessionActor:
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
+            nursery.start_soon(self._runner.daily.note)
+            nursery.start_soon(self._observer.run)
             left = []
             for received in commands(self._log.state):
                 # What a crash cut off here must come before a turn is resumed, or begun on a yes.
@@ -116,8 +120,8 @@ class SessionActor:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
         state = self._log.state
-        if state.is_idle and not state.pending:  # nothing to be woken for
-            await self._house.mark(self._id, False)
+        if state.is_idle and not state.pending and not self._observer.is_behind:
+            await self._house.mark(self._id, False)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
         """Take one message; False when the session has been idle for long enough, or stopped."""
@@ -193,7 +197,7 @@ class SessionActor:
             answer = BELONGS.format(screened.kind)
             replied = Replied(received.id, None, (received.id,), received.route, answer)
             return await self._take(received, replied)
-        begun = None if is_command(received) else self._runner.beginning(received)
+        begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):

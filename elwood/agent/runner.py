@@ -4,6 +4,7 @@ import logging
 
 import trio
 
+from elwood.agent.daily import Daily
 from elwood.agent.delivery import Delivery
 from elwood.agent.means import Answer, Means
 from elwood.agent.recollecting import reminder
@@ -46,6 +47,7 @@ class TurnRunner:
         self._delivery = delivery
         self._house = house
         self._gate = house.gate(id_, log_)
+        self.daily = Daily(id_, log_, house)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -54,15 +56,16 @@ class TurnRunner:
         self._stopped_by: Received | None = None
         self.is_working = False
 
-    def beginning(self, received: Received) -> TurnStarted | None:
+    async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
 
         Who writes it, in one line with *received*, must call `work` with it at once.
         """
+        recalled = "" if self.is_working else await self.daily.recall((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
-        return self._start(Start((received,)))
+        return self._start(Start((received,)), recalled)
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
         """Begin with what is to be done, unless that has begun already.
@@ -131,11 +134,11 @@ class TurnRunner:
         turn = self._log.state.turn
         return None if turn is None else turn.under_way
 
-    def _start(self, start: Start) -> TurnStarted:
+    def _start(self, start: Start, recalled: str = "") -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
-        text = ""
+        text = recalled if self.daily.is_due(start.inputs) else ""
         if start.inputs:
-            text = render(start.inputs, self._house.now(), self._house.zone)
+            text += render(start.inputs, self._house.now(), self._house.zone)
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
@@ -158,6 +161,8 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
+            waiting = [one for one in state.waiting.values() if not is_command(one)]
+            recalled = await self.daily.recall(waiting)
             while self._held:
                 await self._log.wait_change()
             match next_work(state):
@@ -169,7 +174,7 @@ class TurnRunner:
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
-                    started = self._start(start)
+                    started = self._start(start, recalled)
                 case Resume(attempt):
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
@@ -271,6 +276,7 @@ class TurnRunner:
         )
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False
+        await self.daily.note()
 
     async def _judged(self, text: str, turn: Turn) -> str:
         """Mark in the model's words what no receipt shows, and what looks like one.

@@ -7,12 +7,14 @@ import attrs
 import trio
 
 from elwood.agent.gate import Gate
+from elwood.agent.learning import Learning
 from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.messages import ApprovalsMail, Complete, Completed, MemoryMail, ModelsMail, OutboxMail
 from elwood.runtime import ActorDown, Address, Blocking
+from elwood.store.threads import Threads
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
@@ -30,7 +32,8 @@ class Surroundings:
     house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
     without work a session leaves the memory.  Of what is in *memory*, up to *offered* tokens may
-    go along with a message.
+    go along with a message.  *threads* are the daily notes, if any are kept; *learning* is there if
+    anything may be learned.
     """
 
     strip: Callable[[str], str]
@@ -54,6 +57,8 @@ class Surroundings:
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0
+    threads: Threads | None = None
+    learning: Learning | None = None
 
     async def complete(self, request: Complete) -> Completed:
         """Ask for a response, waiting for a restart of who gives them.

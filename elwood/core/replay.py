@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.core.compaction import is_notice_of_cut
-from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend, texts
+from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend
 from elwood.core.labels import Label, Taint
-from elwood.core.mentions import addresses
+from elwood.core.mentions import remember
+from elwood.core.private_texts import private_texts
 from elwood.core.session import (
     MAX_SEEN,
     CallDecided,
@@ -24,6 +24,7 @@ from elwood.core.session import (
     Entry,
     Joined,
     Noticed,
+    Observed,
     Posted,
     Posting,
     Prompted,
@@ -34,6 +35,7 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
+from elwood.core.threads import Done, done, is_private
 from elwood.core.tokens import Calibration, estimate_prompt
 from elwood.core.turns import (
     UNANSWERED,
@@ -48,15 +50,12 @@ from elwood.core.turns import (
     late,
     node_of,
     plain,
-    private_texts,
     result_of,
     said_node,
 )
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
 MAX_RECEIPTS = 50
-# Addresses of the owner's that are remembered; the oldest go first.
-MAX_NAMED = 200
 
 
 class Session(msgspec.Struct):
@@ -66,6 +65,7 @@ class Session(msgspec.Struct):
     ``<turn>/<call>``.  *receipts* are the newest calls that ended.  *taint* is what was read;
     *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
     the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
+    *observed* is the entry up to which the observer has looked; *done* the newest turn that ended.
     *untold* are notices that wait until no request is under way, and no call: they would come
     between.  *prompt_tokens* is an estimate, which *calibration* corrects.
     """
@@ -83,6 +83,8 @@ class Session(msgspec.Struct):
     named: dict[str, None] = {}
     private_calls: dict[str, None] = {}
     failed: bool = False
+    observed: int = 0
+    done: Done | None = None
     untold: list[str] = []
     prompt_tokens: int = 0
     calibration: Calibration = msgspec.field(default_factory=Calibration)
@@ -93,10 +95,8 @@ class Session(msgspec.Struct):
         return tuple(mend(node.message for node in self.path))
 
     def private_texts(self) -> list[str]:
-        """List the private data that was read, offered or summed up, as the model sees it."""
-        found = list(private_texts(self.path, self.private_calls))
-        cuts = [node.message for node in self.path if is_notice_of_cut(node.message)]
-        return found + [text for message in cuts for text in texts(message) if self.taint.private]
+        """List what calls that read private data gave, as far as the model still sees it."""
+        return private_texts(self.path, self.private_calls, summed_up=self.taint.private)
 
     @property
     def is_idle(self) -> bool:
@@ -149,13 +149,15 @@ class Session(msgspec.Struct):
                 if not self.path and not (self.turn and self.turn.calls):
                     self._put_away()
             case Replied():
-                self._reply(seq, entry)
+                self._reply(seq, at, entry)
             case Posting(reply, part, attempt):
                 self.undelivered[reply].attempts[part] = attempt
             case Posted(reply, part, message):
                 self.undelivered[reply].posted[part] = message
             case Delivered(reply):
                 del self.undelivered[reply]
+            case Observed(upto):
+                self.observed = max(self.observed, upto)
 
     def _receive(self, entry: Received) -> None:
         self.seen[entry.id] = None
@@ -172,9 +174,7 @@ class Session(msgspec.Struct):
     def _hear(self, entry: Received) -> None:
         self.taint.add(Label(untrusted=entry.untrusted), f"a message sent by {entry.principal}")
         if not self.taint.sources:
-            self.named.update(dict.fromkeys(addresses(entry.text)))
-            while len(self.named) > MAX_NAMED:
-                del self.named[next(iter(self.named))]
+            remember(self.named, entry.text)
 
     def _put_away(self) -> None:
         """Begin with a clean label; what is still to come in brings its own."""
@@ -194,8 +194,7 @@ class Session(msgspec.Struct):
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
-            received = self.waiting.pop(id_, None)
-            if received is not None:
+            if (received := self.waiting.pop(id_, None)) is not None:
                 yield received
 
     def _start(self, seq: int, entry: TurnStarted) -> None:
@@ -214,6 +213,7 @@ class Session(msgspec.Struct):
             turn.calls[key] = kept.opened(key)
         if entry.text:
             self._push(seq, Human(entry.text))
+        self.taint.add(Label(private=is_private(entry.text)), "")
 
     def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
@@ -224,8 +224,7 @@ class Session(msgspec.Struct):
                 turn.denied.append(entry.plan)
             return
         key = call_key(entry.turn, entry.call)
-        kept = self.pending.get(key)
-        if kept is None or (kept.decided is not None and entry.allowed):
+        if (kept := self.pending.get(key)) is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
             self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
@@ -276,8 +275,9 @@ class Session(msgspec.Struct):
         turn.calls = {}
         self._tell(seq)
 
-    def _reply(self, seq: int, entry: Replied) -> None:
+    def _reply(self, seq: int, at: float, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
+            self.done = done(at, self.turn.inputs, self.turn.receipts, entry, self.taint.label)
             self._close_calls(seq, self.turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= self.turn.start and not is_answer(last.message):

@@ -246,6 +246,13 @@ class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
     why: str = ""
 
 
+class Observed(msgspec.Struct, frozen=True, tag="observed"):
+    """The observer has looked at everything up to the entry *upto*, and learned so many *facts*."""
+
+    upto: int
+    facts: int
+
+
 Entry = (
     Received
     | TurnStarted
@@ -265,4 +272,5 @@ Entry = (
     | Posting
     | Posted
     | Delivered
+    | Observed
 )

@@ -105,7 +105,7 @@ class Index(Database):
             for every in _TRIES[asked_.words]:
                 given = (expression(chosen, every=every), MOST_HITS, asked_.now, asked_.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
-                    return [Hit(*row, every) for row in found]
+                    return [Hit(row[0], row[1], row[2], row[3], every) for row in found]
         return []
 
     def twin(self, said: bytes) -> list[str]:

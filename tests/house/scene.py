@@ -6,7 +6,7 @@ A `Kill` stands for kill -9: it goes through everything, and the disk takes noth
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
+from elwood.core.threads import without_recall
 from elwood.messages import (
     Complete,
     Completed,
@@ -82,8 +83,10 @@ class World:
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
+        self.zone: tzinfo = UTC
         self.dry_run = False
         self.rules = FREE
+        self.around: Callable[[House, Surroundings], Surroundings] = lambda house, given: given
         self.blocking: Blocking = inline
         # Unix time: goes on from life to life, which Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
@@ -108,7 +111,7 @@ async def echo(request: Complete) -> Completed:
         if isinstance(message, Results):
             words += [result.text for result in message.results]
         elif isinstance(message, Human):
-            words.append(message.text.split("\n", 1)[-1])
+            words.append(without_recall(message.text).split("\n", 1)[-1])
         else:
             break
     return answer("re: " + " | ".join(reversed(words)))
@@ -254,16 +257,18 @@ class House:
             status=status,
             blocking=inline,
             now=self.world.now,
-            zone=UTC,
+            zone=self.world.zone,
             turns=self.world.settings,
             max_tokens=1000,
             idle=self.world.idle,
         )
 
+        around = self.world.around(self, surroundings)
+
         async def body(id_: str, box: Mailbox[SessionsMail]) -> None:
             path = self.world.folder / f"{id_}.jsonl"
             journal: Journal[Entry, Session] = Journal(path, Entry, Session, self.disk)
-            await SessionActor(id_, journal, surroundings).run(box)
+            await SessionActor(id_, journal, around).run(box)
 
         def refuse(message: SessionsMail, why: str) -> None:
             if isinstance(message, Inbound):
