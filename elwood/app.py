@@ -2,7 +2,6 @@
 
 import os
 import platform
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -21,27 +20,23 @@ from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
 from elwood.core.budget import Charged, Ledger
 from elwood.core.catalog import choose
-from elwood.core.grants import CODE_ALPHABET
-from elwood.core.inputs import age
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
-from elwood.core.spending import in_words
-from elwood.equipment import Equipment
+from elwood.equipment import Equipment, remembering, typed_code
 from elwood.messages import (
     ApprovalsMail,
     Inbound,
+    MemoryMail,
     ModelsMail,
     OutboxMail,
     Refused,
     SessionsMail,
-    Spending,
 )
 from elwood.outside import Channel, Doors, Outside
 from elwood.runtime import (
-    ActorUnavailable,
     Address,
     Board,
     Child,
@@ -52,6 +47,7 @@ from elwood.runtime import (
     run_pool,
     supervise,
 )
+from elwood.status import Status
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.journal import Journal
@@ -59,6 +55,7 @@ from elwood.store.markers import Markers
 from elwood.store.usage import UsageBook
 from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
+from elwood.wire.embeddings import Embedder
 from elwood.wire.provider import Provider
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
@@ -82,6 +79,7 @@ class House:
         providers: Mapping[str, Provider],
         tools: Sequence[Tool],
         hands: Hands,
+        embedder: Embedder | None = None,
         dry_run: bool = False,
         grace: float = LAST_TURN,
     ) -> None:
@@ -93,11 +91,13 @@ class House:
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
         self.approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
         self.models: Mailbox[ModelsMail] = Mailbox("models", 256)
+        self.memory: Mailbox[MemoryMail] = Mailbox("memory", 32)
         self.outboxes: dict[str, Mailbox[OutboxMail]] = {
             channel.name: Mailbox(f"outbox {channel.name}", 256) for channel in channels
         }
         self._channels = channels
         self._providers = providers
+        self._embedder = embedder
         self._grace = grace
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
@@ -112,7 +112,23 @@ class House:
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
         self._equipment = Equipment(
-            config, hands, tools, asks, channels, self._posts, self._disk, outside.now, dry_run
+            config,
+            hands,
+            tools,
+            asks,
+            channels,
+            self._posts,
+            self.memory.address,
+            outside.now,
+            dry_run,
+        )
+        self._status = Status(
+            self.models.address,
+            self.board,
+            self._equipment.sandbox,
+            self.strip,
+            config,
+            outside.now,
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -173,11 +189,13 @@ class House:
             strip=self.strip,
             settings=config.approvals,
         )
+        memory = remembering(config, outside, self._disk, self._embedder)
         control = Control(
             config.paths.runtime,
             self.board,
             self._seen,
             self.approvals.address,
+            self.memory.address,
             strip=self.strip,
             blocking=outside.blocking,
         )
@@ -205,6 +223,7 @@ class House:
         return (
             Child(events, health.run, WORLD, grace=1.0),
             *outboxes,
+            Child(self.memory, memory.run, OURS),
             Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
             Child(self.sessions, sessions, OURS, grace=self._grace + 1),
@@ -241,13 +260,15 @@ class House:
             so_far=lambda text: so_far(text, config.secrets),
             models=self.models.address,
             approvals=self.approvals.address,
+            memory=self.memory.address,
+            offered=config.memory.offered,
             outboxes=outboxes,
             prompt=self._prompt,
             suggest=self._prompt.suggest,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,
-            status=self._status,
+            status=self._status.of,
             blocking=outside.blocking,
             now=outside.now,
             zone=ZoneInfo(config.owner.timezone),
@@ -271,28 +292,6 @@ class House:
         python = platform.python_version()
         sessions = self.presence.seen()
         return HouseSeen(__version__, self._started, os.getpid(), python, sessions)
-
-    async def _status(self, session: str) -> str:
-        uptime = age(self.outside.now() - self._started)
-        lines = [
-            f"Elwood {__version__}, up for {uptime}, thinking with {self.config.models.default}."
-        ]
-        try:
-            with trio.fail_after(0.5):
-                spent = await self.models.address.ask(Spending(session=session))
-        except (ActorUnavailable, trio.TooSlowError):
-            lines.append("What it has cost cannot be said now.")
-        else:
-            lines.append(in_words(spent))
-        lines.append(self.strip(self._equipment.sandbox()))
-        stuck = self.board.stuck()
-        lines += [f"Stuck: {one.actor}: {self.strip(one.what)}" for one in stuck[:5]]
-        return "\n".join(lines)
-
-
-def typed_code(length: int) -> str:
-    """Make a code that nobody can guess, and that can be typed."""
-    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

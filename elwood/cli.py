@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "pair": _pair,
             "approve": _approve,
             "skills": _skills,
+            "memory": _memory,
         }
     )
     given = parser.parse_args(arguments)
@@ -154,6 +155,26 @@ def _skills(given: argparse.Namespace) -> int:
                 return teaching.remove(config, given.name, agreed=given.yes)
             case _:
                 return teaching.list_skills(config)
+
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _memory(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import remembering
+
+        state, runtime = config.paths.state, config.paths.runtime
+        match given.what:
+            case "list":
+                return remembering.show_list(state, given.limit)
+            case "search":
+                return remembering.search(state, " ".join(given.query), given.limit)
+            case "show":
+                return remembering.show(state, given.key)
+            case "forget":
+                return remembering.forget(state, runtime, tuple(given.keys))
+            case _:
+                return remembering.rebuild(state, runtime)
 
     return _configured(given, body, console=True, secrets=False)
 

@@ -1,33 +1,38 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 
 import attrs
+import trio
 
+from elwood.actors.memory import Remembering
 from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
 from elwood.config.settings import Policy
+from elwood.core.grants import CODE_ALPHABET
 from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, Word, version
 from elwood.core.redaction import reveals, strip
 from elwood.core.replay import Session
 from elwood.core.session import Route
-from elwood.messages import ApprovalsMail, OutboxMail, Recognise
-from elwood.outside import Channel
+from elwood.messages import ApprovalsMail, MemoryMail, OutboxMail, Recognise
+from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
 from elwood.store.disk import Disk
-from elwood.store.notes import Notes
+from elwood.store.memory import Memory
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
 from elwood.tools import Hands, Tool
 from elwood.tools.voice import Voice
 from elwood.tools.writing import EDIT_FILE, WRITE_FILE
+from elwood.wire.embeddings import Embedder
 from elwood.wire.git import Git
 from elwood.wire.http import Client
 from elwood.wire.search import search_of
@@ -35,6 +40,8 @@ from elwood.wire.web import Web
 
 log = logging.getLogger("elwood")
 
+# Seconds to give back what was held, also when the house is being ended.
+CLOSING = 5.0
 # With what the principals of scheduled work begin.
 TASK = "task:"
 
@@ -65,18 +72,31 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     try:
         yield attrs.evolve(hands, web=web, search=search_of(config.search, client))
     finally:
-        await web.aclose()
-        await client.aclose()
-        if not isinstance(hands.sandbox, NoSandbox):
-            await hands.sandbox.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
+            await web.aclose()
+            await client.aclose()
+            if not isinstance(hands.sandbox, NoSandbox):
+                await hands.sandbox.close()
+
+
+def remembering(
+    config: Config, outside: Outside, disk: Disk, embedder: Embedder | None
+) -> Remembering:
+    """Make the actor that remembers."""
+    memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)
+    return Remembering(memory, blocking=outside.blocking, now=outside.now, embedder=embedder)
+
+
+def typed_code(length: int) -> str:
+    """Make a code that nobody can guess, and that can be typed."""
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
 
 
 class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
-    *places* are where the owner can be told something.  *now* is the
-    wall clock.
+    *places* are where the owner can be told something.  *now* is the wall clock.
     """
 
     def __init__(
@@ -87,14 +107,14 @@ class Equipment:
         approvals: Address[ApprovalsMail],
         channels: Sequence[Channel],
         outboxes: Mapping[str, Address[OutboxMail]],
-        disk: Disk,
+        memory: Address[MemoryMail],
         now: Callable[[], float],
         dry_run: bool,
     ) -> None:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
         self._config = config
-        self._hands = attrs.evolve(hands, notes=Notes(config.paths.state / "memory", disk))
+        self._hands = attrs.evolve(hands, memory=memory)
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
         self._now = now

@@ -57,7 +57,23 @@ def pair(runtime_dir: Path, code: str) -> int:
     return settle(runtime_dir, wire.Pair(code))
 
 
-def settle(runtime_dir: Path, request: wire.Pair | wire.Approvals | wire.Rule | wire.Revoke) -> int:
+Settling = wire.Pair | wire.Approvals | wire.Rule | wire.Revoke | wire.Forget | wire.Rebuild
+
+
+def is_reachable(runtime_dir: Path) -> bool:
+    """Tell whether somebody listens on the socket of the house."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(DEADLINE)
+        try:
+            client.connect(str(runtime_dir / wire.NAME))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def settle(runtime_dir: Path, request: Settling) -> int:
     """Have something decided, and say what came of it; return the exit code."""
     if isinstance(request, wire.Pair | wire.Rule) and not 1 <= len(request.code) <= 64:
         print("A code has between 1 and 64 characters.", file=sys.stderr)

@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import attrs
@@ -25,6 +26,7 @@ from elwood.runtime import Escalated
 from elwood.store.lock import AlreadyRunning, holding
 from elwood.tools import Tool
 from elwood.tools.builtin import builtin
+from elwood.wire.embeddings import embedder_of
 from elwood.wire.http import Client
 from elwood.wire.notify import Notify
 from elwood.wire.provider import Provider
@@ -145,7 +147,10 @@ async def _live(
 ) -> int:
     """Run a house until it is stopped."""
     escalated: Escalated | None = None
-    async with equipped(config, outside.blocking) as hands:
+    async with (
+        equipped(config, outside.blocking) as hands,
+        aclosing(Client(connections=4)) as client,
+    ):
         house = House(
             config,
             outside,
@@ -153,6 +158,7 @@ async def _live(
             providers=_providers(config, outside),
             tools=merge({"Elwood": builtin(), "the caller": more_tools}),
             hands=hands,
+            embedder=embedder_of(config.memory.embeddings, config.providers, client),
             dry_run=dry_run,
             grace=grace,
         )

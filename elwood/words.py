@@ -73,6 +73,26 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     show.add_argument(
         "--prompt", action="store_true", help="print what the model was sent in it (or the newest)"
     )
+    memory = add("memory", "Show, search or forget what is remembered.").add_subparsers(
+        title="what to do", metavar="WHAT", required=True
+    )
+
+    def remember(name: str, help: str) -> argparse.ArgumentParser:
+        sub = memory.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=commands["memory"], what=name)
+        _add_config(sub, argparse.SUPPRESS)
+        return sub
+
+    listed = remember("list", "List the newest notes.")
+    listed.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most")
+    search = remember("search", "Find notes by words.")
+    search.add_argument("query", metavar="WORD", nargs="+", help="words that they should have")
+    search.add_argument("--limit", metavar="N", type=_count, default=10, help="how many at most")
+    shown = remember("show", "Print a note as its file is.")
+    shown.add_argument("key", metavar="KEY", type=_key, help="the note")
+    forget = remember("forget", "Forget notes for good.")
+    forget.add_argument("keys", metavar="KEY", nargs="+", type=_key, help="the notes")
+    remember("rebuild", "Make the index anew; the notes stay as they are.")
     pair = add("pair", "Let the stranger talk who was shown this code.")
     pair.add_argument("code", metavar="CODE", help="the pairing code")
     approve = add("approve", "List what waits for your decision, or decide it.")
@@ -114,6 +134,15 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST_RECEIPTS:
         raise argparse.ArgumentTypeError(f"use a number between 1 and {MOST_RECEIPTS}")
     return int(text)
+
+
+def _key(key: str) -> str:
+    """Check the name of a note."""
+    from elwood.core.note import KEY  # heavy, and wanted by few
+
+    if not re.fullmatch(KEY, key):
+        raise argparse.ArgumentTypeError("a key has 1 to 64 small letters, digits and hyphens")
+    return key
 
 
 def _session(name: str) -> str:

@@ -18,6 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(
+        "--bench-notes", type=int, default=5_000, help="memories in tests/bench (5000)"
+    )
+    parser.addoption(
         "--bench-turns",
         type=int,
         default=50,
@@ -29,3 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def bench_turns(request: pytest.FixtureRequest) -> int:
     turns: int = request.config.getoption("--bench-turns")
     return turns
+
+
+@pytest.fixture
+def bench_notes(request: pytest.FixtureRequest) -> int:
+    notes: int = request.config.getoption("--bench-notes")
+    return notes

@@ -17,6 +17,7 @@ import trio
 from elwood.config import Config, load
 from elwood.doctor import Finding, examine, table
 from elwood.doctor.local import _enough, examine_machine, prices
+from elwood.doctor.sandboxed import examine_sandbox
 from elwood.doctor.services import _unreached, examine_services
 from elwood.runtime import inline
 from elwood.wire.http import Client
@@ -463,3 +464,36 @@ def test_commands_are_not_broken_over_lines() -> None:
     path = "/very/long/path/with-hyphens/and-more" * 2
     text = table([Finding("problem", "state", "is open", f"run: chmod 700 {path}")], 40)
     assert path in text
+
+
+# --- the sandbox ---------------------------------------------------------------------------------
+
+
+async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.paths.state.mkdir()
+    config.paths.workspace.mkdir()
+    (finding,) = await examine_sandbox(config, inline)
+    # Wherever the tests run, something true is said: which rung, or why none.
+    assert finding.what.startswith(("commands run in", "commands cannot be run"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "word"),
+    [
+        ("direct", "warning", "not confined"),
+        ("none", "ok", "turned off"),
+        ("docker", "ok", "not here"),
+    ],
+)
+async def test_what_was_chosen_is_said(tmp_path: Path, kind: str, level: str, word: str) -> None:
+    config = configured(tmp_path, f'sandbox.kind = "{kind}"\n')
+    config.paths.state.mkdir()
+    config.paths.workspace.mkdir()
+    (finding,) = await examine_sandbox(config, inline)
+    assert finding.level == level
+    assert word in finding.what
+
+
+async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
+    assert await examine_sandbox(configured(tmp_path), inline) == []

@@ -22,7 +22,17 @@ from elwood.core.inspection import (
     WaitSeen,
 )
 from elwood.core.permissions import CONTROL
-from elwood.messages import ApprovalsMail, Pair, Revoke, Rule, Settled, Standing
+from elwood.messages import (
+    ApprovalsMail,
+    Forget,
+    MemoryMail,
+    Pair,
+    Rebuild,
+    Revoke,
+    Rule,
+    Settled,
+    Standing,
+)
 from elwood.runtime import ActorUnavailable, Address, Blocking, Board, Desk, Mailbox, Request
 from elwood.wire import control as wire
 
@@ -51,6 +61,7 @@ class Control:
         board: Board,
         facts: Callable[[], House],
         approvals: Address[ApprovalsMail],
+        memory: Address[MemoryMail],
         *,
         strip: Callable[[str], str],
         blocking: Blocking,
@@ -59,6 +70,7 @@ class Control:
         self._board = board
         self._facts = facts
         self._approvals = approvals
+        self._memory = memory
         self._strip = strip
         self._blocking = blocking
         self._clients = 0
@@ -132,15 +144,22 @@ class Control:
                 return await self._settle(Rule(code=code, answer=answer, by=CONTROL))
             case wire.Revoke(number):
                 return await self._settle(Revoke(number=number, by=CONTROL))
+            case wire.Forget(keys):
+                return await self._settle(Forget(keys=keys), self._memory)
+            case wire.Rebuild():
+                return await self._settle(Rebuild(), self._memory)
 
-    async def _settle(self, request: Request[Settled]) -> wire.Answer:
+    async def _settle(
+        self, request: Request[Settled], whom: Address[MemoryMail] | None = None
+    ) -> wire.Answer:
+        asked = whom or self._approvals
         try:
             with trio.fail_after(wire.PATIENCE):
-                settled = await self._approvals.ask(request)
+                settled = await asked.ask(request)
         except ActorUnavailable as error:
             return wire.Failed(f"{error}; try again in a moment")
         except trio.TooSlowError:
-            why = f"no answer from {self._approvals.name} in time; look with elwood inspect"
+            why = f"no answer from {asked.name} in time; look with elwood inspect"
             return wire.Failed(why)
         return wire.Settled(settled.ok, self._strip(settled.text))
 

@@ -6,6 +6,7 @@ import attrs
 import trio
 
 from elwood.agent.delivery import Delivery
+from elwood.agent.recollecting import memory_command
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
@@ -231,6 +232,8 @@ class SessionActor:
                 text = await self._status()
             case Command("receipts", given):
                 text, footer = listing(self._log.state.receipts, given, self._house.zone)
+            case Command("memory", given):
+                text = await memory_command(received, given, self._house)
             case Command("help"):
                 text = help_text()
             case Approval() as approval:

@@ -6,6 +6,7 @@ import trio
 
 from elwood.agent.delivery import Delivery
 from elwood.agent.means import Answer, Means
+from elwood.agent.recollecting import reminder
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import run_turn
@@ -186,6 +187,8 @@ class TurnRunner:
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()
+                if (notes := await reminder(self._house, self._log.state)) is not None:
+                    await self._log.keep(notes)
                 answer = await self._think()
             self._scope = None
             if answer is None:

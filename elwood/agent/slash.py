@@ -17,10 +17,11 @@ COMMANDS = {
     "deny": "refuse a call that waits: /deny CODE",
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
+    "memory": "say what I remember; /memory search, show or undo",
     "help": "say what I understand",
 }
 
-Name = Literal["new", "stop", "status", "receipts", "help"]
+Name = Literal["new", "stop", "status", "receipts", "memory", "help"]
 Verb = Literal["allow", "deny", "approvals", "trust"]
 
 
@@ -62,7 +63,7 @@ def parse(text: str) -> Command | Approval | Unknown:
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
-        case "receipts":
+        case "receipts" | "memory":
             return Command(word, " ".join(words))
         case "new" | "stop" | "status" | "help":
             return Command(word)

@@ -11,7 +11,7 @@ from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.messages import ApprovalsMail, Complete, Completed, ModelsMail, OutboxMail
+from elwood.messages import ApprovalsMail, Complete, Completed, MemoryMail, ModelsMail, OutboxMail
 from elwood.runtime import ActorDown, Address, Blocking
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
@@ -29,7 +29,8 @@ class Surroundings:
     its id and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the
     house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory.
+    without work a session leaves the memory.  Of what is in *memory*, up to *offered* tokens may
+    go along with a message.
     """
 
     strip: Callable[[str], str]
@@ -48,6 +49,8 @@ class Surroundings:
     zone: tzinfo
     turns: TurnSettings
     max_tokens: int
+    memory: Address[MemoryMail] | None = None
+    offered: int = 0
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0

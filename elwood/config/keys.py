@@ -159,6 +159,14 @@ KEYS = (
     Key("approvals.group_within", "seconds within which they are counted", at_least(0)),
     Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
     Key(
+        "memory.embeddings",
+        "a model that makes vectors of notes, as provider/name; they are sent to it",
+        is_model,
+        example='"ollama/nomic-embed-text"',
+    ),
+    Key("memory.max_notes", "most notes that are kept", between(1, 1_000_000)),
+    Key("memory.offered", "most tokens of notes that go along with a message", at_least(0)),
+    Key(
         "telegram.token",
         f"{_SECRET} `telegram-token`. The channel is off without",
         default="credential `telegram-token`; else `$ELWOOD_TELEGRAM_TOKEN`",
@@ -233,6 +241,7 @@ SECTIONS = {
     "turn": "Bounds of one answer.",
     "approvals": "How you are asked whether a tool may do something.",
     "sessions": "Conversations.",
+    "memory": "What is remembered across conversations. See docs/operating.md.",
     "telegram": "The Telegram channel.",
     "policy": (
         "Your own word about tools, by name or by a pattern of the id, such as `web.*`. What would "

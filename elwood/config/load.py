@@ -63,7 +63,7 @@ class _Loading:
             self._complain((name,), *unknown(name, [*SECTIONS, "providers"]))
         sections = {name: self._section((name,), cls, name) for name, cls in SECTIONS.items()}
         providers = self._providers(tree["providers"])
-        self._cross_check(tree["models"], providers)
+        self._cross_check(tree["models"], tree["memory"], providers)
         if self._problems:
             order = sorted(self._problems, key=lambda p: (p.line or math.inf, p.variable or p.key))
             raise ConfigErrors(order)
@@ -220,12 +220,14 @@ class _Loading:
                 self._complain((*where, "base_url"), "is missing", "write the API's address")
         return made
 
-    def _cross_check(self, models: object, providers: dict[str, object]) -> None:
+    def _cross_check(self, models: object, memory: object, providers: dict[str, object]) -> None:
         """Check that each model's provider exists, whatever else is wrong with the models."""
         if not isinstance(models, dict):
             return
         fallbacks = models.get("fallbacks")
+        embeddings = memory.get("embeddings") if isinstance(memory, dict) else None
         wanted: list[tuple[Where, object]] = [
+            (("memory", "embeddings"), embeddings),
             (("models", "default"), models.get("default")),
             (("models", "summarizer"), models.get("summarizer")),
             *((("models", "fallbacks", n), model) for n, model in enumerate(_listed(fallbacks))),

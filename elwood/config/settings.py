@@ -16,6 +16,7 @@ from elwood.core.policy import Word
 from elwood.core.redaction import Secret
 from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.sandbox.settings import SandboxSettings
+from elwood.store.memory_settings import MemorySettings
 from elwood.wire.search_settings import SearchSettings
 from elwood.wire.telegram_settings import TelegramSettings
 
@@ -105,6 +106,7 @@ class Config:
     turn: TurnSettings = attrs.field(factory=TurnSettings)
     approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
+    memory: MemorySettings = attrs.field(factory=MemorySettings)
     telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
     policy: Policy = attrs.field(factory=Policy)
     egress: EgressRules = attrs.field(factory=EgressRules)
@@ -133,6 +135,7 @@ SECTIONS: dict[str, type] = {
     "turn": TurnSettings,
     "approvals": ApprovalSettings,
     "sessions": Sessions,
+    "memory": MemorySettings,
     "telegram": TelegramSettings,
     "policy": Policy,
     "egress": EgressRules,

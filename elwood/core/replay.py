@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from elwood.core.compaction import is_notice_of_cut
-from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend
+from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend, texts
 from elwood.core.labels import Label, Taint
 from elwood.core.mentions import addresses
 from elwood.core.session import (
@@ -28,6 +28,7 @@ from elwood.core.session import (
     Posting,
     Prompted,
     Received,
+    Reminded,
     Replied,
     Rewound,
     Said,
@@ -47,6 +48,7 @@ from elwood.core.turns import (
     late,
     node_of,
     plain,
+    private_texts,
     result_of,
     said_node,
 )
@@ -91,14 +93,10 @@ class Session(msgspec.Struct):
         return tuple(mend(node.message for node in self.path))
 
     def private_texts(self) -> list[str]:
-        """List what calls that read private data gave, as far as the model still sees it."""
-        found = []
-        for message in (node.message for node in self.path):
-            if isinstance(message, Results):
-                found += [one.text for one in message.results if one.call in self.private_calls]
-            elif isinstance(message, Notice) and self.taint.private and is_notice_of_cut(message):
-                found.append(message.text)
-        return found
+        """List the private data that was read, offered or summed up, as the model sees it."""
+        found = list(private_texts(self.path, self.private_calls))
+        cuts = [node.message for node in self.path if is_notice_of_cut(node.message)]
+        return found + [text for message in cuts for text in texts(message) if self.taint.private]
 
     @property
     def is_idle(self) -> bool:
@@ -123,6 +121,9 @@ class Session(msgspec.Struct):
             case Said():
                 self._say(seq, entry)
             case Noticed(_, text):
+                self._push(seq, Notice(text))
+            case Reminded(_, text, label):
+                self.taint.add(label, "memory")
                 self._push(seq, Notice(text))
             case CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]

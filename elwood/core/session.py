@@ -95,6 +95,14 @@ class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
     text: str
 
 
+class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
+    """Notes were offered to the model that may help with what was said; *label* is theirs."""
+
+    turn: str
+    text: str
+    label: Label
+
+
 Effect = Literal["pure", "keyed", "probe", "once"]
 # `waiting` is not the end: the call is kept, and runs when the owner allows it.
 Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
@@ -245,6 +253,7 @@ Entry = (
     | Prompted
     | Said
     | Noticed
+    | Reminded
     | CallPending
     | CallDecided
     | Endorsed

@@ -1,16 +1,21 @@
 """The parts of what a session knows: the running turn, its calls, what is on its way."""
 
+from collections.abc import Container, Iterable, Iterator
+
 import msgspec
 
 from elwood.core.conversation import (
     INTERRUPTED,
     Assistant,
     Message,
+    Notice,
     Result,
+    Results,
     ToolCall,
     texts,
 )
 from elwood.core.mentions import addresses
+from elwood.core.recall import OFFERED
 from elwood.core.session import (
     CallDecided,
     CallEnded,
@@ -78,6 +83,16 @@ def plain(old: Node) -> Node:
     if not isinstance(message, Assistant) or not message.codec:
         return old
     return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
+
+
+def private_texts(path: Iterable[Node], calls: Container[str]) -> Iterator[str]:
+    """Find on *path* what these *calls* gave, and the notes that were offered."""
+    for node in path:
+        match node.message:
+            case Results(results):
+                yield from (result.text for result in results if result.call in calls)
+            case Notice(text) if text.startswith(OFFERED):
+                yield text
 
 
 class OpenCall(msgspec.Struct):

@@ -14,6 +14,7 @@ from elwood.doctor.findings import Finding, Level
 from elwood.doctor.services import used_models
 from elwood.store.confined import Unconfined, open_beneath
 from elwood.store.journal import Damage, verify
+from elwood.store.marks import can_be_kept
 from elwood.store.workspace import default_documents
 from elwood.verifying import described, journals
 
@@ -164,6 +165,14 @@ def documents(config: Config) -> Iterator[Finding]:
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
         return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not can_be_kept(fd):
+            what = f"{folder} keeps no extended attributes, so what strangers' words lead to is not"
+            remedy = "put it on ext4, XFS, Btrfs or ZFS"
+            yield Finding("warning", "workspace", f"{what} written there", remedy)
+    finally:
+        os.close(fd)
     try:
         shipped = sorted(path.name for path in default_documents().glob("*.md"))
     except FileNotFoundError as error:

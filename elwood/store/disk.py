@@ -115,16 +115,19 @@ class Disk:
             self._sync(fd, path)
         self._sync_folder(path)
 
-    def remove(self, path: Path) -> None:
-        """Remove *path*, if it is there; a crash may bring it back."""
+    def remove(self, path: Path, *, durably: bool = False) -> None:
+        """Remove *path*, if it is there; unless *durably*, a power cut may bring it back."""
         with judged(path), suppress(FileNotFoundError):
             self._calls.unlink(path)
+        if durably and path.parent.is_dir():
+            self._sync_folder(path)
 
     def make_folder(self, path: Path) -> None:
         """Make the folder *path* and those above it, so that they survive a power cut."""
-        if path in self._durable:
+        is_there = path.is_dir()
+        if is_there and path in self._durable:
             return
-        if not path.is_dir():
+        if not is_there:
             self.make_folder(path.parent)
             with judged(path), suppress(FileExistsError):
                 self._calls.mkdir(path)

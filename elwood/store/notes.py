@@ -1,176 +1,142 @@
-"""Notes that outlive conversations: one Markdown file each, with its origin written above it.
+"""The files of notes: one Markdown file each, which people may edit, and which are the truth.
 
-People may read and edit the files.  Whatever cannot be read above a note is taken for the worst:
-a note counts as untrusted unless it says that it is not.
+Everything here blocks.
 """
 
+import os
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
-import trio
 
-from elwood.core.identity import flatten
+from elwood.core.note import KEY, MAX_FILE, Note, parse
 from elwood.store.disk import Disk
 
-# How notes are named: safe as a file name anywhere.
-KEY = r"^[a-z0-9][a-z0-9-]{0,63}$"
-TAG = r"^\w[\w-]{0,31}$"
-# Characters of one note: about ten pages.
-MAX_NOTE = 20_000
-# Notes that are kept, as each search reads them all.
-MAX_NOTES = 10_000
-# Tags of one note, and characters of where it is from.
-MAX_TAGS, MAX_SOURCE = 10, 200
-# Words of one search; more would only cost time.
-MAX_WORDS = 20
-# Bytes of a file that are read: a note in the longest encoding, and what stands above it.
-_MAX_FILE = 4 * MAX_NOTE + 4096
-# What finding a word is worth: in the key, in a tag, in the text, there at most so many times.
-_IN_KEY, _IN_TAG, _IN_TEXT, _AT_MOST = 5, 3, 1, 4
-
-_HEAD = re.compile(r"---\n(.*?)\n---\n+(.*)", re.DOTALL)
+# What editors and crashes leave beside a file: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.
+_MARKS = ".#"
+_SUFFIX = ".md"
 
 
 @attrs.frozen
-class Note:
-    """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC."""
+class Filed:
+    """A note as its file has it.
 
-    key: str
-    text: str
-    tags: tuple[str, ...] = ()
-    source: str = ""
-    created: str = ""
-    updated: str = ""
-    untrusted: bool = True
+    *stamp* is another one whenever the file has changed, except by an edit that leaves its size
+    and falls into the same tick of the file system's clock (a few milliseconds) as the one before.
+    *whole* says that the note is all there was, so that it may be written anew; *data* are the
+    bytes.
+    """
 
-
-class NotSaved(Exception):
-    """The note cannot be saved as it is; *why* is for who wants it saved."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    note: Note
+    stamp: str
+    whole: bool
+    data: bytes = attrs.field(repr=False)
 
 
-class Notes:
-    """The notes in *folder*; make one for the house."""
+class NoteFiles:
+    """The notes in *folder*; it is made with the first one."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
-        self._folder = folder
+        self.folder = folder
         self._disk = disk
-        self._saving = trio.Lock()  # two savers would write the same temporary file
 
-    async def save(
-        self, key: str, text: str, tags: Sequence[str], *, untrusted: bool, source: str
-    ) -> bool:
-        """Save a note, on the disk when this returns; True if it took the place of another.
-
-        Raises NotSaved and DiskFull.
-        """
-        if not re.fullmatch(KEY, key):
-            raise NotSaved("a key has 1 to 64 small letters, digits and hyphens")
-        if len(tags) > MAX_TAGS or not all(re.fullmatch(TAG, tag) for tag in tags):
-            raise NotSaved(f"a note has at most {MAX_TAGS} tags, each a word")
-        if len(text) > MAX_NOTE:
-            raise NotSaved(f"a note has at most {MAX_NOTE:,} characters")
-        tags = tuple(dict.fromkeys(tags))
-        wanted = Note(key, text, tags, flatten(source, MAX_SOURCE), untrusted=untrusted)
-        async with self._saving:
-            return await self._disk.blocking(lambda: self._save(wanted))
-
-    async def find(self, words: Sequence[str], limit: int) -> list[Note]:
-        """Find the notes that hold most of *words*, in any case: the best first."""
-        wanted = list(dict.fromkeys(word.casefold() for word in words))[:MAX_WORDS]
-        return await self._disk.blocking(lambda: self._find(wanted, limit))
-
-    def _save(self, note: Note) -> bool:
-        path = self._folder / f"{note.key}.md"
-        before = _read(path)
-        if before is None and sum(1 for _ in self._paths()) >= MAX_NOTES:
-            raise NotSaved(
-                f"there are {MAX_NOTES:,} notes already; replace one that is out of date"
-            )
-        if before is not None and note.untrusted and not before.untrusted:
-            # Strangers' words must not make us forget what the owner told us.
-            raise NotSaved(
-                "a note of this key is from a conversation that strangers had no part in, and this "
-                "one has read strangers' words; choose another key"
-            )
-        now = datetime.fromtimestamp(self._disk.clock(), UTC).isoformat(timespec="seconds")
-        created = before.created if before is not None and before.created else now
-        note = attrs.evolve(note, created=created, updated=now)
-        self._disk.make_folder(self._folder)
-        self._disk.replace(path, _written(note).encode("utf-8", "replace"))
-        return before is not None
-
-    def _find(self, words: list[str], limit: int) -> list[Note]:
-        found = []
-        for path in self._paths():
-            note = _read(path)
-            if note is not None and (worth := _worth(note, words)) > (0, 0):
-                found.append((worth, note.updated, note))
-        found.sort(key=lambda one: one[:2], reverse=True)
-        return [note for _, _, note in found[:limit]]
-
-    def _paths(self) -> Iterator[Path]:
-        if not self._folder.is_dir():
-            return
-        paths = (path for path in self._folder.iterdir() if path.suffix == ".md")
-        named = sorted(path for path in paths if re.fullmatch(KEY, path.stem))
-        yield from named[:MAX_NOTES]
-
-
-def _worth(note: Note, words: Sequence[str]) -> tuple[int, int]:
-    """Count the different *words* that *note* has, and weigh where they stand."""
-    tags, text = " ".join(note.tags).casefold(), note.text.casefold()
-    different = score = 0
-    for word in words:
-        worth = _IN_KEY * (word in note.key) + _IN_TAG * (word in tags)
-        worth += _IN_TEXT * min(_AT_MOST, text.count(word))
-        different += worth > 0
-        score += worth
-    return different, score
-
-
-def _written(note: Note) -> str:
-    head = {
-        "source": note.source,
-        "tags": f"[{', '.join(note.tags)}]",
-        "created": note.created,
-        "updated": note.updated,
-        "label": "untrusted" if note.untrusted else "trusted",
-    }
-    lines = "\n".join(f"{name}: {value}" for name, value in head.items())
-    return f"---\n{lines}\n---\n\n{note.text}\n"
-
-
-def _read(path: Path) -> Note | None:
-    """Read a note; None if there is none, or nothing that could be one."""
-    try:
-        if path.is_symlink() or not path.is_file():
+    def read(self, key: str) -> Filed | None:
+        """Read a note; None if there is none, or nothing that could be one."""
+        if not _is_key(key):
             return None
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE)
-    except OSError:
-        return None
-    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-    found = _HEAD.match(text)
-    if found is None:
-        return Note(path.stem, text[:MAX_NOTE].strip())
-    lines = (line.partition(":") for line in found[1].split("\n"))
-    # The last of two lines of one name does not win: neither can be relied on.
-    head: dict[str, str] = {}
-    for name, _, value in lines:
-        head[name.strip()] = "" if name.strip() in head else value.strip()
-    return Note(
-        path.stem,
-        found[2][:MAX_NOTE].strip(),
-        tuple(tag for tag in re.split(r"[\[\], ]+", head.get("tags", "")) if tag),
-        flatten(head.get("source", ""), MAX_SOURCE),
-        head.get("created", "")[:32],
-        head.get("updated", "")[:32],
-        head.get("label") != "trusted",
-    )
+        try:
+            fd = os.open(
+                self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+            with open(fd, "rb") as file:
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    return None
+                data = file.read(MAX_FILE + 1)
+        except OSError:
+            return None
+        try:
+            text, whole = data[:MAX_FILE].decode("utf-8-sig"), len(data) <= MAX_FILE
+        except UnicodeDecodeError:
+            text, whole = data[:MAX_FILE].decode("utf-8-sig", "replace"), False
+        return Filed(parse(key, text), stamp(found), whole, data)
+
+    def write(self, key: str, data: bytes) -> str:
+        """Let the note be *data*: after a crash it is the old or the new one; return its stamp.
+
+        Raises DiskFull, JournalBroken.
+        """
+        path = self._path(key)
+        self._disk.make_folder(self.folder)
+        self._disk.replace(path, data)
+        return stamp(os.stat(path))
+
+    def remove(self, key: str) -> bool:
+        """Remove the note, for good, and what editors left of it; False if there was none."""
+        if not _is_key(key):
+            return False
+        path = self._path(key)
+        there = path.is_symlink() or path.exists()
+        for left in self._left_of(path.name):
+            self._disk.remove(left)
+        self._disk.remove(path, durably=True)
+        return there
+
+    def there(self, key: str) -> bool:
+        """Tell whether there is something of this name."""
+        return os.path.lexists(self._path(key))
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """Go through all notes, by key and stamp, in no order."""
+        for entry in self._entries():
+            with suppress(OSError):
+                if _is_note(entry) and entry.is_file(follow_symlinks=False):
+                    yield entry.name.removesuffix(_SUFFIX), stamp(entry.stat(follow_symlinks=False))
+
+    def passed_over(self) -> list[str]:
+        """Name the Markdown files that are no notes, as their names cannot be keys."""
+        return sorted(
+            entry.name
+            for entry in self._entries()
+            if entry.name.endswith(_SUFFIX) and entry.name[0] not in _MARKS and not _is_note(entry)
+        )
+
+    def sweep(self) -> None:
+        """Remove what a crash has left of files that were being written."""
+        for entry in self._entries():
+            if re.fullmatch(r"\.[a-z0-9][a-z0-9-]{0,63}\.md\.tmp", entry.name):
+                self._disk.remove(self.folder / entry.name)
+
+    def _entries(self) -> Iterator["os.DirEntry[str]"]:
+        try:
+            with os.scandir(self.folder) as entries:
+                yield from entries
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+    def _left_of(self, name: str) -> Iterator[Path]:
+        for entry in self._entries():
+            if entry.name != name and entry.name.lstrip(_MARKS).startswith(name):
+                with suppress(OSError):
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield self.folder / entry.name
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{_SUFFIX}"
+
+
+def stamp(found: os.stat_result) -> str:
+    """Make the stamp of a file from what the disk says of it."""
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _is_key(key: str) -> bool:
+    return re.fullmatch(KEY, key) is not None and not key.endswith("\n")
+
+
+def _is_note(entry: "os.DirEntry[str]") -> bool:
+    name = entry.name
+    return name.endswith(_SUFFIX) and _is_key(name.removesuffix(_SUFFIX))

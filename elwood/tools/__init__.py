@@ -16,10 +16,10 @@ from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.policy import Word
 from elwood.core.session import Effect
-from elwood.runtime import Blocking
+from elwood.messages import MemoryMail
+from elwood.runtime import Address, Blocking
 from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
-from elwood.store.notes import Notes
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
 from elwood.tools.voice import Voice
@@ -65,8 +65,8 @@ class Hands:
     *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
     is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation,
     *sees* whether a text stands in a result that the model still sees.  *sandbox* runs commands, or
-    says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *notes*
-    (the memory) there is none of it.  *skills* are those there are; *git* and *places* take others
+    says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *memory*
+    there is none of it.  *skills* are those there are; *git* and *places* take others
     in.  *facts* are those of the plan that was allowed: what runs must still be that.  *root* is
     the workspace, held open from its first use on: make one for the whole house.
     """
@@ -80,7 +80,7 @@ class Hands:
     web: Web | None = None
     search: Search | None = None
     voice: Voice | None = None
-    notes: Notes | None = None
+    memory: Address[MemoryMail] | None = None
     facts: Mapping[str, str] = attrs.field(factory=dict)
     skills: Shelf | None = None
     git: Git | None = None

@@ -3,7 +3,7 @@
 from elwood.tools import Tool
 from elwood.tools.files import LIST_FILES, READ_FILE
 from elwood.tools.finding import FIND, GREP
-from elwood.tools.memory import SAVE_MEMORY, SEARCH_MEMORY
+from elwood.tools.memory import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY
 from elwood.tools.new_skills import FETCH_SKILL, INSTALL_SKILL
 from elwood.tools.search import WEB_SEARCH
 from elwood.tools.shell import RUN_COMMAND
@@ -30,6 +30,7 @@ def builtin() -> tuple[Tool, ...]:
         ASK_USER,
         SAVE_MEMORY,
         SEARCH_MEMORY,
+        FORGET_MEMORY,
         ACTIVATE_SKILL,
         FETCH_SKILL,
         INSTALL_SKILL,

@@ -1,4 +1,4 @@
-"""The tools that keep facts for later conversations and look them up."""
+"""The tools that keep facts for later conversations, look them up, and forget them."""
 
 import re
 from typing import Annotated
@@ -7,12 +7,15 @@ import msgspec
 import trio
 from msgspec import Meta
 
+from elwood.core.actions import Other
 from elwood.core.actions import SaveMemory as Saving
 from elwood.core.actions import SearchMemory as Searching
-from elwood.core.labels import PRIVATE
+from elwood.core.labels import PRIVATE, Label
+from elwood.core.note import KEY, MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
 from elwood.core.plans import Plan
-from elwood.store.calls import DiskFull
-from elwood.store.notes import KEY, MAX_NOTE, MAX_TAGS, TAG, Note, Notes, NotSaved
+from elwood.core.remembering import Saved, Unsaved
+from elwood.messages import Forget, MemoryMail, ReadNotes, Recall, Remember
+from elwood.runtime import Address
 from elwood.tools import Hands, Output, Tool, ToolFailure
 
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
@@ -28,8 +31,15 @@ class SaveMemory(msgspec.Struct, forbid_unknown_fields=True):
     content: Annotated[str, Meta(max_length=MAX_NOTE, description="What to remember, as Markdown")]
     tags: Annotated[
         tuple[Annotated[str, Meta(pattern=TAG)], ...],
-        Meta(max_length=MAX_TAGS, description="Words to find it by"),
+        Meta(max_length=MAX_TAGS, description="Words to find it by; none leaves them as they are"),
     ] = ()
+    importance: Annotated[
+        int, Meta(ge=0, le=MOST, description="From 1 to 5, usually 3; 0 leaves it as it is")
+    ] = 0
+    ttl: Annotated[
+        str,
+        Meta(pattern=f"{TTL}|^$", description="How long it is of use (12h, 30d, 6m) if not always"),
+    ] = ""
 
 
 class SearchMemory(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,41 +49,65 @@ class SearchMemory(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_FOUND, description="Most notes to show")] = 5
 
 
-async def save_memory(given: SaveMemory, hands: Hands) -> str:
+class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
+    key: Annotated[str, Meta(pattern=KEY, description="The note to forget")] = ""
+    query: Annotated[
+        str,
+        Meta(max_length=500, description="Or words: the notes that have all of them are forgotten"),
+    ] = ""
+
+
+async def save_memory(given: SaveMemory, hands: Hands) -> str | Output:
     """Save one note."""
     if not given.content.strip():
         raise ToolFailure("content is empty; nothing was saved")
-    notes = _notes(hands)
     untrusted = hands.untrusted()
-    try:
-        replaced = await notes.save(
-            given.key,
-            given.content.strip(),
-            given.tags,
-            untrusted=untrusted,
-            source=hands.source(),
-        )
-    except NotSaved as error:
-        raise ToolFailure(f"not saved: {error.why}") from error
-    except DiskFull as error:
-        raise ToolFailure("not saved: the disk is full") from error
-    done = "replaced" if replaced else "saved"
-    return f"{done} {given.key}{_MARKED if untrusted else ''}"
+    draft = Draft(
+        given.key,
+        given.content,
+        Label(untrusted=untrusted, private=True),
+        hands.source(),
+        given.tags or None,
+        given.importance or None,
+        given.ttl or None,
+    )
+    [answer] = await _memory(hands).ask(Remember(drafts=(draft,)))
+    marked = _MARKED if untrusted else ""
+    match answer:
+        case Unsaved(_, why):
+            raise ToolFailure(f"not saved: {why}")
+        case Saved(key, known=True, untrusted=strange):
+            text = f"{key} says the same already, so no second note was made"
+            return Output(text, strange, private=True, origin=f"memory: {key}" if strange else "")
+        case Saved(key, replaced):
+            return f"{'replaced' if replaced else 'saved'} {key}{marked}"
 
 
 async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
     """Find notes by words."""
-    words = re.findall(r"\w+", given.query)
-    if not words:
+    if not re.search(r"[^\W_]", given.query):
         raise ToolFailure("query has no words; give some that the notes should have")
-    found = await _notes(hands).find(words, given.limit)
-    if not found:
+    found = await _memory(hands).ask(Recall(query=given.query, limit=given.limit))
+    if not found.notes:
         return "no note has any of these words"
-    room = MAX_SHOWN // len(found)
-    text = "\n\n".join(_shown(note, room) for note in found)
-    strange = [note.key for note in found if note.untrusted]
+    room = MAX_SHOWN // len(found.notes)
+    text = "\n\n".join(_shown(note, room) for note in found.notes)
+    strange = [note.key for note in found.notes if note.untrusted]
     origin = f"memory: {', '.join(strange)}" if strange else ""
     return Output(text, untrusted=bool(strange), private=True, origin=origin)
+
+
+async def forget_memory(given: ForgetMemory, hands: Hands) -> Output:
+    """Forget the notes that were named when it was allowed."""
+    keys = tuple(hands.facts.get("notes", "").split())
+    if not keys:
+        raise ToolFailure("there is no such note; nothing was forgotten")
+    done = await _memory(hands).ask(Forget(keys=keys))
+    if not done.ok:
+        raise ToolFailure(done.text)
+    strange = hands.facts.get("untrusted", "")
+    origin = f"memory: {strange}" if strange else ""
+    return Output(done.text, bool(strange), private=True, origin=origin)
 
 
 async def plan_save(given: SaveMemory, hands: Hands) -> Plan:
@@ -89,13 +123,38 @@ async def plan_search(given: SearchMemory, hands: Hands) -> Plan:
     return Plan(Searching(), f"Look up in the memory: {given.query}")
 
 
+async def plan_forget(given: ForgetMemory, hands: Hands) -> Plan:
+    """Find which notes would be forgotten: a yes is for these and no others.
+
+    The owner is asked each time, as for all that is destroyed: not even `/memory undo` brings a
+    forgotten note back, and so nobody's words but a yes to these very keys may cause it.  The
+    question names the keys alone, for it is kept with the approvals: a text that is to vanish must
+    not be copied there.
+    """
+    if bool(given.key) == bool(given.query.strip()):
+        raise ToolFailure("give either a key or a query")
+    memory = _memory(hands)
+    if given.key:
+        notes = await memory.ask(ReadNotes(keys=(given.key,)))
+    else:
+        words = Recall(query=given.query, limit=MAX_FOUND, every=True)
+        notes = (await memory.ask(words)).notes
+    if not notes:
+        raise ToolFailure("there is no such note; nothing was forgotten")
+    keys = [note.key for note in notes]
+    count = "1 note" if len(keys) == 1 else f"{len(keys)} notes"
+    subject = f"Forget {count} for good: {', '.join(keys)}"
+    strange = ", ".join(note.key for note in notes if note.untrusted)
+    return Plan(Other("destructive"), subject, {"notes": " ".join(keys), "untrusted": strange})
+
+
 _MARKED = ", marked as from a conversation with strangers' words"
 
 
-def _notes(hands: Hands) -> Notes:
-    if hands.notes is None:
+def _memory(hands: Hands) -> Address[MemoryMail]:
+    if hands.memory is None:
         raise ToolFailure("there is no memory here")
-    return hands.notes
+    return hands.memory
 
 
 def _shown(note: Note, room: int) -> str:
@@ -131,7 +190,7 @@ SEARCH_MEMORY = Tool(
     id="memory.note.search",
     description=(
         "Look up what was remembered in earlier conversations: the notes that have most of the "
-        "words, in their key, tags or text."
+        "words, in their key, tags or text; of several versions the newest comes first."
     ),
     input=SearchMemory,
     run=search_memory,
@@ -141,4 +200,20 @@ SEARCH_MEMORY = Tool(
     target=lambda given: given.query,
     plan=plan_search,
     gives=PRIVATE,
+)
+
+FORGET_MEMORY = Tool(
+    name="forget_memory",
+    id="memory.note.forget",
+    description=(
+        "Forget notes for good, when the user wants something forgotten: one by its key, or all "
+        "that have certain words. The user is asked first. To correct a note, save it anew."
+    ),
+    input=ForgetMemory,
+    run=forget_memory,
+    risk="destructive",
+    effect="keyed",
+    timeout=60.0,
+    target=lambda given: given.key or given.query,
+    plan=plan_forget,
 )

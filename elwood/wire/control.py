@@ -10,6 +10,7 @@ import msgspec
 
 from elwood.core import questions
 from elwood.core.inspection import Inspection, shorten
+from elwood.core.note import KEY
 
 T = TypeVar("T")
 
@@ -19,6 +20,8 @@ NAME = "control.sock"
 MAX_LINE = 1 << 20
 # Seconds that one side waits for the other.
 PATIENCE = 5.0
+# Notes that one request may have forgotten.
+MAX_FORGET = 1000
 
 
 class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
@@ -48,7 +51,20 @@ class Revoke(msgspec.Struct, frozen=True, tag="revoke"):
     number: int
 
 
-Request = Inspect | Pair | Approvals | Rule | Revoke
+class Forget(msgspec.Struct, frozen=True, tag="forget"):
+    """The owner wants these notes forgotten for good."""
+
+    keys: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=KEY)], ...],
+        msgspec.Meta(min_length=1, max_length=MAX_FORGET),
+    ]
+
+
+class Rebuild(msgspec.Struct, frozen=True, tag="rebuild"):
+    """The owner wants the index of the memory made anew."""
+
+
+Request = Inspect | Pair | Approvals | Rule | Revoke | Forget | Rebuild
 
 
 class Inspected(msgspec.Struct, frozen=True, tag="inspected"):

@@ -19,7 +19,7 @@ from elwood import inspecting
 from elwood.actors.control import MAX_CLIENTS, Control, ControlUnavailable, listen
 from elwood.core.inspection import House, SessionSeen, StuckSeen, WaitSeen
 from elwood.core.permissions import CONTROL
-from elwood.messages import ApprovalsMail, Pair, Revoke, Rule, Settled, Standing
+from elwood.messages import ApprovalsMail, MemoryMail, Pair, Revoke, Rule, Settled, Standing
 from elwood.runtime import Board, Mailbox, inline, trouble, waiting
 from elwood.wire import control as wire
 from tests.runtime.scene import child, house
@@ -83,6 +83,7 @@ async def running(folder: Path) -> AsyncIterator[Setting]:
         board,
         lambda: FACTS,
         approvals.mailbox.address,
+        Mailbox[MemoryMail]("memory", 1).address,
         strip=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
     )
@@ -308,6 +309,7 @@ async def test_approvals_that_hang_are_not_waited_for_without_end(
         Board(trio.current_time),
         lambda: FACTS,
         approvals.address,
+        Mailbox[MemoryMail]("memory", 1).address,
         strip=str,
         blocking=inline,
     )

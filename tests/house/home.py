@@ -24,6 +24,7 @@ from elwood.config import Config, Paths
 from elwood.config.settings import Policy
 from elwood.core.conversation import Completion, Human, Message, Notice, Results
 from elwood.core.inspection import Inspection
+from elwood.core.recall import OFFERED
 from elwood.core.redaction import Secret
 from elwood.core.replay import Session
 from elwood.core.routing import ModelSettings, ProviderSettings
@@ -60,8 +61,9 @@ OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
 
 def newest(request: ModelRequest) -> str:
-    """What was said last, without the line with the time."""
-    last: Message = request.messages[-1]
+    """What was said last, without the line with the time, and the notes that were offered."""
+    said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
+    last: Message = said[-1]
     if isinstance(last, Results):
         return " | ".join(result.text for result in last.results)
     if isinstance(last, Notice):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from elwood.app import typed_code
 from elwood.core.grants import CODE_LENGTH, normal
 from elwood.core.permissions import TYPED_LENGTH
+from elwood.equipment import typed_code
 
 
 @pytest.mark.parametrize("length", [CODE_LENGTH, TYPED_LENGTH])

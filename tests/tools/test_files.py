@@ -197,6 +197,7 @@ def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
         ("ask_user", "write", "once"),
         ("save_memory", "write", "keyed"),
         ("search_memory", "read", "pure"),
+        ("forget_memory", "destructive", "keyed"),
         ("activate_skill", "read", "pure"),
         ("fetch_skill", "read", "pure"),
         ("install_skill", "write", "once"),

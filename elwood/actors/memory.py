@@ -1,0 +1,257 @@
+"""The actor that remembers: the only writer of the notes and of their index."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar, assert_never
+
+import trio
+
+from elwood.agent.vectors import Vectors
+from elwood.core.note import Note
+from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved, in_words
+from elwood.messages import (
+    Forget,
+    MemoryMail,
+    Overlook,
+    PendingNotes,
+    ReadNotes,
+    Rebuild,
+    Recall,
+    Recalled,
+    Remember,
+    Settled,
+    Suggest,
+    Undo,
+)
+from elwood.runtime import Blocking, Mailbox, trouble, well
+from elwood.store.calls import DiskFull
+from elwood.store.memory import Memory
+from elwood.store.memory_store import Asked, Tie
+from elwood.store.sqlite import Abandoned, Unusable
+from elwood.wire.embeddings import Embedder
+
+log = logging.getLogger("elwood.memory")
+
+T = TypeVar("T")
+
+# Searches at once, each in a thread; more wait their turn.
+MAX_READERS = 4
+# Seconds after which a search has the files looked through for changes by hand; with many files
+# that is as many times the time it takes, so that it is a twentieth of the work at most.
+LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
+# Seconds that a search waits for that look: what changed a moment ago should be found.
+LOOK_WAIT = 0.25
+# Seconds after which the index is tried again that could not be brought up to date.
+TRY_AGAIN = 60.0
+# Notes that are looked at for a suggestion.
+SUGGESTED = 20
+
+INDEX = "memory index"
+
+
+class Remembering:
+    """Owns *memory*; *embedder* makes vectors, if there is one.  *now* is Unix time."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        blocking: Blocking,
+        now: Callable[[], float],
+        embedder: Embedder | None = None,
+    ) -> None:
+        self._memory = memory
+        self._blocking = blocking
+        self._now = now
+        self._embedder = embedder
+        self._readers = trio.CapacityLimiter(MAX_READERS)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._writing = trio.Lock()
+        self._due = trio.Event()
+        self._done = trio.Event()
+        self._looked = -math.inf
+        self._took = 0.0
+        self._vectors = (
+            Vectors(self._embedder, self._memory, self._blocking, self._write)
+            if self._embedder is not None
+            else None
+        )
+
+    async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
+        """Answer until stopped."""
+        self._reset()
+        shelf = self._memory.shelf
+        await self._blocking(shelf.open)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_up)
+                if self._vectors is not None:
+                    nursery.start_soon(self._vectors.run)
+                self._due.set()
+                async for message in mailbox:
+                    match message:
+                        case Recall() | Suggest():
+                            nursery.start_soon(self._search, message)
+                        case ReadNotes() | PendingNotes() | Overlook():
+                            nursery.start_soon(self._read, message)
+                        case Remember():
+                            message.reply.set(await self._remember(message))
+                        case Forget(keys=keys):
+                            message.reply.set(await self._forget(keys))
+                        case Undo():
+                            message.reply.set(await self._undo())
+                        case Rebuild():
+                            message.reply.set(await self._rebuild())
+                        case _:
+                            assert_never(message)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._blocking(shelf.close)
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    async def _remember(self, message: Remember) -> tuple[Saved | Unsaved, ...]:
+        save = partial(self._memory.save, message.drafts)
+        with_batch = partial(save, batch=message.batch, learned=message.learned)
+        answers = await self._write(with_batch)
+        if self._vectors is not None:
+            self._vectors.wanted()
+        return tuple(answers)
+
+    async def _forget(self, keys: tuple[str, ...]) -> Settled:
+        try:
+            forgotten = await self._write(lambda: self._memory.forget(keys))
+        except DiskFull as error:
+            forgotten = Forgotten(why=str(error))
+        return Settled(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)
+
+    async def _undo(self) -> Undone | None:
+        try:
+            return await self._write(self._memory.undo)
+        except DiskFull as error:
+            return Undone(why=str(error))
+
+    async def _rebuild(self) -> Settled:
+        try:
+            await self._write(self._memory.shelf.discard)
+        except Unusable as error:
+            return Settled(str(error), ok=False)
+        self._due.set()
+        return Settled("The index is being made anew.", ok=True)
+
+    async def _write(self, fn: Callable[[], T]) -> T:
+        async with self._writing:
+            return await self._blocking(fn)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    async def _read(self, message: ReadNotes | PendingNotes | Overlook) -> None:
+        memory = self._memory
+        async with self._readers:
+            match message:
+                case ReadNotes(keys=keys):
+                    message.reply.set(tuple(await self._blocking(lambda: memory.read(keys))))
+                case PendingNotes(limit=limit):
+                    newest = partial(memory.newest, limit, pending=True)
+                    message.reply.set(tuple(await self._blocking(newest)))
+                case Overlook(limit=limit):
+                    message.reply.set(await self._blocking(lambda: memory.overview(limit)))
+
+    async def _search(self, message: Recall | Suggest) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def leave() -> None:
+                await message.reply.wait_abandoned()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(leave)
+            message.reply.set(Recalled(tuple(await self._found(message))))
+            nursery.cancel_scope.cancel()
+
+    async def _found(self, message: Recall | Suggest) -> list[Note]:
+        await self._look()
+        match message:
+            case Recall(query=query, limit=limit, every=True):
+                asked = Asked(query=query, now=self._now(), words="all")
+            case Recall(query=query, limit=limit):
+                vector = None if self._vectors is None else await self._vectors.of(query)
+                asked = Asked(query=query, now=self._now(), vector=vector)
+            case Suggest(message=text):
+                asked = Asked(query=text, now=self._now(), words="any", untrusted=False)
+                limit = SUGGESTED
+        model = self._vectors.model if self._vectors is not None else ""
+        async with self._readers:
+            return await self._interruptibly(
+                lambda tie: self._memory.search(asked, limit, tie, model)
+            )
+
+    async def _interruptibly(self, fn: Callable[[Tie], list[Note]]) -> list[Note]:
+        """Run a search that ends when we are cancelled, instead of being waited for."""
+        tie = Tie()
+        found: list[Note] = []
+
+        async def watch() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                tie.cut()
+
+        def search() -> None:
+            try:
+                found.extend(fn(tie))
+            except Abandoned:
+                log.debug("search broken off")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await self._blocking(search)
+            nursery.cancel_scope.cancel()
+        return found
+
+    # --- keeping up with the files ---------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Have changes by hand looked for, if that was not done just now; wait for it a little."""
+        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
+            return
+        done = self._done
+        self._due.set()
+        with trio.move_on_after(LOOK_WAIT):
+            await done.wait()
+
+    async def _keep_up(self) -> None:
+        """Bring the index up to the files whenever that is due, and notes their vectors."""
+        checked = False
+        while True:
+            await self._due.wait()
+            self._due = trio.Event()
+            began = trio.current_time()
+            try:
+                if not checked:
+                    await self._write(self._memory.shelf.check)
+                await self._go_through(self._memory.shelf.catch_up())
+            except Unusable as error:
+                trouble(INDEX, str(error))
+                log.warning("memory index not up to date", extra={"why": str(error)})
+                self._looked = trio.current_time() + TRY_AGAIN
+            else:
+                well(INDEX)
+                checked = True
+                self._looked = trio.current_time()
+                self._took = self._looked - began
+            self._done.set()
+            self._done = trio.Event()
+            if self._vectors is not None:
+                self._vectors.wanted()
+
+    async def _go_through(self, steps: Iterator[int]) -> None:
+        count = 0
+        while (took := await self._write(lambda: next(steps, None))) is not None:
+            count += took
+        if count:
+            log.info("memory index up to date", extra={"notes taken in": count})

@@ -1,0 +1,119 @@
+"""Gives vectors to notes and questions; without the service nothing is missing but them."""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from elwood.core.embedding import Vector
+from elwood.core.note import Note
+from elwood.core.wording import saying
+from elwood.runtime import Blocking, trouble, well
+from elwood.store import memory_vectors
+from elwood.store.memory import Memory
+from elwood.store.sqlite import Unusable
+from elwood.wire.embeddings import Embedder, EmbeddingFailed
+
+log = logging.getLogger("elwood.memory")
+
+# Seconds that a search waits for the vector of its question, and after a failure of the service
+# until it is asked again.
+WAIT, PAUSE = 2.0, 60.0
+# Notes that are sent for their vectors at once.
+BATCH = 32
+SERVICE = "embeddings"
+
+
+class Vectors:
+    """Asks *embedder* for vectors, and keeps those of notes in the index of *memory*.
+
+    *write* runs a function as the only writer of the memory.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        memory: Memory,
+        blocking: Blocking,
+        write: Callable[[Callable[[], None]], Awaitable[None]],
+    ) -> None:
+        self.model = embedder.model
+        self._embedder = embedder
+        self._memory = memory
+        self._blocking = blocking
+        self._write = write
+        self._due = trio.Event()
+        self._silent_until = -math.inf
+
+    async def of(self, question: str) -> Vector | None:
+        """Give the vector of *question*; None if there is none in time."""
+        if trio.current_time() < self._silent_until:
+            return None
+        with trio.move_on_after(WAIT):
+            try:
+                [vector] = await self._embedder.embed([question])
+            except EmbeddingFailed as error:
+                self._failed(error.why)
+                return None
+            self._worked()
+            return vector
+        self._failed(f"no answer within {WAIT:g} s")
+        return None
+
+    def wanted(self) -> None:
+        """Tell that notes may have come, or changed."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Give vectors to notes that have none, whenever that is wanted."""
+        while True:
+            await self._due.wait()
+            self._due = trio.Event()
+            await trio.sleep_until(max(self._silent_until, trio.current_time()))
+            try:
+                await self._give()
+            except EmbeddingFailed as error:
+                self._failed(error.why)
+                self.wanted()
+            except Unusable as error:
+                log.warning("vectors not kept", extra={"why": str(error)})
+
+    async def _give(self) -> None:
+        index = self._memory.shelf.index
+        before = memory_vectors.NEWEST
+        while index.is_open:
+            ask = partial(memory_vectors.missing, index, self.model, before, BATCH)
+            if not (missing := await self._blocking(ask)):
+                return
+            before = missing[-1][1]
+            read = partial(self._memory.read, [key for key, _ in missing])
+            notes = {note.key: note for note in await self._blocking(read)}
+            told = [(id_, notes[key]) for key, id_ in missing if key in notes]
+            if not told:
+                continue
+            vectors = await self._embedder.embed([_told(note) for _, note in told])
+            rows = [
+                (id_, saying(note.text), vector)
+                for (id_, note), vector in zip(told, vectors, strict=True)
+            ]
+            await self._write(partial(memory_vectors.put, index, self.model, rows))
+            self._worked()
+
+    def _failed(self, why: str) -> None:
+        if self._silent_until == -math.inf:
+            log.warning("searching without vectors", extra={"why": why})
+        trouble(SERVICE, why)
+        self._silent_until = trio.current_time() + PAUSE
+
+    def _worked(self) -> None:
+        if self._silent_until != -math.inf:
+            log.info("searching with vectors again")
+        well(SERVICE)
+        self._silent_until = -math.inf
+
+
+def _told(note: Note) -> str:
+    """Write what a vector is made of."""
+    return f"{note.key.replace('-', ' ')} {' '.join(note.tags)}\n{note.text}"

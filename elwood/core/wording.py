@@ -1,0 +1,127 @@
+"""Words as the memory compares them: without case, accents, punctuation, and what says nothing."""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+# Words of one search; more would only cost time.
+MAX_WORDS = 20
+# Letters from which on a word also finds those that begin with it: "cat" finds "cats", but "a"
+# must not find half of everything.
+PREFIX = 3
+
+# Scripts without blanks between words: each character counts as a word.
+_WIDE = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+")
+# Say nothing by themselves, so that two texts which differ in these alone say the same.  No
+# negations, prepositions or persons: "to" and "from", "his" and "her" are not the same.
+_FILLERS = frozenset(
+    [
+        *("a", "an", "the", "my", "is", "are", "that", "der", "die", "das", "den", "dem"),
+        *("ein", "eine", "einen", "mein", "meine", "ist", "sind", "dass"),
+    ]
+)
+# Belong to a question, not to what is asked about.
+_ASKING = frozenset(
+    [
+        *("what", "when", "where", "which", "who", "whose", "whom", "how", "why", "do", "does"),
+        *("did", "can", "could", "tell", "please", "about", "of", "on", "in", "at", "for", "to"),
+        *("me", "i", "you", "know", "remember", "and", "or", "was", "were", "with", "wann", "wer", "wo", "welche"),
+        *("welcher", "welches", "wie", "warum", "wieso", "kannst", "sag", "bitte", "von", "vom"),
+        *("im", "am", "an", "auf", "zu", "mir", "ich", "du", "und", "oder", "hat", "habe"),
+    ]
+)
+
+
+def fold(text: str) -> str:
+    """Take case, accents and other marks off *text*.
+
+    >>> fold("Küche, GROẞ, café")
+    'kuche, gross, cafe'
+    """
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(char for char in apart if not unicodedata.combining(char))
+
+
+def words(text: str) -> list[str]:
+    """List the words of *text*, folded, in order.
+
+    >>> words("My sister's birthday: 4 May")
+    ['my', 'sister', 's', 'birthday', '4', 'may']
+    >>> words("snake_case 今天")
+    ['snake', 'case', '今', '天']
+    """
+    return _WORD.findall(fold(text))
+
+
+def telling(found: Iterable[str]) -> list[str]:
+    """Leave out the words that say nothing, and single letters; all stay if none would be left.
+
+    >>> telling(["my", "sister", "s", "birthday", "4"])
+    ['sister', 'birthday', '4']
+    >>> telling(["the"])
+    ['the']
+    """
+    found = list(found)
+    return [word for word in found if not _says_nothing(word)] or found
+
+
+def asked(query: str) -> tuple[str, ...]:
+    """Choose the words of *query* to search for, each once.
+
+    >>> asked("When is my sister's birthday?")
+    ('sister', 'birthday')
+    >>> asked("who?")
+    ('who',)
+    """
+    chosen = telling(words(query))
+    chosen = [word for word in chosen if word not in _ASKING] or chosen
+    return tuple(dict.fromkeys(chosen))[:MAX_WORDS]
+
+
+def expression(chosen: Sequence[str], *, every: bool) -> str:
+    """Write *chosen* as a query of SQLite's FTS5: all words, or only one of them.
+
+    Each stands in quotes, so none of it is syntax.
+
+    >>> expression(["sister", "4"], every=True), expression(["near", 'a"b'], every=False)
+    ('"sister"* AND "4"', '"near"* OR "a""b"*')
+    """
+    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}"' for word in chosen)
+    stars = ("*" if len(word) >= PREFIX else "" for word in chosen)
+    between = " AND " if every else " OR "
+    return between.join(f"{word}{star}" for word, star in zip(quoted, stars, strict=True))
+
+
+def matches(word: str, other: str) -> bool:
+    """Tell whether *word*, as searched for, finds *other*.
+
+    >>> matches("sister", "sisters"), matches("a", "an"), matches("4", "4")
+    (True, False, True)
+    """
+    return other.startswith(word) if len(word) >= PREFIX else other == word
+
+
+def saying(text: str) -> bytes:
+    """Make a fingerprint that two texts share which say the same in nearly the same words.
+
+    They may differ in case, accents, punctuation, markup and filling words; not in a number, a
+    negation or the order: what is another fact must never be taken for the same.
+
+    >>> saying("My sister's birthday is 4 May.") == saying("Sister's **birthday**: the 4 may")
+    True
+    >>> saying("The account is 7") == saying("The account is 8")
+    False
+    >>> saying("Ann likes Bob") == saying("Bob likes Ann")
+    False
+    """
+    told = telling(words(text)) or [text.strip()]
+    joined = "\0".join(told).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(joined, digest_size=16).digest()
+
+
+def _says_nothing(word: str) -> bool:
+    return word in _FILLERS or (len(word) == 1 and word.isascii() and word.isalpha())

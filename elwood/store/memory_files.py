@@ -1,0 +1,63 @@
+"""A search that reads every note: right whatever became of the index, and slow."""
+
+import heapq
+from collections.abc import Callable, Iterator
+
+from elwood.core.note import Note, expires
+from elwood.core.recall import Hit, worth
+from elwood.core.wording import asked, saying
+from elwood.store.memory_store import Asked, Tie
+from elwood.store.notes import NoteFiles
+
+# Hits that are ranked, as many as by the index.
+MOST_HITS = 200
+
+
+class Files:
+    """A `MemoryStore` over the files alone."""
+
+    def __init__(self, files: NoteFiles) -> None:
+        self._files = files
+
+    def search(self, asked_: Asked, tie: Tie) -> list[Hit]:
+        """Find by words: notes that have all of them, or else any."""
+        chosen = asked(asked_.query)
+        all_, any_ = list[Hit](), list[Hit]()
+        for note in self._notes(lambda: tie.is_cut):
+            until = expires(note)
+            gone = until is not None and until <= asked_.now
+            if note.status != "kept" or gone or (note.untrusted and not asked_.untrusted):
+                continue
+            different, score = worth(note, chosen)
+            if different:
+                # A word more is worth more than any place of one.
+                whole = different == len(chosen)
+                worth_ = different + score / 1000
+                hit = Hit(note.key, worth_, note.updated, note.importance, whole)
+                (all_ if whole else any_).append(hit)
+        match asked_.words:
+            case "all":
+                found = all_
+            case "any":
+                found = [*all_, *any_]
+            case "all, else any":
+                found = all_ or any_
+        return heapq.nlargest(MOST_HITS, found, key=lambda hit: hit.score)
+
+    def twin(self, said: bytes) -> list[str]:
+        """Name the notes that say the same."""
+        return [note.key for note in self._notes() if saying(note.text) == said]
+
+    def newest(self, limit: int, *, pending: bool = False) -> list[str]:
+        """Name the newest notes, kept or *pending*, the newest first."""
+        wanted = "pending" if pending else "kept"
+        found = ((note.updated, note.key) for note in self._notes() if note.status == wanted)
+        return [key for _, key in heapq.nlargest(limit, found)]
+
+    def _notes(self, is_over: Callable[[], bool] = lambda: False) -> Iterator[Note]:
+        for key, _ in self._files.stamps():
+            if is_over():
+                return
+            filed = self._files.read(key)
+            if filed is not None:
+                yield filed.note

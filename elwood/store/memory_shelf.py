@@ -1,0 +1,183 @@
+"""The files of notes and their index, kept together.
+
+The files are written first; whatever the index lacks it takes from them.  Everything here blocks.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from elwood.store.disk import Disk
+from elwood.store.memory_files import Files
+from elwood.store.memory_index import Index
+from elwood.store.memory_store import MemoryStore
+from elwood.store.notes import NoteFiles
+from elwood.store.sqlite import Unusable
+
+log = logging.getLogger("elwood.memory")
+
+T = TypeVar("T")
+
+# Notes that are compared with the index at once, and indexed in one transaction (libraries §2.6).
+STEP = 128
+
+
+class Shelf:
+    """The notes in *state*/memory, and *state*/memory.db."""
+
+    def __init__(self, state: Path, disk: Disk) -> None:
+        self.files = NoteFiles(state / "memory", disk)
+        self.index = Index(state / "memory.db")
+        self._plain = Files(self.files)
+        # Notes that the index should have taken in and could not, since it caught up.
+        self._missed = 0
+
+    def open(self) -> None:
+        """Remove what a crash has left; open the index for writing, if there is one."""
+        self.files.sweep()
+        if self.index.exists:
+            self._attempt(self.index.open)
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self.index.close()
+
+    def check(self) -> None:
+        """Throw a damaged index away, so that it is made anew by `catch_up`."""
+        if self.index.exists:
+            self._attempt(self.index.check)
+
+    def catch_up(self) -> Iterator[int]:
+        """Bring the index up to the files, in steps: yields how many notes each took in.
+
+        Whoever goes through the steps may do other things between them.  Raises Unusable.
+        """
+        try:
+            yield from self._catch_up()
+        except Unusable as error:
+            if not error.damaged:
+                raise
+            self.index.discard()
+            yield 0
+            yield from self._catch_up()
+
+    def _catch_up(self) -> Iterator[int]:
+        missed, known = self._missed, 0
+        names = self.files.stamps()
+        while step := dict(islice(names, STEP)):
+            self._need_open()
+            before = self.index.stamps(list(step))
+            known += len(before)
+            changed = [key for key, stamp in step.items() if before.get(key) != stamp]
+            filed = [found for key in changed if (found := self.files.read(key)) is not None]
+            if filed:
+                self.index.put(filed)
+            yield len(filed)
+        if self.index.exists:
+            self._need_open()
+            yield from self._drop_gone(known)
+            if not self.index.is_complete:
+                self.index.complete()
+        self._missed -= missed
+
+    def discard(self) -> None:
+        """Throw the index away; `catch_up` makes it anew.  Raises Unusable."""
+        self.index.discard()
+
+    def rebuild(self) -> int:
+        """Make the index anew, at once; return how many notes it has.  Raises Unusable."""
+        self.index.discard()
+        return sum(self.catch_up())
+
+    def by(self, fn: Callable[[MemoryStore], T]) -> T:
+        """Look up by the index or, as long as that cannot be relied on, in the files."""
+        if self.index.exists and not self._missed:
+            try:
+                if self.index.is_complete:
+                    return fn(self.index)
+            except Unusable as error:
+                log.warning("looking into every note", extra={"why": f"index: {error}"})
+        return fn(self._plain)
+
+    def twins(self, said: bytes) -> list[str]:
+        """Name the notes that say the same, as far as the index knows."""
+        found: list[str] = []
+        if self.index.exists:
+            self._attempt(lambda: found.extend(self.index.twin(said)))
+        return found
+
+    def count(self) -> int:
+        """Count the notes."""
+        if self.index.exists:
+            try:
+                if self.index.is_complete:
+                    return self.index.count()
+            except Unusable as error:
+                log.warning("counting the files", extra={"why": f"index: {error}"})
+        return sum(1 for _ in self.files.stamps())
+
+    def put(self, key: str, data: bytes) -> None:
+        """Let the note be *data*, on the disk when this returns.
+
+        Raises DiskFull, JournalBroken.
+        """
+        self.files.write(key, data)
+        filed = self.files.read(key)
+        if filed is None:
+            return
+
+        def index() -> None:
+            self._need_open()
+            self.index.put([filed])
+
+        if not self._attempt(index):
+            self._missed += 1
+
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove these notes: no byte of them stays.  Raises DiskFull, JournalBroken, Unusable."""
+        for key in keys:
+            self.files.remove(key)
+        if not keys or not self.index.exists:
+            return
+        try:
+            self._need_open()
+            self.index.drop(keys)
+        except Unusable as error:
+            # Then the index goes as a whole: it can be made anew, and must not keep them.
+            log.warning("memory index thrown away", extra={"why": str(error)})
+            self.index.discard()
+
+    def _drop_gone(self, known: int) -> Iterator[int]:
+        """Drop what has no file any more; *known* notes of the index were seen to have one."""
+        if self.index.count() == known:
+            return
+        after, gone = "", list[str]()
+        while keys := self.index.keys(after, STEP):
+            after = keys[-1]
+            gone += [key for key in keys if not self.files.there(key)]
+            yield 0
+        if gone:
+            self.index.drop(gone)
+
+    def _need_open(self) -> None:
+        if not self.index.is_open:
+            self.index.open()
+
+    def _attempt(self, fn: Callable[[], object]) -> bool:
+        """Do something with the index; tell whether that worked."""
+        try:
+            fn()
+        except Unusable as error:
+            log.warning("memory index not usable", extra={"why": str(error)})
+            if error.damaged:
+                self._discard()
+            return False
+        return True
+
+    def _discard(self) -> None:
+        try:
+            self.index.discard()
+        except Unusable as error:
+            log.warning("memory index not removed", extra={"why": str(error)})

@@ -1,0 +1,61 @@
+"""What a search for notes asks, whoever answers it: the index, or a look into every file."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+import attrs
+
+from elwood.core.embedding import Vector
+from elwood.core.recall import Hit
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """A search at Unix time *now*.
+
+    Of its words notes must have *all*, or *any*, or any if there is none that has all.  Without
+    *untrusted*, what may hold strangers' words is left out.
+    """
+
+    query: str
+    now: float
+    words: Literal["all", "any", "all, else any"] = "all, else any"
+    untrusted: bool = True
+    vector: Vector | None = None
+
+
+class Tie:
+    """What binds a search to whoever asked for it: `cut`, from any thread, breaks it off."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self._stop: Callable[[], None] | None = None
+
+    def cut(self) -> None:
+        """Break off."""
+        self.is_cut = True
+        if self._stop is not None:
+            self._stop()
+
+    @contextmanager
+    def to(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Have *stop* called by `cut`, as long as the block runs."""
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
+
+
+class MemoryStore(Protocol):
+    """Where notes are looked up; all block."""
+
+    def search(self, asked: Asked, tie: Tie, /) -> list[Hit]:
+        """Find kept notes, in no order."""
+
+    def twin(self, said: bytes, /) -> list[str]:
+        """Name the notes whose text has this fingerprint (`core.wording.saying`)."""
+
+    def newest(self, limit: int, *, pending: bool = False) -> list[str]:
+        """Name the newest notes, kept or *pending*, the newest first."""

@@ -1,0 +1,159 @@
+"""What was written last, so that it can be taken back; and what must not be learned again.
+
+Two small files beside the notes.  Everything here blocks.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from elwood.core.note import parse
+from elwood.core.wording import saying
+from elwood.store.disk import Disk
+
+# Batches that can be taken back, and bytes of what stood there before them.
+MAX_BATCHES = 10
+MAX_BEFORE = 4 << 20
+# Notes whose return is watched for; the oldest are let go.
+MAX_FORGOTTEN = 20_000
+
+
+class Write(msgspec.Struct, frozen=True):
+    """The note *key* was *before* (None: not there), and then had the hash *after*."""
+
+    key: str
+    before: bytes | None
+    after: bytes
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one call, or one look back at a conversation, wrote."""
+
+    id: str
+    at: float
+    learned: bool
+    writes: tuple[Write, ...]
+
+
+class Batches:
+    """The newest batches, in the file *path*; what cannot be read there is as good as none."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+
+    def read(self) -> list[Batch]:
+        """List them, the newest last."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Batch])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return []
+
+    def add(self, batch: Batch) -> None:
+        """Note *batch* before it is written; one of the same id is continued.
+
+        Raises DiskFull, JournalBroken.
+        """
+        batches = self.read()
+        if batch.id and batches and batches[-1].id == batch.id:
+            last = batches.pop()
+            first = {write.key: write.before for write in reversed(last.writes)}
+            writes = tuple(
+                msgspec.structs.replace(w, before=first.get(w.key, w.before)) for w in batch.writes
+            )
+            again = {write.key for write in writes}
+            kept = tuple(write for write in last.writes if write.key not in again)
+            batch = msgspec.structs.replace(batch, writes=kept + writes)
+        self._write([*batches, batch])
+
+    def pop(self) -> None:
+        """Let go of the newest one.  Raises DiskFull, JournalBroken."""
+        self._write(self.read()[:-1])
+
+    def forget(self, keys: Collection[str], sayings: Collection[bytes]) -> None:
+        """Let go of what these notes were, and of whatever said the same (`saying`).
+
+        Raises DiskFull, JournalBroken.
+        """
+
+        def is_kept(write: Write) -> bool:
+            if write.key in keys:
+                return False
+            text = (write.before or b"").decode("utf-8", "replace")
+            return write.before is None or saying(parse(write.key, text).text) not in sayings
+
+        batches = self.read()
+        left = [
+            msgspec.structs.replace(batch, writes=tuple(filter(is_kept, batch.writes)))
+            for batch in batches
+        ]
+        if left != batches:
+            self._write([batch for batch in left if batch.writes])
+        self._disk.remove(self._path.with_name(f".{self._path.name}.tmp"))
+
+    def _write(self, batches: list[Batch]) -> None:
+        del batches[:-MAX_BATCHES]
+        while len(batches) > 1 and sum(map(_size, batches)) > MAX_BEFORE:
+            del batches[0]
+        self._disk.replace(self._path, msgspec.json.encode(batches))
+
+
+class Tombstones:
+    """Hashes of what was forgotten, in the file *path*: salted, and nothing else of it."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+
+    def covers(self, key: str, text: str) -> bool:
+        """Tell whether a note of this key, or one that said this, was forgotten."""
+        salt, marks = self._read()
+        return not set(_marks(salt, [(key, text)])).isdisjoint(marks)
+
+    def bury(self, notes: Sequence[tuple[str, str]]) -> None:
+        """Remember that notes, each by key and text, were forgotten.
+
+        Raises DiskFull, JournalBroken.
+        """
+        salt, marks = self._read()
+        salt = salt or secrets.token_hex(16)
+        self._write(salt, list(dict.fromkeys([*marks, *_marks(salt, notes)])))
+
+    def lift(self, notes: Sequence[tuple[str, str]]) -> None:
+        """The owner wants these again.  Raises DiskFull, JournalBroken."""
+        salt, marks = self._read()
+        gone = set(_marks(salt, notes))
+        if not gone.isdisjoint(marks):
+            self._write(salt, [mark for mark in marks if mark not in gone])
+
+    def _read(self) -> tuple[str, list[str]]:
+        try:
+            salt, *marks = self._path.read_text("ascii").split()
+        except (OSError, ValueError):
+            return "", []
+        return salt, marks
+
+    def _write(self, salt: str, marks: list[str]) -> None:
+        lines = "\n".join([salt, *marks[-2 * MAX_FORGOTTEN :]])
+        self._disk.replace(self._path, f"{lines}\n".encode())
+
+
+def content_hash(data: bytes) -> bytes:
+    """Name the content of a file."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _marks(salt: str, notes: Sequence[tuple[str, str]]) -> list[str]:
+    found = []
+    for key, text in notes:
+        for what in (b"key " + key.encode(), b"text " + saying(text)):
+            mark = hashlib.blake2b(what, digest_size=16, key=salt.encode()[:64])
+            found.append(mark.hexdigest())
+    return found
+
+
+def _size(batch: Batch) -> int:
+    return sum(len(write.before or b"") for write in batch.writes)

@@ -1,0 +1,181 @@
+"""100 000 memories: what a search, a note, a rebuild and the start cost; grep is the yardstick.
+
+``--bench-notes 100000`` is the size of the promise; the default is for every day.
+"""
+
+import gc
+import itertools
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from elwood.core.labels import Label
+from elwood.core.note import Draft, Note, render, stamped
+from elwood.core.remembering import Saved
+from elwood.runtime import inline
+from elwood.store.disk import Disk
+from elwood.store.memory import Memory
+from elwood.store.memory_store import Asked, Tie
+
+# Seconds, and megabytes.
+SEARCH, SAVE, REBUILD, START, RSS = 0.020, 0.010, 60.0, 0.5, 30.0
+SEARCHES, SAVES, GREPS = 300, 100, 5
+MINE = Label(private=True)
+SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+
+
+class World:
+    """Words as a language has them: a few very common ones, and many rare ones (Zipf)."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self.random = random.Random(seed)
+        made = {
+            "".join(self.random.choices(SYLLABLES, k=self.random.randint(2, 4)))
+            for _ in range(20_000)
+        }
+        self.words = sorted(made)
+        self.random.shuffle(self.words)
+        ranks = range(len(self.words))
+        self.weights = list(itertools.accumulate(1 / (rank + 2) for rank in ranks))
+
+    def text(self, length: int) -> str:
+        return " ".join(self.random.choices(self.words, cum_weights=self.weights, k=length))
+
+
+def write(folder: Path, count: int) -> dict[str, str]:
+    """Write *count* notes as files; return the text of each."""
+    world = World()
+    folder.mkdir(parents=True)
+    texts = {}
+    for number in range(count):
+        text = world.text(world.random.randint(8, 60))
+        key = f"{text.split()[0]}-{number}"
+        note = Note(key, text, (text.split()[1],), "bench", label=MINE, updated=stamped(number))
+        (folder / f"{key}.md").write_text(render(note))
+        texts[key] = text
+    return texts
+
+
+def rss() -> float:
+    """The resident memory of this process, in MB."""
+    [line] = [x for x in Path("/proc/self/status").read_text().splitlines() if x[:6] == "VmRSS:"]
+    return int(line.split()[1]) / 1024
+
+
+def timed(acts: list[Callable[[], object]]) -> list[float]:
+    """How long each took, sorted."""
+    times = []
+    for act in acts:
+        began = time.perf_counter()
+        act()
+        times.append(time.perf_counter() - began)
+    return sorted(times)
+
+
+def p95(times: list[float]) -> float:
+    return times[int(len(times) * 0.95)]
+
+
+@pytest.mark.bench
+def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
+    folder = tmp_path / "memory"
+    texts = write(folder, bench_notes)
+    chosen = World(8).random
+    pairs = []
+    for key in chosen.sample(sorted(texts), SEARCHES):
+        words = texts[key].split()
+        pairs.append((key, " ".join(chosen.sample(words, min(len(words), chosen.randint(2, 4))))))
+    common = World().words[:2]
+    del texts
+    gc.collect()
+    floor = rss()
+    memory = Memory(tmp_path, Disk(blocking=inline, clock=time.time), max_notes=2 * bench_notes)
+
+    began = time.perf_counter()
+    memory.shelf.open()
+    start_cold = time.perf_counter() - began
+    began = time.perf_counter()
+    assert sum(memory.shelf.catch_up()) == bench_notes
+    rebuild = time.perf_counter() - began
+    longest = 0.0
+    steps = memory.shelf.catch_up()
+    began = time.perf_counter()
+    while True:
+        step = time.perf_counter()
+        if next(steps, None) is None:
+            break
+        longest = max(longest, time.perf_counter() - step)
+    look = time.perf_counter() - began
+
+    found: dict[str, bool] = {}
+
+    def search(key: str, query: str) -> Callable[[], object]:
+        def act() -> None:
+            notes = memory.search(Asked(query=query, now=time.time()), 5, Tie())
+            found[key] = key in [note.key for note in notes]
+
+        return act
+
+    acts = [search(*pair) for pair in pairs]
+    timed(acts[:20])
+    searches = timed(acts)
+    of_common = timed([search("", " ".join(common))] * 5)
+
+    def save(number: int) -> Callable[[], object]:
+        text = f"a new fact about {World(number).text(12)}"
+
+        def act() -> None:
+            [answer] = memory.save([Draft(f"new-{number}", text, MINE)])
+            assert answer == Saved(f"new-{number}")
+
+        return act
+
+    saves = timed([save(number) for number in range(SAVES)])
+    began = time.perf_counter()
+    memory.forget(["new-0"])
+    forgetting = time.perf_counter() - began
+    after = rss()
+    memory.shelf.close()
+
+    began = time.perf_counter()
+    memory.shelf.open()
+    start = time.perf_counter() - began
+    memory.shelf.close()
+
+    def grep(query: str) -> Callable[[], object]:
+        words = query.split()
+        return lambda: subprocess.run(
+            ["grep", "-rilw", "-e", words[0], str(folder)], capture_output=True, check=False
+        )
+
+    grep("warm up")()
+    greps = timed([grep(query) for _, query in pairs[:GREPS]])
+    size = (tmp_path / "memory.db").stat().st_size / 1e6
+    rows = [
+        ("search, median", median(searches) * 1000, "ms", None),
+        ("search, p95", p95(searches) * 1000, "ms", SEARCH * 1000),
+        ("search, slowest", searches[-1] * 1000, "ms", None),
+        ("the two commonest words", median(of_common) * 1000, "ms", None),
+        ("grep for one word, median", median(greps) * 1000, "ms", None),
+        ("save, median", median(saves) * 1000, "ms", None),
+        ("save, p95", p95(saves) * 1000, "ms", SAVE * 1000),
+        ("forget one", forgetting * 1000, "ms", None),
+        ("rebuild", rebuild, "s", REBUILD),
+        ("start without an index", start_cold, "s", START),
+        ("start with it", start, "s", START),
+        ("look for changes", look, "s", None),
+        ("longest step of that", longest * 1000, "ms", None),
+        ("resident memory", after - floor, "MB", RSS),
+        ("size of the index", size, "MB", None),
+        ("found among the first five", 100 * sum(found.values()) / len(found), "%", None),
+    ]
+    print(f"\n{bench_notes:,} notes{'':22}{'measured':>12}{'at most':>10}")
+    for name, value, unit, limit in rows:
+        print(f"{name:32}{value:12.2f} {unit:3}{'' if limit is None else f'{limit:8.0f}'}")
+    broken = [name for name, value, _, limit in rows if limit is not None and value > limit]
+    assert not broken

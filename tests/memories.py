@@ -1,0 +1,41 @@
+"""The actor that remembers, alone in a test."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from elwood.actors.memory import Remembering
+from elwood.messages import MemoryMail
+from elwood.runtime import Address, Blocking, Mailbox, inline
+from elwood.store.disk import Disk
+from elwood.store.memory import Memory
+from elwood.tools import Hands
+from elwood.wire.embeddings import Embedder
+
+
+@asynccontextmanager
+async def remembering(
+    state: Path,
+    *,
+    now: Callable[[], float] = lambda: 0.0,
+    blocking: Blocking = inline,
+    embedder: Embedder | None = None,
+) -> AsyncIterator[Address[MemoryMail]]:
+    """Run the actor over the notes in *state*."""
+    await blocking(lambda: state.mkdir(exist_ok=True))
+    memory = Memory(state, Disk(blocking=blocking, clock=now), max_notes=1000)
+    actor = Remembering(memory, blocking=blocking, now=now, embedder=embedder)
+    mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run, mailbox)
+        yield mailbox.address
+        mailbox.close()
+
+
+@asynccontextmanager
+async def hands_of(folder: Path) -> AsyncIterator[Hands]:
+    """Hands with a memory."""
+    async with remembering(folder / "state") as memory:
+        yield Hands(folder, inline, source=lambda: "tg-1 by tg:1", memory=memory)
