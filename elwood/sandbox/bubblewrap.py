@@ -130,7 +130,8 @@ class Bubblewrap:
             argv = [self.program, *self._options(command, guard, *keep), "--", *command.argv]
             try:
                 # bwrap itself is the first process inside, and its environment can be read there.
-                child = Child(argv, command, environment={}, keep=keep)
+                title = self.running.title
+                child = Child(argv, command, environment={}, keep=keep, title=title)
             except OSError as error:
                 return not_started(self.rung, error)
             for pipe in (status, gate, filter_):

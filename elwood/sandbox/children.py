@@ -42,7 +42,7 @@ class Leash(Protocol):
 
 
 class Child:
-    """One started program, as the leader of a session of its own.
+    """One started program, as the leader of a session of its own; *title* is what it is called.
 
     Raises OSError as Popen does.
     """
@@ -55,12 +55,14 @@ class Child:
         environment: Mapping[str, str],
         keep: Sequence[int] = (),
         folder: Path | None = None,
+        title: str = "",
     ) -> None:
         self.output = Kept(command.limit)
         self.errors = self.output if command.merge else Kept(command.limit)
         self._unread = memoryview(command.stdin)
         self._popen = subprocess.Popen(
-            argv,
+            [title or argv[0], *argv[1:]],
+            executable=argv[0],
             env=environment,
             cwd=folder,
             stdin=subprocess.PIPE if command.stdin else subprocess.DEVNULL,

@@ -2,7 +2,7 @@
 
 Every running command has a file in ``<state>/running`` that names its processes by id and start
 time.  It is written before the command may begin, and needs no sync: a crash of the machine ends
-the processes too.
+the processes too.  What dies between the start of a bwrap and that is known by its title.
 """
 
 import os
@@ -44,6 +44,11 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @property
+    def title(self) -> str:
+        """What bwrap is called, in place of its path: so it is known before it can be noted."""
+        return f"elwood-sandbox {self.folder.resolve()}"
+
     def name(self) -> str:
         """Make up a name for one command."""
         return uuid4().hex
@@ -76,9 +81,9 @@ def reap(folder: Path) -> int:
 
     For the start of the house, before anything else is started; blocks until they are gone.
     """
+    alive = _end_strays(Running(folder).title)
     if not folder.is_dir():
-        return 0
-    alive = 0
+        return alive
     for path in sorted(folder.iterdir()):
         if path.suffix == ".tmp":
             shutil.rmtree(path, ignore_errors=True)
@@ -88,6 +93,25 @@ def reap(folder: Path) -> int:
             alive += _end(record)
         path.unlink(missing_ok=True)
     return alive
+
+
+def _end_strays(title: str) -> int:
+    """End what was started and not noted yet when the house died.
+
+    A bwrap whose parent dies before it has asked for a signal on that lives on, and waits for ever.
+    """
+    strays = {process.pid for process in processes() if _title(process.pid) == title}
+    if strays:
+        kill_family(strays)
+    return len(strays)
+
+
+def _title(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return words.partition(b"\0")[0].decode(errors="replace")
 
 
 def _end(record: _Record) -> bool:

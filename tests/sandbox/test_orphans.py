@@ -76,6 +76,28 @@ async def test_the_next_house_ends_what_still_lives(rung: tuple[str, str], home:
     assert home.records() == []
 
 
+def test_what_was_started_but_not_noted_is_known_by_its_title(home: Home) -> None:
+    """As a bwrap is whose house died before it could ask for a signal on that."""
+    mine, others = Running(home.running), Running(home.state / "of another house")
+    argv = "60"
+    with (
+        subprocess.Popen([mine.title, argv], executable="/bin/sleep") as stray,
+        subprocess.Popen([others.title, argv], executable="/bin/sleep") as other,
+    ):
+        assert reap(home.running) == 1
+        assert (look(stray.pid), look(other.pid) is None) == (None, False)
+        other.kill()
+
+
+async def test_bwrap_bears_its_title(home: Home, has_bubblewrap: None) -> None:
+    """Also while it is set up, and in the process that waits inside."""
+    mark = marker()
+    with victim("bubblewrap", home, f"sleep {mark} & wait"):
+        await until(lambda: len(living(mark)) == 1)
+        assert reap(home.running) == 2
+        assert living(mark) == []
+
+
 @pytest.mark.parametrize("change", ["start time", "boot", "nothing"])
 def test_only_the_same_process_is_killed(home: Home, change: str) -> None:
     """Its id may be another's by now, after a while or after a restart of the machine."""
