@@ -8,18 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.core.conversation import (
-    Assistant,
-    Human,
-    Message,
-    Notice,
-    Prompt,
-    Results,
-    mend,
-    texts,
-)
-from elwood.core.labels import Label, Taint
-from elwood.core.mentions import addresses
+from elwood.core.branches import Archived, Branched, Resumed, Retried
+from elwood.core.conversation import Human, Notice
+from elwood.core.labels import Label
+from elwood.core.line import Line
 from elwood.core.session import (
     MAX_SEEN,
     CallDecided,
@@ -41,70 +33,43 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.core.tokens import estimate
+from elwood.core.tree import Tree
 from elwood.core.turns import (
     REFUSED,
     UNANSWERED,
     Kept,
-    Node,
     OpenCall,
     Past,
     Turn,
     Undelivered,
     call_key,
     is_answer,
-    late,
-    result_of,
+    outcome,
 )
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
 MAX_RECEIPTS = 50
-# Addresses of the owner's that are remembered; the oldest go first.
-MAX_NAMED = 200
 
 
-class Session(msgspec.Struct):
-    """All that a session knows.
+class Session(Line):
+    """All that a session knows: the present line of the conversation, and what belongs to none.
 
     *pending* are calls that wait for the owner while the conversation goes on, by
-    ``<turn>/<call>``.  *receipts* are the newest calls that ended.  *taint* is what was read;
-    *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
-    the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
+    ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
+    lines.  *failed* says that its newest answer states a failure, *archived* that the person has
+    not been told yet that their conversation was put away.
     """
 
-    seen: dict[str, None] = {}
-    waiting: dict[str, Received] = {}
+    seen: dict[str, None] = msgspec.field(default_factory=dict)
+    waiting: dict[str, Received] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
-    path: list[Node] = []
-    prompt: Prompt | None = None
-    undelivered: dict[str, Undelivered] = {}
-    pending: dict[str, Kept] = {}
-    receipts: list[Past] = []
-    taint: Taint = msgspec.field(default_factory=Taint)
-    named: dict[str, None] = {}
-    private_calls: dict[str, None] = {}
+    undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
+    pending: dict[str, Kept] = msgspec.field(default_factory=dict)
+    receipts: list[Past] = msgspec.field(default_factory=list)
+    tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation as it is sent: sound, whatever happened to the log."""
-        return tuple(mend(node.message for node in self.path))
-
-    @property
-    def tokens(self) -> int:
-        """About how many tokens the conversation has, without the prompt."""
-        return sum(node.tokens for node in self.path)
-
-    def private_texts(self) -> list[str]:
-        """List what calls that read private data gave, as far as the model still sees it."""
-        return [
-            result.text
-            for node in self.path
-            if isinstance(node.message, Results)
-            for result in node.message.results
-            if result.call in self.private_calls
-        ]
+    archived: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -122,18 +87,18 @@ class Session(msgspec.Struct):
                 turn = self._open_turn(entry)
                 turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
-                self._push(seq, Human(text))
+                self.push(seq, Human(text))
             case Prompted(prompt):
                 self.prompt = prompt
-                self._new_epoch()
+                self.new_epoch()
             case Said(_, message, _):
                 turn = self._open_turn(entry)
                 turn.attempts = 0
                 turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
                 turn.rounds += 1
-                self._push(seq, message)
+                self.push(seq, message)
             case Noticed(_, text):
-                self._push(seq, Notice(text))
+                self.push(seq, Notice(text))
             case CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
@@ -148,16 +113,27 @@ class Session(msgspec.Struct):
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto):
-                kept = [node for node in self.path if node.seq >= upto]
-                # Its place is before what is kept, or a rewinding would lose it.
-                self.path = []
-                self._push(upto - 1, Notice(summary))
-                self.path += kept
-                self._new_epoch()
+                self.summarise(summary, upto)
             case Rewound(to):
+                if to == 0:
+                    self.tree.leave(self.path, seq - 1, at, "new")
+                    self.archived = False
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
-                    self._put_away()
+                    self._change_to(Resumed(0, same_prompt=True))
+            case Branched(name):
+                self.tree.mark(name, self.path, seq, at)
+            case Archived():
+                self.tree.leave(self.path, seq - 1, at, "archived")
+                self._change_to(Resumed(0, same_prompt=True))
+                self.archived = True
+            case Resumed():
+                self.tree.leave(self.path, seq - 1, at, "left" if entry.number else "undone")
+                self.tree.go_on(entry.number)
+                self._change_to(entry)
+                self.archived = False
+            case Retried():
+                self._retry(seq, entry)
             case Replied():
                 self._reply(seq, entry)
             case Posting(reply, part, attempt):
@@ -177,29 +153,33 @@ class Session(msgspec.Struct):
                     # Both ids stay, so that both have their outcome; only the new text counts.
                     self.waiting[id_] = msgspec.structs.replace(waiting, text="")
         self.waiting[entry.id] = entry
-        self._hear(entry)
+        self.hear(entry)
 
-    def _hear(self, entry: Received) -> None:
-        self.taint.add(Label(untrusted=entry.untrusted), f"a message sent by {entry.principal}")
-        if not self.taint.sources:
-            self.named.update(dict.fromkeys(addresses(entry.text)))
-            while len(self.named) > MAX_NAMED:
-                del self.named[next(iter(self.named))]
-
-    def _put_away(self) -> None:
-        """Begin with a clean label; what is still to come in brings its own."""
-        old, self.taint, self.named, self.private_calls = self.taint, Taint(), {}, {}
+    def _change_to(self, line: Resumed) -> None:
+        """Go on with *line* and its label; what is still to come in brings its own."""
+        old = self.taint
+        self.move(line)
         for key, kept in self.pending.items():
             origins = tuple(dict.fromkeys((*kept.origins, *old.sources)))
             private = kept.private or old.private
             self.pending[key] = msgspec.structs.replace(kept, origins=origins, private=private)
         for received in self.waiting.values():
-            self._hear(received)
+            self.hear(received)
 
-    def _take_back(self, kept: Kept) -> None:
-        """The call of a conversation that was put away, words of its model, comes into this one."""
-        self.taint.add(Label(private=kept.private), "")
-        for origin in kept.origins:
+    def _retry(self, seq: int, entry: Retried) -> None:
+        asked = self.waiting[entry.input]
+        untrusted = asked.untrusted or entry.untrusted
+        asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
+        self.waiting[entry.input] = asked
+        self._bring(entry.origins, entry.private)
+        self.hear(asked)
+        if entry.notice:
+            self.push(seq, Notice(entry.notice))
+
+    def _bring(self, origins: tuple[str, ...], private: bool) -> None:
+        """Something comes into this line from one that was left, with the label it had there."""
+        self.taint.add(Label(private=private), "")
+        for origin in origins:
             self.taint.add(Label(untrusted=True), origin)
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
@@ -216,11 +196,11 @@ class Session(msgspec.Struct):
         turn = self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
         for key in entry.calls:
             kept = self.pending.pop(key)
-            self._take_back(kept)
+            self._bring(kept.origins, kept.private)
             turn.kept.append(kept)
             turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
         if entry.text:
-            self._push(seq, Human(entry.text))
+            self.push(seq, Human(entry.text), begins=True)
 
     def _decide(self, seq: int, entry: CallDecided) -> None:
         turn = self.turn
@@ -237,9 +217,9 @@ class Session(msgspec.Struct):
             self.pending[key] = msgspec.structs.replace(kept, decided=entry)
             return
         del self.pending[key]
-        self._take_back(kept)
+        self._bring(kept.origins, kept.private)
         call = f"{kept.pending.tool} {kept.pending.target}".strip()
-        self._push(seq, Notice(REFUSED[entry.ruling].format(call)))
+        self.push(seq, Notice(REFUSED[entry.ruling].format(call)))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
@@ -259,12 +239,7 @@ class Session(msgspec.Struct):
     def _close_calls(self, seq: int, turn: Turn) -> None:
         if not turn.calls:
             return
-        kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
-        if kept.isdisjoint(turn.calls):
-            self._push(seq, Results(tuple(result_of(call) for call in turn.calls.values())))
-        else:
-            # Their results were "waiting"; a second one for the same call would be refused.
-            self._push(seq, Notice("\n\n".join(map(late, turn.calls.values()))))
+        self.push(seq, outcome(turn))
         turn.calls = {}
 
     def _reply(self, seq: int, entry: Replied) -> None:
@@ -273,25 +248,14 @@ class Session(msgspec.Struct):
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= self.turn.start and not is_answer(last.message):
                 # Or the model would go on with what was stopped or given up (poison again).
-                self._push(seq, Notice(UNANSWERED.format(entry.text[:500])))
+                self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
         self.failed = entry.failed
+        self.archived = self.archived and entry.turn is None
         if entry.text:
             self.undelivered[entry.reply] = Undelivered(entry)
-
-    def _new_epoch(self) -> None:
-        # Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6): what is
-        # older than a new prefix goes on as plain text and calls, which any codec can render.
-        for number, node in enumerate(self.path):
-            message = node.message
-            if isinstance(message, Assistant) and message.codec:
-                plain = Assistant(message.blocks, "", message.model, msgspec.Raw(b"null"))
-                self.path[number] = Node(node.seq, plain, node.tokens)
-
-    def _push(self, seq: int, message: Message) -> None:
-        self.path.append(Node(seq, message, sum(estimate(text) for text in texts(message))))
 
     def _open_turn(self, entry: Entry) -> Turn:
         if self.turn is None:

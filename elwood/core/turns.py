@@ -2,7 +2,15 @@
 
 import msgspec
 
-from elwood.core.conversation import INTERRUPTED, Assistant, Message, Result, ToolCall
+from elwood.core.conversation import (
+    INTERRUPTED,
+    Assistant,
+    Message,
+    Notice,
+    Result,
+    Results,
+    ToolCall,
+)
 from elwood.core.mentions import addresses
 from elwood.core.session import (
     CallDecided,
@@ -24,17 +32,6 @@ UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"
 )
-
-
-class Node(msgspec.Struct, frozen=True):
-    """One message on the present path of the conversation, and the entry that brought it.
-
-    *tokens* is an estimate.
-    """
-
-    seq: int
-    message: Message
-    tokens: int
 
 
 class OpenCall(msgspec.Struct):
@@ -146,3 +143,12 @@ def late(call: OpenCall) -> str:
     what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
     head = f"The owner allowed the call that waited: {what}."
     return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
+
+
+def outcome(turn: Turn) -> Message:
+    """Say to the model what came of all calls of the last response of *turn*."""
+    kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
+    if kept.isdisjoint(turn.calls):
+        return Results(tuple(result_of(call) for call in turn.calls.values()))
+    # Their results were "waiting"; a second one for the same call would be refused.
+    return Notice("\n\n".join(map(late, turn.calls.values())))
