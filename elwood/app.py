@@ -15,6 +15,7 @@ from elwood.actors.control import Control
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
 from elwood.actors.sessions import SessionActor
+from elwood.agent.exporting import Exports
 from elwood.agent.presence import Presence
 from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
@@ -113,7 +114,8 @@ class House:
         self._equipment = Equipment(
             config, hands, tools, self.approvals.address, self._owners, dry_run=dry_run
         )
-        workspace = Workspace(Root(config.paths.workspace), outside.blocking)
+        self._root = Root(config.paths.workspace)
+        workspace = Workspace(self._root, outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
         shown = choose(tools, "", config.turn.max_tools)
         self._prompt = Prompting(workspace, shown, budget, self.strip)
@@ -253,6 +255,8 @@ class House:
             delivery_limit=config.watchdog.delivery,
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
+            archive=config.sessions.archive,
+            export=Exports(self._root, outside.blocking),
         )
 
     async def _wake(self) -> list[str]:
@@ -265,15 +269,13 @@ class House:
     # --- what people ask about the house ---------------------------------------------------------
 
     def _seen(self) -> HouseSeen:
-        python = platform.python_version()
-        sessions = self.presence.seen()
+        python, sessions = platform.python_version(), self.presence.seen()
         return HouseSeen(__version__, self._started, os.getpid(), python, sessions)
 
     async def _status(self, session: str) -> str:
         uptime = age(self.outside.now() - self._started)
-        lines = [
-            f"Elwood {__version__}, up for {uptime}, thinking with {self.config.models.default}."
-        ]
+        thinks = f"thinking with {self.config.models.default}"
+        lines = [f"Elwood {__version__}, up for {uptime}, {thinks}."]
         try:
             with trio.fail_after(0.5):
                 spent = await self.models.address.ask(Spending(session=session))

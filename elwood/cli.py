@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "inspect": _inspect,
             "receipts": _receipts,
             "receipts verify": _verify,
+            "session list": _session_list,
+            "session export": _session_export,
             "pair": _pair,
             "approve": _approve,
         }
@@ -176,6 +178,39 @@ def _verify(given: argparse.Namespace) -> int:
         return verifying.verify([config.paths.state])
 
     return _configured(given, body, console=True, secrets=False)
+
+
+def _session_list(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        import time
+        from zoneinfo import ZoneInfo
+
+        from elwood import exporting
+
+        zone = ZoneInfo(config.owner.timezone)
+        return exporting.sessions(config.paths.state, zone, time.time())
+
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _session_export(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from zoneinfo import ZoneInfo
+
+        from elwood import exporting
+        from elwood.core.redaction import strip
+
+        zone = ZoneInfo(config.owner.timezone)
+        return exporting.export(
+            config.paths.state,
+            given.id,
+            zone,
+            given.format,
+            given.output,
+            lambda text: strip(text, config.secrets),
+        )
+
+    return _configured(given, body, console=True)
 
 
 def _configured(

@@ -29,7 +29,7 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     def add(name: str, help: str) -> argparse.ArgumentParser:
         sub = words.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=commands[name])
+        sub.set_defaults(command=commands.get(name))
         _add_config(sub, argparse.SUPPRESS)  # may stand on either side of the command
         return sub
 
@@ -61,6 +61,20 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify.set_defaults(command=commands["receipts verify"])
     _add_config(verify, argparse.SUPPRESS)
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
+    session = add("session", "List conversations, or write one into a file.")
+    within = session.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def about(name: str, help: str) -> argparse.ArgumentParser:
+        sub = within.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=commands[f"session {name}"])
+        _add_config(sub, argparse.SUPPRESS)
+        return sub
+
+    about("list", "List the conversations on the disk.")
+    export = about("export", "Write a conversation into one file.")
+    export.add_argument("id", metavar="ID", help="the conversation; session list names all")
+    export.add_argument("--format", choices=["md", "html"], default="md", help="(md)")
+    export.add_argument("-o", dest="output", metavar="FILE", type=Path, help="otherwise stdout")
     pair = add("pair", "Let the stranger talk who was shown this code.")
     pair.add_argument("code", metavar="CODE", help="the pairing code")
     approve = add("approve", "List what waits for your decision, or decide it.")

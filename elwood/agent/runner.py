@@ -1,19 +1,21 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 import trio
 
 from elwood.agent.delivery import Delivery
+from elwood.agent.judging import judged
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import Answer, Means, run_turn
-from elwood.core.claims import mark
-from elwood.core.imitation import neutralise
+from elwood.core import archive
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
 from elwood.core.session import CallDecided, Received, Replied, TurnStarted
-from elwood.core.turns import Turn
+from elwood.core.turns import under_way
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import (
@@ -36,8 +38,6 @@ MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 # Characters of a draft: twice what the longest message has, so that what is held back at the end
 # lies beyond it; more would be looked through for nothing each time the model says a word.
 DRAFT = 8192
-# Characters of an answer from which judging it might hold up everybody else for a moment.
-MUCH = 4_000
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -55,16 +55,24 @@ class TurnRunner:
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._stopped_by: Received | None = None
+        # Whether the start of a turn is being written that `work` will be told of.
+        self._promised = False
+        # The conversation is being moved; no turn begins, and nobody else moves it.
+        self._rest = trio.Lock()
         self.is_working = False
 
     def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
 
-        Who writes it, in one line with *received*, must call `work` with it at once.
+        Who writes it, in one line with *received*, must call `work` with it at once, and `work`
+        without it if it could not be written.
         """
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
+        if self._rest.locked():
+            return None
+        self._promised = True
         return self._start(Start((received,)))
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
@@ -72,9 +80,25 @@ class TurnRunner:
 
         *begun* is the turn to be run first, if its start has been written.
         """
-        if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
+        self._promised = False
+        if self.is_working or (begun is None and self._rest.locked()):
+            self._log.changed()
+        elif not isinstance(next_work(self._log.state), Nothing):
             self.is_working = True
             nursery.start_soon(self._run_turns, begun)
+
+    @asynccontextmanager
+    async def at_rest(self, nursery: trio.Nursery) -> AsyncIterator[None]:
+        """Stop the open turn, and begin no other while the block moves the conversation."""
+        async with self._rest:
+            stopped = None
+            while (turn := self._log.state.turn) or self.is_working or self._promised:
+                if turn is not None and turn is not stopped and self.stop(None):
+                    stopped = turn
+                await self._log.wait_change()
+            self._stopping = False
+            yield
+        self.work(nursery)
 
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
@@ -87,12 +111,14 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self, *, anew: bool = False) -> None:
-        """Let go of all calls that wait for the owner, or have been allowed and not begun.
+    async def withdraw(self, *, anew: bool = False, turns: Collection[str] | None = None) -> None:
+        """Let go of the calls that wait for the owner, or have been allowed and not begun.
 
-        With *anew* the conversation ends, and what was permitted for it.
+        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
+        calls of these are meant.
         """
-        kept = [kept.pending for kept in self._log.state.pending.values()]
+        pending = [kept.pending for kept in self._log.state.pending.values()]
+        kept = [one for one in pending if turns is None or one.turn in turns]
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
@@ -112,18 +138,6 @@ class TurnRunner:
         if self._scope is not None:
             self._scope.cancel()
         return True
-
-    def under_way(self) -> str | None:
-        """Say what the open turn is doing; None if there is none."""
-        turn = self._log.state.turn
-        if turn is None:
-            return None
-        running = [
-            f"{call.started.tool} {call.started.target}".strip()
-            for call in turn.calls.values()
-            if call.started is not None and call.ended is None
-        ]
-        return ", ".join(running) or "the model's answer"
 
     def _start(self, start: Start) -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
@@ -150,6 +164,8 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
+            if self._rest.locked() and state.turn is None:
+                return None
             match next_work(state):
                 case Nothing():
                     return None
@@ -177,7 +193,7 @@ class TurnRunner:
                 answer = await self._think()
             self._scope = None
             if answer is None:
-                what = self.under_way()
+                what = under_way(turn)
                 await self._gate.abandon(turn.id, list(turn.calls.values()))
                 if self._stopping:
                     answer = Answer(f"Stopped. Under way was {what}.")
@@ -258,28 +274,18 @@ class TurnRunner:
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
         self._stopping = False
+        head = archive.NOTE if state.archived else ""
+        head += stale_note(turn.inputs, self._house.now())
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
+            head + await judged(answer.text, turn, state, self._house),
             activity(turn.receipts),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
-
-    async def _judged(self, text: str, turn: Turn) -> str:
-        """Mark in the model's words what no receipt shows, and what looks like one.
-
-        Our own statements pass too: they claim nothing, and may have the model's words before them.
-        """
-        receipts = list(turn.receipts)
-        earlier = [past.receipt for past in self._log.state.receipts]
-        text = neutralise(self._house.strip(text))
-        if len(text) <= MUCH:
-            return mark(text, receipts, earlier)
-        return await self._house.blocking(lambda: mark(text, receipts, earlier))
 
 
 GIVEN_UP = (

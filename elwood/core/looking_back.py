@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from elwood.core.branches import Archived, Resumed
+from elwood.core.branches import Archived, Resumed, Retried
 from elwood.core.replay import Session
 from elwood.core.session import (
     CallEnded,
@@ -33,8 +33,10 @@ def state_at(log: Log, to: int, without: Collection[str] = ()) -> Session:
     for seq, at, entry in log:
         if seq > to:
             break
-        if not (isinstance(entry, Received) and entry.id in without):
-            session.apply(seq, at, entry)
+        match entry:
+            case Received(id_) | Retried(id_) if id_ in without:
+                continue
+        session.apply(seq, at, entry)
     return session
 
 
@@ -79,11 +81,12 @@ def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
 class Since:
     """What has happened on the present line since an entry.
 
-    *inputs* are the messages that became part of it, *turns* what was begun, *done* the calls that
-    changed something, or may have.
+    *inputs* are the messages that became part of it, *notices* what the model was told before
+    them, *turns* what was begun, *done* the calls that changed something, or may have.
     """
 
     inputs: tuple[Received, ...] = ()
+    notices: tuple[str, ...] = ()
     turns: frozenset[str] = frozenset()
     done: tuple[CallEnded, ...] = ()
 
@@ -92,11 +95,12 @@ def since(log: Log, start: int) -> Since:
     """Say what has happened on the present line from the entry *start* on.
 
     >>> since([], 1)
-    Since(inputs=(), turns=frozenset(), done=())
+    Since(inputs=(), notices=(), turns=frozenset(), done=())
     """
     session = Session()
     moves: list[tuple[int, int]] = []
     inputs: list[tuple[int, Received]] = []
+    notices: list[tuple[int, str]] = []
     turns: list[tuple[int, str]] = []
     acting: set[tuple[str, str]] = set()
     done: list[tuple[int, CallEnded]] = []
@@ -108,8 +112,9 @@ def since(log: Log, start: int) -> Since:
             moves.append((seq, to))
         match entry:
             case TurnStarted() | Joined() if seq >= start:
-                waiting = session.waiting
+                waiting, told = session.waiting, session.notices
                 inputs += [(seq, waiting[id_]) for id_ in entry.inputs if id_ in waiting]
+                notices += [(seq, told[id_]) for id_ in entry.inputs if id_ in told]
                 turns.append((seq, entry.turn))
             case CallStarted() if seq >= start and entry.effect != "pure":
                 acting.add((entry.turn, entry.call))
@@ -119,6 +124,7 @@ def since(log: Log, start: int) -> Since:
     line = spans(moves, head)
     return Since(
         tuple(received for seq, received in inputs if is_on(seq, line)),
+        tuple(notice for seq, notice in notices if is_on(seq, line)),
         frozenset(turn for seq, turn in turns if is_on(seq, line)),
         tuple(ended for seq, ended in done if is_on(seq, line)),
     )

@@ -56,8 +56,9 @@ class Session(Line):
 
     *pending* are calls that wait for the owner while the conversation goes on, by
     ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
-    lines.  *failed* says that its newest answer states a failure, *archived* that the person has
-    not been told yet that their conversation was put away.
+    lines.  *notices* is what the model is told before a message, by its id.  *failed* says that its
+    newest answer states a failure, *archived* that the person has not been told yet that their
+    conversation was put away.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -67,6 +68,7 @@ class Session(Line):
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
     pending: dict[str, Kept] = msgspec.field(default_factory=dict)
     receipts: list[Past] = msgspec.field(default_factory=list)
+    notices: dict[str, str] = msgspec.field(default_factory=dict)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     archived: bool = False
@@ -87,6 +89,7 @@ class Session(Line):
                 turn = self._open_turn(entry)
                 turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
+                self._tell(seq, inputs)
                 self.push(seq, Human(text))
             case Prompted(prompt):
                 self.prompt = prompt
@@ -133,7 +136,7 @@ class Session(Line):
                 self._change_to(entry)
                 self.archived = False
             case Retried():
-                self._retry(seq, entry)
+                self._retry(entry)
             case Replied():
                 self._reply(seq, entry)
             case Posting(reply, part, attempt):
@@ -166,7 +169,7 @@ class Session(Line):
         for received in self.waiting.values():
             self.hear(received)
 
-    def _retry(self, seq: int, entry: Retried) -> None:
+    def _retry(self, entry: Retried) -> None:
         asked = self.waiting[entry.input]
         untrusted = asked.untrusted or entry.untrusted
         asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
@@ -174,7 +177,11 @@ class Session(Line):
         self._bring(entry.origins, entry.private)
         self.hear(asked)
         if entry.notice:
-            self.push(seq, Notice(entry.notice))
+            self.notices[entry.input] = entry.notice
+
+    def _tell(self, seq: int, inputs: tuple[str, ...]) -> None:
+        for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
+            self.push(seq, Notice(notice))
 
     def _bring(self, origins: tuple[str, ...], private: bool) -> None:
         """Something comes into this line from one that was left, with the label it had there."""
@@ -199,6 +206,7 @@ class Session(Line):
             self._bring(kept.origins, kept.private)
             turn.kept.append(kept)
             turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
+        self._tell(seq, entry.inputs)
         if entry.text:
             self.push(seq, Human(entry.text), begins=True)
 
@@ -252,6 +260,7 @@ class Session(Line):
             self.turn = None
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
+            self.notices.pop(id_, None)
         self.failed = entry.failed
         self.archived = self.archived and entry.turn is None
         if entry.text:

@@ -82,11 +82,11 @@ class Tree(msgspec.Struct):
             self.line = number
 
     def find(self, given: str) -> Branch | None:
-        """Find a branch by its number or name; the one left last if nothing is *given*."""
+        """Find another line by its number or name; the one left last if nothing is *given*."""
+        others = [branch for branch in self.branches if branch.number != self.line]
         if not given:
-            others = [branch for branch in self.branches if branch.number != self.line]
             return max(others, key=lambda branch: branch.at, default=None)
-        for branch in self.branches:
+        for branch in others:
             if given == str(branch.number) or given.casefold() == branch.name.casefold():
                 return branch
         return None

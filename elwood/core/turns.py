@@ -124,6 +124,16 @@ def call_key(turn: str, call: str) -> str:
     return f"{turn}/{call}"
 
 
+def under_way(turn: Turn) -> str:
+    """Say what is being done in *turn*."""
+    running = [
+        f"{call.started.tool} {call.started.target}".strip()
+        for call in turn.calls.values()
+        if call.started is not None and call.ended is None
+    ]
+    return ", ".join(running) or "the model's answer"
+
+
 def is_answer(message: Message) -> bool:
     """Tell whether *message* are words of the model that end a turn."""
     return isinstance(message, Assistant) and not message.calls

@@ -151,7 +151,7 @@ def follow(
 
 
 def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
-    """Yield the entries of the journal *path*, of the union *entries*, with their numbers and times.
+    """Yield the entries of the journal *path*, of the union *entries*, with numbers and times.
 
     What was not written to its end is left out.  Raises Unsound and OSError.
     """

@@ -15,7 +15,7 @@ from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.core.conversation import Human, Prompt, Results
+from elwood.core.conversation import Human, Message, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
@@ -79,6 +79,9 @@ class World:
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
+        self.archive = 86_400.0
+        self.archived: list[Sequence[Message]] = []
+        self.exported: dict[str, tuple[str, bool]] = {}
         self.dry_run = False
         self.rules = FREE
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
@@ -88,6 +91,17 @@ class World:
     def said(self) -> list[str]:
         """What the reader has been sent, in order; a repeat is marked."""
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
+
+    async def on_archive(self, id_: str, conversation: Sequence[Message]) -> None:
+        """Note what is put away."""
+        await trio.lowlevel.checkpoint()
+        self.archived.append(conversation)
+
+    async def export(self, name: str, content: str, untrusted: bool) -> str:
+        """Keep what is exported."""
+        await trio.lowlevel.checkpoint()
+        self.exported[name] = (content, untrusted)
+        return f"exports/{name}"
 
 
 async def nothing(post: Post) -> None:
@@ -251,6 +265,9 @@ class House:
             turns=self.world.settings,
             max_tokens=1000,
             idle=self.world.idle,
+            archive=self.world.archive,
+            on_archive=self.world.on_archive,
+            export=self.world.export,
         )
 
         async def body(id_: str, box: Mailbox[SessionsMail]) -> None:
