@@ -46,7 +46,7 @@ def written(title: str, items: Sequence[Item], zone: tzinfo, format_: Format) ->
     ````
     <BLANKLINE>
     """
-    blocks = list(_blocks(items, zone))
+    blocks, title = list(_blocks(items, zone)), _heading(title)
     return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
 
 
@@ -67,6 +67,10 @@ def called(row: Row) -> str:
     return _TURNING.sub("", clean(line))
 
 
+def _heading(text: str) -> str:
+    return _TURNING.sub("", clean(one_line(text, MAX_TOOL)))
+
+
 # A heading, the text below it, and what it is: a class of the page.
 _Block = tuple[str, str, str]
 
@@ -83,9 +87,8 @@ def _blocks(items: Sequence[Item], zone: tzinfo) -> Iterator[_Block]:
             at = _time(item.at, zone)
             match item:
                 case Words(_, who, text, foreign):
-                    who = _TURNING.sub("", clean(one_line(who, MAX_TOOL)))
                     note = f" ({FOREIGN})" if foreign else ""
-                    yield f"{who}{note} {DOT} {at}", clean(text), "words"
+                    yield f"{_heading(who)}{note} {DOT} {at}", clean(text), "words"
                 case Answer(_, text, failed):
                     note = f" ({FAILED})" if failed else ""
                     yield f"Elwood{note} {DOT} {at}", clean(text), "answer"
@@ -116,7 +119,7 @@ def _html(title: str, blocks: Sequence[_Block]) -> str:
         f'<pre dir="auto">{escape(text)}</pre></article>'
         for heading, text, kind in blocks
     )
-    return _PAGE.format(title=escape(clean(title)), style=_STYLE, articles=articles)
+    return _PAGE.format(title=escape(title), style=_STYLE, articles=articles)
 
 
 # The policy lets nothing run and nothing be fetched, should anything ever get past the escaping.
