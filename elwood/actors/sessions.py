@@ -193,7 +193,6 @@ class SessionActor:
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):
-            self._runner.work(nursery)
             return taken
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)

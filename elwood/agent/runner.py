@@ -55,24 +55,18 @@ class TurnRunner:
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._stopped_by: Received | None = None
-        # Whether the start of a turn is being written that `work` will be told of.
-        self._promised = False
-        # The conversation is being moved; no turn begins, and nobody else moves it.
+        # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
 
     def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
 
-        Who writes it, in one line with *received*, must call `work` with it at once, and `work`
-        without it if it could not be written.
+        Who writes it, in one line with *received*, must call `work` with it at once.
         """
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
-        if self._rest.locked():
-            return None
-        self._promised = True
         return self._start(Start((received,)))
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
@@ -80,21 +74,26 @@ class TurnRunner:
 
         *begun* is the turn to be run first, if its start has been written.
         """
-        self._promised = False
-        if self.is_working or (begun is None and self._rest.locked()):
-            self._log.changed()
-        elif not isinstance(next_work(self._log.state), Nothing):
+        if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
             self.is_working = True
             nursery.start_soon(self._run_turns, begun)
 
     @asynccontextmanager
     async def at_rest(self, nursery: trio.Nursery) -> AsyncIterator[None]:
-        """Stop the open turn, and begin no other while the block moves the conversation."""
+        """Hold the conversation still while the block, a command that waits, moves it.
+
+        What was said before the command is begun, and stopped with what runs.  Nothing else begins
+        until the command is answered (`next_work`).
+        """
         async with self._rest:
             stopped = None
-            while (turn := self._log.state.turn) or self.is_working or self._promised:
+            while True:
+                turn = self._log.state.turn
                 if turn is not None and turn is not stopped and self.stop(None):
                     stopped = turn
+                self.work(nursery)
+                if not self.is_working:
+                    break
                 await self._log.wait_change()
             self._stopping = False
             yield
@@ -164,8 +163,6 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
-            if self._rest.locked() and state.turn is None:
-                return None
             match next_work(state):
                 case Nothing():
                     return None

@@ -278,19 +278,31 @@ async def test_a_running_turn_is_stopped_first(
     assert set(outcomes(world).values()) == {1}
 
 
-async def test_what_waits_is_answered_on_the_line_that_the_command_goes_to(
-    world: World, autojump_clock: object
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["/new", "two", "/undo", "three"], ["three"]),
+        (["two", "/undo", "three"], ["one", "three"]),
+        (["two", "/new", "three", "four"], ["three", "four"]),
+        (["/retry", "/undo", "three"], ["three"]),
+        (["/retry", "/retry", "three"], ["one", "three"]),
+        (["/new", "/resume", "three"], ["one", "three"]),
+        (["/undo", "/resume 1", "three"], ["one", "three"]),
+    ],
+)
+async def test_everything_happens_in_the_order_it_was_said(
+    world: World, autojump_clock: object, texts: list[str], expected: list[str]
 ) -> None:
+    """However fast: what stands behind a command is for the place it goes to."""
     async with house(world) as h:
         await say(h, "one")
-        for text in ("/new", "two", "/undo"):
+        for text in texts:
             assert await h.say(text) == Taken()
         await h.quiet()
-        await say(h, "three")
+        await say(h, "last")
 
     assert set(outcomes(world).values()) == {1}
-    assert heard(world)[-1] == "three"
-    assert "one" not in heard(world)
+    assert "\n".join(heard(world)).split("\n") == [*expected, "last"]
 
 
 # --- the archive ---------------------------------------------------------------------------------
