@@ -319,6 +319,19 @@ async def test_what_was_done_on_another_line_is_not_told(talk: Talk) -> None:
     assert "elsewhere" not in talk.notices()
 
 
+async def test_a_line_has_the_prompt_that_its_thinking_is_bound_to(talk: Talk) -> None:
+    """With another one, the provider would refuse its thinking."""
+    await talk.say(Turn("one"))
+    await talk.command("/new")
+    await talk.log.keep(Prompted(Prompt("be better")))
+    await talk.say(Turn("two"))
+    await talk.command("/resume")
+
+    assert talk.state.prompt == Prompt("be good")
+    assert all(n.message.codec for n in talk.state.path if isinstance(n.message, Assistant))
+    assert await talk.reopened() == talk.state
+
+
 # --- any order -----------------------------------------------------------------------------------
 
 Op = tuple[str, int]
