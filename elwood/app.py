@@ -15,7 +15,6 @@ from elwood.actors.control import Control
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
 from elwood.actors.sessions import SessionActor
-from elwood.agent.exporting import Exports
 from elwood.agent.presence import Presence
 from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
@@ -43,7 +42,6 @@ from elwood.messages import (
 from elwood.outside import Channel, Doors, Outside
 from elwood.runtime import (
     ActorUnavailable,
-    Address,
     Board,
     Child,
     Event,
@@ -110,15 +108,17 @@ class House:
             calls=outside.calls(),
         )
         self._markers = Markers(state / "sessions" / "open", self._disk)
-        self._owners = frozenset().union(*(channel.owners for channel in channels))
+        self._posts = {name: box.address for name, box in self.outboxes.items()}
+        asks = self.approvals.address
         self._equipment = Equipment(
-            config, hands, tools, self.approvals.address, self._owners, dry_run=dry_run
+            config, hands, tools, asks, channels, self._posts, self._disk, outside.now, dry_run
         )
-        self._root = Root(config.paths.workspace)
-        workspace = Workspace(self._root, outside.blocking)
+        workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
         shown = choose(tools, "", config.turn.max_tools)
-        self._prompt = Prompting(workspace, shown, budget, self.strip)
+        self._prompt = Prompting(
+            workspace, shown, budget, self.strip, hands.skills, config.skills.always
+        )
 
     async def live(self) -> None:
         """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
@@ -136,8 +136,7 @@ class House:
 
     def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
         config, outside = self.config, self.outside
-        posts = {name: box.address for name, box in self.outboxes.items()}
-        owner = [route for channel in self._channels for route in channel.owner]
+        posts, owner = self._posts, self._equipment.places
         health = Health(
             self.board,
             posts,
@@ -164,7 +163,7 @@ class House:
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
             posts,
-            owners=self._owners | {CONTROL},
+            owners=self._equipment.owners | {CONTROL},
             owner_routes=owner,
             hint=self.sessions.address.offer,
             new_id=outside.new_id,
@@ -183,7 +182,7 @@ class House:
         )
 
         async def sessions(mailbox: Mailbox[SessionsMail]) -> None:
-            surroundings = self._surroundings(posts)
+            surroundings = self._surroundings()
             await run_pool(
                 mailbox,
                 key=lambda message: message.session,
@@ -234,15 +233,16 @@ class House:
         journal: Journal[Entry, Session] = Journal(path, Entry, Session, self._disk)
         return SessionActor(id_, journal, surroundings)
 
-    def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
+    def _surroundings(self) -> Surroundings:
         config, outside = self.config, self.outside
         return Surroundings(
             strip=self.strip,
             so_far=lambda text: so_far(text, config.secrets),
             models=self.models.address,
             approvals=self.approvals.address,
-            outboxes=outboxes,
+            outboxes=self._posts,
             prompt=self._prompt,
+            suggest=self._prompt.suggest,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,
@@ -256,7 +256,7 @@ class House:
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
             archive=config.sessions.archive,
-            export=Exports(self._root, outside.blocking),
+            export=self._equipment.export,
         )
 
     async def _wake(self) -> list[str]:
@@ -269,7 +269,8 @@ class House:
     # --- what people ask about the house ---------------------------------------------------------
 
     def _seen(self) -> HouseSeen:
-        python, sessions = platform.python_version(), self.presence.seen()
+        python = platform.python_version()
+        sessions = self.presence.seen()
         return HouseSeen(__version__, self._started, os.getpid(), python, sessions)
 
     async def _status(self, session: str) -> str:

@@ -28,6 +28,7 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
             approvals=doors.approvals,
             outbox=doors.outbox,
             random=doors.outside.random,
+            now=doors.outside.now,
             silence=silence,
         )
 
@@ -49,17 +50,20 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
         owner=tuple(Route("telegram", chat=user) for user in settings.owners),
         owners=frozenset(f"tg:{user}" for user in settings.owners),
         serves=lambda name: name.startswith(PREFIX),
+        files=True,
     )
 
 
 def console() -> Channel:
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    outbox = ConsoleOutbox(write_fd(1, in_thread), terminal=terminal)
+    lines = Lines(read_fd(0))
+    entered = (lambda: lines.count) if terminal else None
+    outbox = ConsoleOutbox(write_fd(1, in_thread), entered=entered)
 
     def intake(doors: Doors) -> Body:
         doors.up.set()
         return ConsoleIntake(
-            Lines(read_fd(0)),
+            lines,
             doors.sessions,
             doors.outbox,
             principal=OWNER,

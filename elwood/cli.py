@@ -36,9 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "receipts": _receipts,
             "receipts verify": _verify,
             "session list": _session_list,
+            "session show": _session_show,
             "session export": _session_export,
             "pair": _pair,
             "approve": _approve,
+            "skills": _skills,
         }
     )
     given = parser.parse_args(arguments)
@@ -143,6 +145,21 @@ def _approve(given: argparse.Namespace) -> int:
     return _configured(given, body, console=True, secrets=False)
 
 
+def _skills(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import teaching
+
+        match given.deed:
+            case "install":
+                return teaching.install(config, given.source, given.folder, agreed=given.yes)
+            case "remove":
+                return teaching.remove(config, given.name, agreed=given.yes)
+            case _:
+                return teaching.list_skills(config)
+
+    return _configured(given, body, console=True, secrets=False)
+
+
 def _receipts(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         import time
@@ -189,6 +206,20 @@ def _session_list(given: argparse.Namespace) -> int:
 
         zone = ZoneInfo(config.owner.timezone)
         return exporting.sessions(config.paths.state, zone, time.time())
+
+    return _configured(given, body, console=True, secrets=False)
+
+
+def _session_show(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from zoneinfo import ZoneInfo
+
+        from elwood import showing_sessions
+
+        zone = ZoneInfo(config.owner.timezone)
+        return showing_sessions.show(
+            config, given.session, zone, turn=given.turn, prompt=given.prompt
+        )
 
     return _configured(given, body, console=True, secrets=False)
 

@@ -1,12 +1,13 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 
 import attrs
 
+from elwood.agent.exporting import Exports
 from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
@@ -15,11 +16,20 @@ from elwood.config.settings import Policy
 from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, Word, version
 from elwood.core.redaction import reveals, strip
-from elwood.messages import ApprovalsMail
+from elwood.core.replay import Session
+from elwood.core.session import Route
+from elwood.messages import ApprovalsMail, OutboxMail, Recognise
+from elwood.outside import Channel
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
+from elwood.store.disk import Disk
+from elwood.store.notes import Notes
+from elwood.store.skill_places import Places
+from elwood.store.skills import Shelf
 from elwood.tools import Hands, Tool
+from elwood.tools.voice import Voice
 from elwood.tools.writing import EDIT_FILE, WRITE_FILE
+from elwood.wire.git import Git
 from elwood.wire.http import Client
 from elwood.wire.search import search_of
 from elwood.wire.web import Web
@@ -39,7 +49,11 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     paths = config.paths
     if left := await blocking(lambda: reap(paths.state / "running")):
         log.warning("ended commands of an earlier run", extra={"count": left})
-    hands = Hands(paths.workspace, blocking)
+    places = Places(paths.state / "skills", paths.workspace)
+    await blocking(places.sweep)
+    hands = Hands(paths.workspace, blocking, git=Git(config.egress), places=places)
+    shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
+    hands = attrs.evolve(hands, skills=shelf)
     try:
         picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
     except NoSandbox as error:
@@ -62,6 +76,8 @@ class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
+    *places* are where the owner can be told something.  *export* gives files to people.  *now* is
+    the wall clock.
     """
 
     def __init__(
@@ -70,17 +86,28 @@ class Equipment:
         hands: Hands,
         tools: Sequence[Tool],
         approvals: Address[ApprovalsMail],
-        owners: frozenset[str],
-        *,
+        channels: Sequence[Channel],
+        outboxes: Mapping[str, Address[OutboxMail]],
+        disk: Disk,
+        now: Callable[[], float],
         dry_run: bool,
     ) -> None:
+        self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
+        self.places = tuple(route for channel in channels for route in channel.owner)
         self._config = config
-        self._hands = hands
+        self._hands = attrs.evolve(hands, notes=Notes(config.paths.state / "memory", disk))
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
-        self._owners = owners
+        self._now = now
         self._dry_run = dry_run
         self._rules = Rules(tools=words(config.policy, tools))
+        self._voice = Voice(
+            outboxes=outboxes,
+            owners=self.places,
+            recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
+        )
+        carrying = frozenset(channel.name for channel in channels if channel.files)
+        self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
         self._version = version(self._rules)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:
@@ -92,7 +119,10 @@ class Equipment:
             hands=attrs.evolve(
                 self._hands,
                 untrusted=lambda: log_.state.taint.label.untrusted,
+                source=lambda: _source(session, log_.state),
                 wrote=lambda path: wrote(log_, path),
+                voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
+                sees=log_.sees,
             ),
             record=log_.record,
             rules=self._rules,
@@ -104,6 +134,8 @@ class Equipment:
                 hints=Hints(),
                 version=self._version,
                 wait=config.approvals.wait,
+                lasts=config.approvals.expires,
+                now=self._now,
             ),
             strip=lambda text: strip(text, config.secrets),
             reveals=lambda text: reveals(text, config.secrets),
@@ -122,7 +154,19 @@ class Equipment:
     def _who(self, principal: str) -> Who:
         if principal.startswith(TASK):
             return "task"
-        return "owner" if principal in self._owners else "guest"
+        return "owner" if principal in self.owners else "guest"
+
+
+def _here(state: Session) -> Route:
+    assert state.turn is not None, "tools run in turns"
+    return state.turn.route
+
+
+def _source(session: str, state: Session) -> str:
+    """Say where what is remembered now comes from."""
+    who = f" by {state.turn.principal}" if state.turn else ""
+    read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
+    return f"{session}{who}{read}"
 
 
 def wrote(log_: SessionLog, path: str) -> bool:

@@ -12,7 +12,7 @@ from elwood.core.export import Format, written
 from elwood.core.inputs import age
 from elwood.core.replay import Session
 from elwood.core.session import Entry
-from elwood.core.transcript import transcript
+from elwood.core.telling import telling
 from elwood.core.work import is_command
 from elwood.store.chain import Unsound, entries_of
 
@@ -36,7 +36,7 @@ def export(
         print(f"there is no conversation called {session} in {state}", file=sys.stderr)
         return 1
     try:
-        items = transcript(session, entries_of(path, Entry), strip)
+        items = telling(session, entries_of(path, Entry), strip)
     except Unsound as error:
         print(f"{path}: DAMAGED: {error}; nothing was exported", file=sys.stderr)
         return 1

@@ -38,14 +38,16 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
 def copy_documents(folder: Path, *, say: Callable[[str], None]) -> None:
     """Write the documents that we ship into *folder*, and *say* for each what was done."""
     shipped = default_documents()
+    # A sandbox can keep commands from writing skills only in folders that are there.
+    (folder / ".agents" / "skills").mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     for document in documents(shipped):
         _write(folder / document, (shipped / document).read_bytes(), say=say)
 
 
 def documents(shipped: Path) -> list[Path]:
     """List the documents in the folder *shipped*, relative to it."""
-    files = (path.relative_to(shipped) for path in shipped.rglob("*.md") if path.is_file())
-    return sorted(files)
+    found = (path.relative_to(shipped) for path in shipped.rglob("*") if path.is_file())
+    return sorted(path for path in found if path.suffix == ".md" or path.parts[0] == "skills")
 
 
 def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:

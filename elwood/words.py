@@ -61,7 +61,7 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify.set_defaults(command=commands["receipts verify"])
     _add_config(verify, argparse.SUPPRESS)
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
-    session = add("session", "List conversations, or write one into a file.")
+    session = add("session", "List conversations, show one, or write one into a file.")
     within = session.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def about(name: str, help: str) -> argparse.ArgumentParser:
@@ -71,6 +71,12 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         return sub
 
     about("list", "List the conversations on the disk.")
+    show = about("show", "List a conversation's turns, or tell one of them.")
+    show.add_argument("session", metavar="ID", help="the conversation; session list names all")
+    show.add_argument("--turn", metavar="N", type=_count, help="tell this turn")
+    show.add_argument(
+        "--prompt", action="store_true", help="print what the model was sent in it (or the newest)"
+    )
     export = about("export", "Write a conversation into one file.")
     export.add_argument("id", metavar="ID", help="the conversation; session list names all")
     export.add_argument("--format", choices=["md", "html"], default="md", help="(md)")
@@ -87,7 +93,22 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     approve.add_argument("--deny", action="store_true", help="refuse it")
     approve.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    _add_skills(add("skills", "List, install or remove skills."))
     return parser
+
+
+def _add_skills(skills: argparse.ArgumentParser) -> None:
+    deeds = skills.add_subparsers(dest="deed", metavar="DEED")
+    deeds.add_parser("list", help="what there is, and what it lacks")
+    install = deeds.add_parser("install", help="show what is in one, ask, and install it")
+    install.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
+    install.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
+    remove = deeds.add_parser("remove", help="remove one from the workspace")
+    remove.add_argument("name", metavar="NAME", help="its name")
+    for deed in (install, remove):
+        deed.add_argument("--yes", action="store_true", help="do not ask")
+    for deed in deeds.choices.values():
+        _add_config(deed, argparse.SUPPRESS)
 
 
 def _message(text: str) -> str:

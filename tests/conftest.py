@@ -7,6 +7,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=50, help="rounds of kill -9 (50)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
+        "--kill-pairs", type=int, default=100, help="pairs of steps an asking house dies at (100)"
+    )
+    parser.addoption(
         "--policy-examples", type=int, default=2000, help="random calls the policy decides (2000)"
     )
     parser.addoption(

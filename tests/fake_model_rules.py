@@ -107,16 +107,21 @@ class Bindings:
     """The preserved-thinking check of protocols/anthropic.md §6.
 
     Remembers, for each signature it gave out, the prefix it was made under and the thinking block
-    before it; blocks may be missing at either end of a history, not in its middle.
+    before it; blocks may be missing at either end of a history, not in its middle, and may not be
+    changed.  *seen* counts the blocks that were checked, *rejected* those found invalid.
     """
 
     def __init__(self) -> None:
+        self.seen = 0
+        self.rejected = 0
         self._prefix: dict[str, bytes] = {}
         self._before: dict[str, str | None] = {}
+        self._thoughts: dict[str, str] = {}
 
-    def sign(self, body: Json) -> str:
-        """Give out a signature for a block that answers *body*."""
+    def sign(self, body: Json, thinking: str) -> str:
+        """Give out a signature for a block that answers *body* with *thinking*."""
         signature = f"signature-{len(self._prefix) + 1}"
+        self._thoughts[signature] = thinking
         self._prefix[signature] = _fingerprint(body, len(body["messages"]))
         known = [b["signature"] for m in body["messages"] for b in blocks(m) if _is_thinking(b)]
         self._before[signature] = known[-1] if known else None
@@ -129,9 +134,13 @@ class Bindings:
             for place, block in enumerate(blocks(message)):
                 if not _is_thinking(block):
                     continue
+                self.seen += 1
                 signature = block["signature"]
                 bound = self._prefix.get(signature) == _fingerprint(body, number)
-                if not bound or (last is not None and self._before[signature] != last):
+                is_as_said = self._thoughts.get(signature) == block.get("thinking")
+                gap = last is not None and self._before[signature] != last
+                if not bound or not is_as_said or gap:
+                    self.rejected += 1
                     return invalid(
                         f"messages.{number}.content.{place}: Invalid signature in thinking "
                         "block. The block is bound to a different conversation."

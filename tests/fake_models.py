@@ -156,7 +156,7 @@ class FakeModels:
                 )
 
     def _messages(self, step: Say, body: Json) -> tuple[bytes, ...]:
-        signature = self.bindings.sign(body) if step.thinking else ""
+        signature = self.bindings.sign(body, step.thinking) if step.thinking else ""
         return messages_stream(step, self.count, body["model"], signature)
 
 

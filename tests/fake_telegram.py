@@ -25,6 +25,9 @@ BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_b
 TOKEN = "4242:fake-token"
 OWNER = 1001
 MAX_TEXT = 4096
+MAX_CAPTION = 1024
+# How a picture ends that the server cannot read.
+BROKEN = b"broken"
 MAX_POLL = 50
 ENTITY_TYPES = {
     "mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number", "bold",
@@ -86,6 +89,8 @@ class FakeTelegram:
         self.token = TOKEN
         self.port = 0
         self.sent: list[SentMessage] = []
+        # The files of messages, by message id: name and bytes.
+        self.files: dict[int, tuple[str, bytes]] = {}
         self.drafts: list[tuple[int, int, str]] = []
         self.actions: list[int] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
@@ -114,6 +119,7 @@ class FakeTelegram:
         self._updates: list[dict[str, Any]] = []
         self._delivered: set[int] = set()
         self._next_update = 1000
+        self._uploaded = ("", b"")
         self._next_message = 0
         self._changed = trio.Event()
         self._poller: trio.CancelScope | None = None
@@ -155,16 +161,28 @@ class FakeTelegram:
         """Let a person send a message; return its update id."""
         return self.push({"message": self.message(text, **more)})
 
-    def press(self, data: str, *, user: int = OWNER, message: SentMessage | None = None) -> str:
-        """Let a person press a button; return the query id."""
+    def press(
+        self, data: str, *, user: int = OWNER, message: SentMessage | None = None, **more: Any
+    ) -> str:
+        """Let a person press a button under *message*, with *more* in it; return the query id."""
         query = f"q{self._next_update}"
         shown = None
         if message is not None:
             shown = {
                 "message_id": message.message_id,
-                "chat": {"id": message.chat, "type": "private"},
+                "chat": {
+                    "id": message.chat,
+                    "type": "private" if message.chat > 0 else "supergroup",
+                },
                 "date": int(message.at),
                 "text": message.text,
+                "from": BOT,
+                **(
+                    {"reply_markup": markup}
+                    if (markup := message.params.get("reply_markup"))
+                    else {}
+                ),
+                **more,
             }
         asked = {"id": query, "from": {"id": user, "is_bot": False, "first_name": "Ann"}}
         self.answered[query] = ""
@@ -215,7 +233,7 @@ class FakeTelegram:
         if head != f"bot{self.token}":
             known = head.startswith("bot") and ":" in head
             return _refused(Refusal(401, "Unauthorized") if known else Refusal(404, "Not Found"))
-        params = asked.json()
+        params = self._params(asked)
         fault = self._fault(method, params)
         if fault is not None and fault.kind in {"error", "html", "hang", "drop"}:
             self._note(method, params, fault.kind)
@@ -246,6 +264,8 @@ class FakeTelegram:
                 return await self._get_updates(params)
             case "sendMessage":
                 return self._send_message(params)
+            case "sendDocument" | "sendPhoto":
+                return self._send_file(method, params)
             case "sendMessageDraft":
                 return self._draft(params)
             case "editMessageText" | "editMessageReplyMarkup":
@@ -325,7 +345,46 @@ class FakeTelegram:
 
     def _send_message(self, params: dict[str, Any]) -> dict[str, Any]:
         chat = self._admit(params, counts=True)
-        text = _checked(params)
+        return self._made(chat, _checked(params), params)
+
+    def _params(self, asked: Asked) -> dict[str, Any]:
+        """Read the parameters of a call; a file is kept apart, and named by its field."""
+        if not asked.content_type.startswith("multipart/form-data"):
+            given: dict[str, Any] = asked.json()
+            return given
+        fields, files = asked.form()
+        params: dict[str, Any] = {
+            key: value if key in {"caption", "text"} else json.loads(value)
+            for key, value in fields.items()
+        }
+        for field, (name, data) in files.items():
+            params[field] = {"file_name": name, "file_size": len(data)}
+            self._uploaded = (name, data)
+        return params
+
+    def _send_file(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        chat = self._admit(params, counts=True)
+        field = method.removeprefix("send").lower()
+        if field not in params:
+            raise Refusal(400, f"Bad Request: there is no {field} in the request")
+        name, data = self._uploaded
+        if not data:
+            raise Refusal(400, "Bad Request: file must be non-empty")
+        if len(data) > (10 if method == "sendPhoto" else 50) << 20:
+            raise Refusal(413, "Request Entity Too Large")
+        if method == "sendPhoto" and data.endswith(BROKEN):
+            raise Refusal(400, "Bad Request: IMAGE_PROCESS_FAILED")
+        caption = {
+            "text": params.get("caption", ""),
+            "entities": params.get("caption_entities", []),
+        }
+        if _units(caption["text"]) > MAX_CAPTION:
+            raise Refusal(400, "Bad Request: message caption is too long")
+        made = self._made(chat, _checked(caption) if caption["text"] else "", params)
+        self.files[made["message_id"]] = (name, data)
+        return made
+
+    def _made(self, chat: int, text: str, params: dict[str, Any]) -> dict[str, Any]:
         for row in (params.get("reply_markup") or {}).get("inline_keyboard", []):
             for button in row:
                 if not 1 <= len(button["callback_data"].encode()) <= 64:

@@ -25,7 +25,7 @@ from elwood.tools import Hands, Tool
 # The tools of tests act as they are told, unless the test is about asking.
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
 
-
+DAY = 86_400.0
 Typed = Rule | Standing | Trust | Revoke
 
 
@@ -57,6 +57,7 @@ class Approver:
                     mail.reply.set(self.decided.get(plan) or Pending())
                 case Withdraw(calls=calls):
                     self.withdrawn += calls
+                    mail.reply.set(True)
                 case Rule() | Standing() | Trust() | Revoke():
                     self.typed.append(mail)
                     mail.reply.set(Settled("So be it.", ok=True))
@@ -82,6 +83,7 @@ def gate_for(
     dry_run: bool = False,
     wait: float = 60.0,
     session: str = "s",
+    now: Callable[[], float] = lambda: 0.0,
 ) -> Gate:
     """Make a gate whose owner is "me"."""
     approver = approver or Approver()
@@ -99,6 +101,8 @@ def gate_for(
             hints=Hints(),
             version="v1",
             wait=wait,
+            lasts=DAY,
+            now=now,
         ),
         strip=strip,
         reveals=reveals,

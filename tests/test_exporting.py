@@ -8,7 +8,7 @@ import pytest
 from elwood.core.session import Delivered, Received, Replied, Route, TurnStarted
 from elwood.exporting import export, sessions
 from tests.test_auditing import STORY, write
-from tests.test_cli import configured, elwood
+from tests.test_cli import OFFLINE, configured, elwood
 
 ROUTE = Route("console")
 
@@ -95,3 +95,14 @@ def test_an_empty_house_has_no_conversations(
 ) -> None:
     assert sessions(tmp_path, UTC, 0.0) == 1
     assert "no conversation" in capsys.readouterr().err
+
+
+def test_on_the_console_an_export_stands_in_the_workspace(tmp_path: Path) -> None:
+    configured(tmp_path, OFFLINE)
+    elwood(tmp_path, "once", "--session", "tea", "hello")
+
+    told = elwood(tmp_path, "once", "--session", "tea", "/export html").stdout
+
+    (file,) = tmp_path.glob("**/exports/tea-*.html")
+    assert f"exports/{file.name}" in told
+    assert "hello" in file.read_text()

@@ -37,6 +37,7 @@ from elwood.messages import (
     OutboxMail,
     Pair,
     Pressed,
+    Recognise,
     Revoke,
     Rule,
     Seek,
@@ -115,6 +116,8 @@ class Approvals:
         match message:
             case Meet():
                 await self._meet(message, tasks)
+            case Recognise(principal=principal):
+                message.reply.set(self._people.known.get(principal))
             case Pressed():
                 message.reply.set(await self._press(message, tasks))
             case Pair(code=code):
@@ -129,7 +132,7 @@ class Approvals:
             case Learn(session=session, call=call, plan=plan):
                 message.reply.set(self._asking.learn(session, call, plan))
             case Withdraw(session=session, calls=calls, anew=anew):
-                await self._asking.withdraw(session, calls, anew)
+                message.reply.set(await self._asking.withdraw(session, calls, anew))
             case Rule(code=code, answer=answer, by=by):
                 message.reply.set(await self._deciding.rule(code, answer, by))
             case Trust(host=host, by=by):

@@ -9,8 +9,10 @@ from typing import assert_never
 
 import trio
 
+from elwood.core.choices import is_choice, numbered
 from elwood.core.identity import Principal
 from elwood.core.markdown import Rich
+from elwood.core.paths import shown
 from elwood.core.session import Route
 from elwood.messages import (
     Busy,
@@ -139,39 +141,54 @@ class ConsoleIntake:
 
 
 class ConsoleOutbox:
-    """Prints what it is asked to post; on a *terminal* with prompts, else the bare text.
+    """Prints what it is asked to post: the bare text, or on a terminal with prompts.
 
-    A `Sent` means that the descriptor took it.  Buttons and silence mean nothing here.
+    There *entered* counts the lines that were typed: from a prompt until the next line somebody may
+    be typing, an answer to a question say, and nothing wipes that away but a post.
+
+    A `Sent` means that the descriptor took it.  Files are named; the answers to a question stand
+    as a list.  Other buttons, and silence, mean nothing here.
     """
 
-    def __init__(self, write: Write, *, terminal: bool = False) -> None:
+    def __init__(self, write: Write, *, entered: Callable[[], int] | None = None) -> None:
         self._write = write
-        self._terminal = terminal
+        self._entered = entered
         self._posts = 0
+        # Lines that had been typed when the prompt was written, and when a sign of life was.
+        self._prompt_at = self._sign_at = 0
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         """Print until the mailbox is closed.  A reader that has gone away is not a crash."""
-        if self._terminal:
+        if self._entered is not None:
+            self._prompt_at = self._entered()
             await self._try("you> ")
         async for message in mailbox:
             match message:
                 case Post():
                     await self._post(message)
                 case Draft():
-                    if self._terminal:
-                        await self._try(f"\r\x1b[K… {_tail(message.text)}")
+                    await self._sign(f"… {_tail(message.text)}", again=True)
                 case Typing():
-                    if self._terminal:
-                        await self._try("\r\x1b[K…")
+                    await self._sign("…", again=False)
                 case _:
                     assert_never(message)
-        if self._terminal:
+        if self._entered is not None:
             await self._try("\r\x1b[K")
 
+    async def _sign(self, text: str, *, again: bool) -> None:
+        """Show on the line below what was typed that something goes on; *again* if it changed."""
+        if self._entered is None:
+            return
+        entered = self._entered()
+        if entered > self._prompt_at and (again or entered > self._sign_at):
+            self._sign_at = entered
+            await self._try(f"\r\x1b[K{text}")
+
     async def _post(self, post: Post) -> None:
-        text = printable(readable(post.part)).rstrip("\n")
+        text = printable("\n".join(_lines(post))).rstrip("\n")
         again = "(again) " if post.repeat else ""
-        if self._terminal:
+        if self._entered is not None:
+            self._prompt_at = self._entered()
             gap = "\n" if "\n" in text else " "
             shown = f"elwood>{gap}{again}{text}\n" if text else ""
             line = f"\r\x1b[K{shown}you> "
@@ -192,6 +209,14 @@ class ConsoleOutbox:
         except (BrokenPipeError, trio.BrokenResourceError):
             return False
         return True
+
+
+def _lines(post: Post) -> list[str]:
+    """Write all that *post* shows."""
+    text = readable(post.part).rstrip("\n")
+    files = [f"[file {shown(file.name)}, {len(file.data):,} bytes]" for file in post.files]
+    options = numbered(button.text for button in post.buttons if is_choice(button.data))
+    return [part for part in (text, *files, options) if part]
 
 
 def _tail(text: str) -> str:

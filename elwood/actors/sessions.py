@@ -15,7 +15,7 @@ from elwood.core.conversation import repair_text
 from elwood.core.redaction import Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied
-from elwood.core.work import commands, is_command
+from elwood.core.work import commands, is_command, moves
 from elwood.log import bind
 from elwood.messages import (
     Busy,
@@ -39,6 +39,7 @@ PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
+STOP = Command("stop")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
@@ -93,13 +94,17 @@ class SessionActor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             await self._archive.put_away_if_due()
-            left = commands(self._log.state)
-            for received in left:
-                # A stop that a crash cut off must come before the turn is resumed.
-                if parse(received.text) == Command("stop"):
+            left = []
+            for received in commands(self._log.state):
+                # What a crash cut off here must come before a turn is resumed, or begun on a yes.
+                if parse(received.text) == STOP:
                     await self._runner.withdraw()
-                    self._runner.stop(received)
-            nursery.start_soon(self._commands.carry_out, nursery, *left)
+                    if self._runner.stop(received):
+                        continue
+                elif moves(received):
+                    self._runner.stop(None)
+                left.append(received)
+            nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
             if self._log.state.pending:
                 nursery.start_soon(self._runner.decided, nursery)

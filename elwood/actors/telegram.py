@@ -5,80 +5,79 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
 
 import attrs
 import trio
 
+from elwood.agent.handing import Handing, ask
 from elwood.agent.slash import COMMANDS
+from elwood.core.choices import is_choice
 from elwood.core.identity import (
     Addressed,
     House,
     Ignored,
+    Principal,
     identify,
     is_allowed,
     person,
     session_of,
 )
-from elwood.core.markdown import Rich
 from elwood.core.session import Route
 from elwood.messages import (
     ApprovalsMail,
-    Busy,
     Inbound,
     Interrupt,
     Meet,
     Migrate,
     Migrations,
-    NotNow,
     OutboxMail,
-    Post,
     Pressed,
-    Refused,
+    Recognise,
     SessionsMail,
     Settled,
     Stranger,
-    Unsent,
+    Taken,
 )
-from elwood.runtime import Address, Mailbox, Request, trouble, well
+from elwood.runtime import Address, Mailbox, trouble, well
 from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import FAILURES, explain
 from elwood.wire.telegram_poll import Poll
 from elwood.wire.telegram_reading import (
+    Albums,
     Order,
+    asked,
     heard,
     order_of,
+    pressed,
     quote,
     route_of,
     said,
+    says_others_words,
     unsupported,
 )
 from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.telegram_types import CallbackQuery, Message, Unreadable, Update
 
-M = TypeVar("M")
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 HAND_ON = "handing on a message"
-# Seconds for an answer from inside the house, and how often to ask.
-PATIENCE, TRIES = 10.0, 3
-# Seconds for a notice to a person to be sent.
-NOTICE = 60.0
-# Seconds between two notices to one chat that too much is waiting.
-BUSY_NOTICE = 60.0
 # What a stranger is told, with the code.
 PAIRING = (
     "I do not know you yet. If you know the person I work for, give them this code: {}\n"
     "It is valid for an hour. I have kept nothing of what you wrote."
 )
+# What is said to a press on an answer that cannot be told any more.
+WRITE_INSTEAD = "I cannot see this question any more. Please write your answer instead."
+# Answered questions that are remembered, to say the same to a second press.
+MAX_CHOSEN = 100
 
 
 class Intake:
     """The long poll and, for each chat, one task that hands its updates on in order.
 
     An update is confirmed when everybody concerned has answered for it; until then Telegram
-    keeps it, so this actor keeps nothing.  *random* and *silence* are those of `Poll`.
+    keeps it, so this actor keeps nothing.  *random* and *silence* are those of `Poll`, *now* is
+    Unix time.
     """
 
     def __init__(
@@ -90,6 +89,7 @@ class Intake:
         approvals: Address[ApprovalsMail],
         outbox: Address[OutboxMail],
         random: Callable[[], float],
+        now: Callable[[], float],
         silence: float = 120.0,
     ) -> None:
         self._bot = bot
@@ -97,16 +97,18 @@ class Intake:
         self._sessions = sessions
         self._approvals = approvals
         self._outbox = outbox
+        self._now = now
         self._new_poll = partial(Poll, bot, settings, random, silence)
+
+    _ask = staticmethod(ask)
 
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
         self._poll = self._new_poll()
         self._talks: dict[Order, deque[Update | Unreadable]] = {}
-        self._busy_told: dict[int, float] = {}
-        self._postponed: dict[int, int] = {}  # by chat, the update that had to wait
-        self._albums: dict[int, str] = {}
-        self._why = ""  # an update was not taken; there is no checkpoint from here to its use
+        self._handing = Handing(self._outbox)
+        self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
+        self._albums = Albums()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive, nursery)
             async for _ in mailbox:
@@ -149,8 +151,10 @@ class Intake:
         while waiting_for:
             pause = 1.0
             while not await self._handle(waiting_for[0]):
-                trouble(HAND_ON, self._why or "nobody takes it and its sender cannot be told")
-                self._why = ""
+                trouble(
+                    HAND_ON, self._handing.why or "nobody takes it and its sender cannot be told"
+                )
+                self._handing.why = ""
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
             well(HAND_ON)
@@ -161,8 +165,10 @@ class Intake:
         """Deal with one update; False if it must not be confirmed yet."""
         if isinstance(update, Unreadable):
             log.warning("update not readable", extra={"update": update.update_id, "at": update.why})
-        elif update.callback_query is not None:
-            await self._press(update.callback_query)
+        elif (query := update.callback_query) is not None:
+            if is_choice(query.data):
+                return await self._choose(update.update_id, query)
+            await self._press(query)
         elif update.stopped_message_generation is not None:
             stopped = update.stopped_message_generation
             thread = stopped.message_thread_id
@@ -188,21 +194,14 @@ class Intake:
             if met is None:
                 return False
             if isinstance(met, Stranger):
-                return met.code is None or await self._tell(route, PAIRING.format(met.code))
+                return met.code is None or await self._handing.tell(route, PAIRING.format(met.code))
         complaint = unsupported(message)
         if complaint is not None:
             # One complaint about an album is enough, and none about a live location that moves.
-            seen = edited or self._is_same_album(message)
-            return seen or await self._tell(route, complaint)
-        self._is_same_album(message)
+            seen = edited or self._albums.continues(message)
+            return seen or await self._handing.tell(route, complaint)
+        self._albums.continues(message)
         return await self._inbound(number, message, edited, who, route)
-
-    def _is_same_album(self, message: Message) -> bool:
-        """Tell whether *message* continues the album that the last one of its chat was from."""
-        before = self._albums.pop(message.chat.id, None)
-        if message.media_group_id is not None:
-            self._albums[message.chat.id] = message.media_group_id
-        return before is not None and before == message.media_group_id
 
     async def _inbound(
         self, number: int, message: Message, edited: bool, who: Addressed, route: Route
@@ -221,34 +220,57 @@ class Intake:
                 message=name,
                 edits=name if edited else None,
                 quote=quote(message),
+                untrusted=says_others_words(message, self._house),
             ),
         )
-        match taken:
-            case Busy(waiting=count):
-                now = trio.current_time()
-                if now - self._busy_told.get(route.chat, float("-inf")) < BUSY_NOTICE:
-                    return True
-                told = await self._tell(
-                    route,
-                    f"{count} of your messages are waiting already, so I did not take this one, "
-                    "nor those you send before I have answered. Please send them again later.",
-                )
-                if told:
-                    self._busy_told[route.chat] = now
-                return told
-            case Refused(why=why):
-                return await self._tell(route, f"I could not take this message: {why}")
-            case NotNow(why=why):
-                if self._postponed.get(route.chat) != number:
-                    self._postponed[route.chat] = number
-                    await self._tell(route, f"I cannot take messages now: {why}. I keep trying.")
-                self._why = why
-                return False
-            case None:
-                return await self._tell(
-                    route, "I could not take this message. Please send it again in a minute."
-                )
-        return True
+        return await self._handing.settle(taken, number, route)
+
+    async def _choose(self, number: int, query: CallbackQuery) -> bool:
+        """Take a press on the answer to a question as a message that says so.
+
+        It is named after the question: pressing twice, or on two devices, answers once.
+        """
+        press = pressed(query, self._house.bot)
+        if query.message is None or press is None:
+            await self._answer(query, WRITE_INSTEAD)
+            return True
+        message, route = query.message, route_of(query.message)
+        who = identify(press, self._house)
+        if isinstance(who, Ignored) or not await self._is_known(who.principal):
+            return True
+        taken = await self._ask(
+            self._sessions,
+            lambda: Inbound(
+                session=who.session,
+                id=f"tg:{self._house.bot}:{message.chat.id}:{message.message_id}",
+                principal=who.principal,
+                route=route,
+                text=press.text,
+                sent_at=self._now(),
+                quote=asked(message),
+            ),
+        )
+        if isinstance(taken, Taken):
+            first = self._chosen.setdefault((message.chat.id, message.message_id), press.text)
+            if len(self._chosen) > MAX_CHOSEN:
+                del self._chosen[next(iter(self._chosen))]
+            await self._answer(query, f"✓ {first}", done=True)
+        else:
+            await self._answer(query, "")
+        return await self._handing.settle(taken, number, route)
+
+    async def _is_known(self, principal: Principal) -> bool:
+        recognise = partial(Recognise, principal=principal.id)
+        return principal.owner or await self._ask(self._approvals, recognise) is not None
+
+    async def _answer(self, query: CallbackQuery, text: str, *, done: bool = False) -> None:
+        """Say what came of a press; when that is *done* with, take its buttons away."""
+        with suppress(*FAILURES):
+            await self._bot.answer_callback_query(query.id, text)
+        if done and query.message is not None:
+            where = query.message.chat.id, query.message.message_id
+            with suppress(*FAILURES):
+                await self._bot.edit_message_reply_markup(*where)
 
     async def _press(self, query: CallbackQuery) -> None:
         """Have a press decided, say what came of it, and take used buttons away.
@@ -261,13 +283,7 @@ class Intake:
         settled = await self._ask(self._approvals, pressed)
         if settled is None:
             settled = Settled("That did not work. Please press again in a minute.", ok=False)
-        with suppress(*FAILURES):
-            await self._bot.answer_callback_query(query.id, settled.text)
-        if settled.ok and query.message is not None:
-            with suppress(*FAILURES):
-                await self._bot.edit_message_reply_markup(
-                    query.message.chat.id, query.message.message_id
-                )
+        await self._answer(query, settled.text, done=settled.ok)
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
@@ -280,21 +296,3 @@ class Intake:
         self._house = attrs.evolve(self._house, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True
-
-    async def _ask(self, address: Address[M], make: Callable[[], Request[T]]) -> T | None:
-        """Ask until there is an answer, at most for three times ten seconds."""
-        for _ in range(TRIES):
-            with trio.move_on_after(PATIENCE):
-                return await address.insist(make)
-        return None
-
-    async def _tell(self, route: Route, text: str) -> bool:
-        """Tell the sender something; False if it surely did not arrive."""
-        post = partial(Post, route=route, part=Rich(text))
-        for attempt in range(TRIES):
-            with trio.move_on_after(NOTICE):
-                sent = await self._outbox.insist(post)
-                if not isinstance(sent, Unsent):
-                    return True
-            await trio.sleep(2.0**attempt)
-        return False

@@ -8,17 +8,15 @@ from typing import assert_never
 import attrs
 import trio
 
-from elwood.core.characters import utf16_length
-from elwood.core.drafts import LIMIT
-from elwood.core.markdown import Rich, mark_repeat
+from elwood.core.markdown import mark_repeat
 from elwood.core.pacing import Budget, Pacing
-from elwood.core.splitting import split
 from elwood.messages import Draft, OutboxMail, Post, Sent, Typing, Undeliverable, Unsent, Unsure
 from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.wire.http import Interrupted, Unreachable
 from elwood.wire.telegram import CALL_TIMEOUT, Bot
 from elwood.wire.telegram_errors import FAILURES, TelegramError, Way, explain, remedy
 from elwood.wire.telegram_preview import Preview
+from elwood.wire.telegram_sending import Parcel, Piece, pieces
 
 log = logging.getLogger(__name__)
 
@@ -190,31 +188,23 @@ class Outbox:
     async def _send(self, chat: int, lane: _Lane, post: Post) -> Sending:
         way = Way(lane.chat, _topic(post.route.topic), post.route.reply_to)
         part = mark_repeat(post.part) if post.repeat else post.part
-        pieces = deque([part] if utf16_length(part.text) <= LIMIT else split(part, LIMIT))
+        left = deque(pieces(part, [Parcel(file.name, file.data) for file in post.files]))
+        buttons = [(button.text, button.data) for button in post.buttons]
         arrived: Sent | None = None
-        while pieces:
+        while left:
             await self._room(lane)
             if post.reply.is_settled:  # who asked has gone, and will ask anew
                 return arrived or Unsent("nobody waits for it any more")
-            piece = pieces.popleft()
-            buttons = () if pieces else post.buttons
+            piece = left.popleft()
             try:
-                number = await self._bot.send_message(
-                    way.chat,
-                    piece.text,
-                    () if way.plain else piece.entities,
-                    topic=way.topic,
-                    reply_to=way.reply_to,
-                    buttons=[(button.text, button.data) for button in buttons],
-                    silent=post.silent,
+                number = await piece.send(
+                    self._bot, way, () if left else buttons, silent=post.silent
                 )
             except FAILURES as error:
-                failed = self._learn(lane, way, piece, pieces, error)
+                failed = self._learn(lane, way, piece, left, error)
                 if failed is None:
                     continue
-                if failed.why and arrived is not None and isinstance(failed, Unsent):
-                    return Unsure(failed.why)  # a part of it is there
-                return failed
+                return failed if arrived is None else _partly(failed)
             well(SEND)
             arrived = Sent(f"{way.chat}:{number}")
             way.reply_to = None
@@ -226,11 +216,11 @@ class Outbox:
         self,
         lane: _Lane,
         way: Way,
-        piece: Rich,
-        pieces: deque[Rich],
+        piece: Piece,
+        left: deque[Piece],
         error: TelegramError | Unreachable | Interrupted,
     ) -> Unsure | Unsent | Undeliverable | None:
-        """Change *way* and *pieces* so that another try may work, or say what became of it."""
+        """Change *way* and *left* so that another try may work, or say what became of it."""
         why = explain(error)
         if isinstance(error, Unreachable):
             trouble(SEND, why)
@@ -239,7 +229,7 @@ class Outbox:
             trouble(SEND, why)
             return Unsure(why)
         cure = remedy(error)
-        pieces.appendleft(piece)
+        left.appendleft(piece)
         if cure == "wait":
             self._flooded(lane, error)
             return None
@@ -252,8 +242,11 @@ class Outbox:
         if not way.adapt(cure, error):
             return Undeliverable(why)
         if cure == "split":
-            pieces.popleft()
-            pieces.extendleft(reversed(split(piece, max(2, utf16_length(piece.text) // 2))))
+            left.popleft()
+            smaller = piece.smaller()
+            if not smaller:
+                return Undeliverable(why)
+            left.extendleft(reversed(smaller))
         return None
 
     async def _room(self, lane: _Lane) -> None:
@@ -268,6 +261,13 @@ class Outbox:
     def _flooded(self, lane: _Lane, error: TelegramError) -> None:
         wait = FLOOD if error.retry_after is None else error.retry_after
         lane.flooded_until = trio.current_time() + wait + self._random() * JITTER
+
+
+def _partly(failed: Unsure | Unsent | Undeliverable) -> Unsure | Undeliverable:
+    """Say what a failure comes to when a part of the message is there already."""
+    if isinstance(failed, Undeliverable):
+        return Undeliverable(f"{failed.why}; a part of it has arrived")
+    return Unsure(failed.why)
 
 
 async def _sleep_while(delay: Callable[[float], float]) -> float:

@@ -2,6 +2,8 @@
 
 import logging
 
+import trio
+
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
@@ -10,6 +12,9 @@ from elwood.core.branches import Archived
 from elwood.store.journal import DiskFull
 
 log = logging.getLogger("elwood.archiving")
+
+# Seconds for approvals to end what was permitted: nothing is taken in meanwhile.
+WITHDRAW_LIMIT = 5.0
 
 
 class Archive:
@@ -30,9 +35,13 @@ class Archive:
         house = self._house
         if not is_due(self._log.state, self._log.last, house.now(), house.archive):
             return
-        await house.on_archive(self._id, self._log.state.messages)
         # What was permitted for the conversation ends with it, so that comes first.
-        await self._runner.withdraw(anew=True)
+        with trio.move_on_after(WITHDRAW_LIMIT) as scope:
+            await self._runner.withdraw(anew=True)
+        if scope.cancelled_caught:
+            log.warning("conversation was not put away", extra={"why": "approvals are away"})
+            return
+        await house.on_archive(self._id, self._log.state.messages)
         try:
             await self._log.record(Archived())
         except DiskFull as error:

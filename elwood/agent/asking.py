@@ -46,7 +46,8 @@ class Asking:
     async def _seek(self, question: Question) -> Pending | Verdict:
         case = self._cases.state.of_call(question.session, question.call)
         same = case is not None and case.question.plan == question.plan
-        if case is not None and case.ruling is not None and same:
+        is_stale = case is not None and self._cases.is_stale(case)
+        if case is not None and case.ruling is not None and same and not is_stale:
             return _verdict(case.ruling, case.by, case.question)
         if case is not None and case.ruling is None:
             if self._cases.is_over(case):
@@ -61,7 +62,7 @@ class Asking:
             if case is not None and case.ruling is None and same:
                 await self._cases.close(case, "standing", by)
             return Verdict("standing", by)
-        return Pending() if same else await self._ask(question)
+        return Pending() if same and not is_stale else await self._ask(question)
 
     async def _ask(self, question: Question) -> Pending | Verdict:
         question = msgspec.structs.replace(
@@ -91,25 +92,27 @@ class Asking:
         case = self._cases.state.of_call(session, call)
         if case is None or case.question.plan != plan:
             return Verdict("expired", "")
-        if case.ruling is not None:
+        if case.ruling is not None and not self._cases.is_stale(case):
             return _verdict(case.ruling, case.by, case.question)
-        return Verdict("expired", "") if self._cases.is_over(case) else Pending()
+        return Verdict("expired", "") if case.ruling or self._cases.is_over(case) else Pending()
 
-    async def withdraw(self, session: str, calls: Collection[str], anew: bool) -> None:
+    async def withdraw(self, session: str, calls: Collection[str], anew: bool) -> bool:
         """Close the open questions about *calls*, and what holds for the conversation if it ends.
 
-        A permission whose end cannot be recorded stands; the disk is full then, and is told.
+        False if there is no room to record all of it; what is not recorded stands.
         """
         async with self._cases.deciding:
+            done = True
             if anew:
                 standing = self._cases.state.standing(self._cases.now())
                 here = [p.number for p in standing if p.session == session]
                 if here:
                     ended = [Revoked(number, "a new conversation") for number in here]
-                    await self._cases.record(*ended)
+                    done = await self._cases.record(*ended)
             for case in self._cases.state.open():
                 if case.question.session == session and case.question.call in calls:
-                    await self._cases.close(case, "withdrawn")
+                    done = await self._cases.close(case, "withdrawn") and done
+            return done
 
 
 def _verdict(ruling: Ruling, by: str, question: Question) -> Verdict:

@@ -35,7 +35,7 @@ class Moved:
 class Branching:
     """Moves one session; *withdraw* lets go of calls that wait for the owner (`TurnRunner`)."""
 
-    def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[int]]) -> None:
         self._log = log_
         self._withdraw = withdraw
 

@@ -15,9 +15,10 @@ from elwood.core.permissions import (
     Permissions,
     Ruled,
     gist,
+    is_fresh,
     is_over,
 )
-from elwood.core.session import Ruling
+from elwood.core.session import Ruling, allows
 from elwood.messages import Decided
 
 log = logging.getLogger(__name__)
@@ -128,6 +129,13 @@ class Cases:
         watch = self._watches.get(case.id)
         steady = trio.current_time() - watch.since if watch else 0.0
         return is_over(case.lasts, self.now() - case.at, steady)
+
+    def is_stale(self, case: Case) -> bool:
+        """Tell whether a yes is older than a question may be: it has to be asked for anew (CP-13).
+
+        A no stands.
+        """
+        return allows(case.ruling) and not is_fresh(case.lasts, self.now() - case.decided_at)
 
     async def _expire(self, case: Case, watch: _Watch) -> None:
         """Close *case* when its time is up, so that its session need not ask for that."""

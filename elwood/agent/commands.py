@@ -1,5 +1,7 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
+from collections.abc import Sequence
+
 import attrs
 import trio
 
@@ -13,11 +15,12 @@ from elwood.agent.surroundings import Surroundings
 from elwood.core.receipts import listing
 from elwood.core.session import Entry, Received, Replied
 from elwood.core.tree import listing as branches
-from elwood.core.turns import under_way
 from elwood.core.work import is_command
 
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
+# Seconds that /stop lets calls be withdrawn before it stops what runs.
+STOP_WITHIN = 1.0
 
 
 class Commands:
@@ -38,28 +41,33 @@ class Commands:
         self._house = house
         self._branching = Branching(log_, runner.withdraw)
 
-    async def carry_out(self, nursery: trio.Nursery, *received: Received) -> None:
-        """Carry commands out, one after another; turns go on in *nursery*."""
-        for one in received:
-            await self._carry_out(one, nursery)
+    async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
+        """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""
+        for received in left:
+            await self.carry_out(nursery, received, again=True)
 
-    async def _carry_out(self, received: Received, nursery: trio.Nursery) -> None:
+    async def carry_out(
+        self, nursery: trio.Nursery, received: Received, again: bool = False
+    ) -> None:
+        """Carry a command out; *again* if that may have been done before."""
         footer = ""
         match parse(received.text):
             case Command("new" | "undo" | "retry" | "branch" | "resume") as command:
                 await self._move(command, received, nursery)
                 return
             case Command("stop"):
-                await self._runner.withdraw()
-                if self._runner.stop(received):
+                stopped, gone = await self._stop(received)
+                if stopped:
                     return  # the turn's reply answers the command as well
-                text = "Nothing is running."
+                text = f"Nothing is running. {_gone(gone)}".rstrip()
             case Command("tree"):
                 state = self._log.state
                 text = "The conversations of this chat; /resume NUMBER goes back to one:"
                 footer = branches(state.tree, state.path, self._house.now())
             case Command("export", given):
-                text = await export(given.lower() or "md", self._id, self._log, self._house)
+                text = await export(
+                    given.lower() or "md", received, self._id, self._log, self._house, again=again
+                )
             case Command("status"):
                 text = await self._status()
             case Command("receipts", given):
@@ -84,6 +92,22 @@ class Commands:
                 # What answers it is the turn that it begins.
                 await self._log.keep(*moved.entries)
 
+    async def _stop(self, received: Received) -> tuple[bool, int]:
+        """Withdraw what waits, and then stop what runs; that does not wait long for the first."""
+        gone, done = 0, trio.Event()
+
+        async def withdraw() -> None:
+            nonlocal gone
+            gone = await self._runner.withdraw()
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(withdraw)
+            with trio.move_on_after(STOP_WITHIN):
+                await done.wait()
+            stopped = self._runner.stop(received)
+        return stopped, gone
+
     async def _answer(self, received: Received, text: str, footer: str, *entries: Entry) -> None:
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
@@ -104,9 +128,8 @@ class Commands:
 
     async def _status(self) -> str:
         state = self._log.state
-        lines = ["Nothing is running here."]
-        if state.turn is not None:
-            lines = [f"Working on {under_way(state.turn)}."]
+        turn = state.turn
+        lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
         waiting = sum(not is_command(received) for received in state.waiting.values())
         if waiting:
             lines.append(f"Messages waiting: {waiting}.")
@@ -116,3 +139,10 @@ class Commands:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
         lines.append(await self._house.status(self._id))
         return "\n".join(lines)
+
+
+def _gone(calls: int) -> str:
+    if not calls:
+        return ""
+    what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"
+    return f"{what} for your approval will not run."

@@ -94,7 +94,7 @@ class Gate:
             if started is None:
                 if call.pending is not None:
                     await self.seeking.withdraw(call.pending)
-                    await self._end(turn, call, "denied", Output("stopped before it was decided"))
+                    await self._end(turn, call, "denied", Output("stopped before it began"))
             elif started.effect == "pure":
                 await self._end(turn, call, "failed", Output("stopped"))
             else:
@@ -181,7 +181,8 @@ class Gate:
     async def _ask_ahead(self, turn: str, calls: Sequence[OpenCall]) -> float:
         """Put the questions of a whole round at once; return until when they are waited for.
 
-        What stands behind a call that may bring strangers' words is judged when they are here.
+        What stands behind a call that may bring strangers' words, or that changes something without
+        a question, is judged when that is done.
         """
         until = trio.current_time() + self.seeking.wait
         for call in calls:
@@ -196,6 +197,8 @@ class Gate:
             wanted = await self._examine(turn, tool, given)
             if isinstance(wanted, Wanted):
                 decision = self._decide(wanted)
+                if isinstance(decision, Allow):
+                    break  # it changes what the next ones are about
                 if isinstance(decision, Ask):
                     await self.seeking.put(call, wanted, decision)
         return until
@@ -219,7 +222,8 @@ class Gate:
                 await self._end(turn, call, "failed", Output(text), target)
                 return
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
-        given = await self._guarded(tool, partial(tool.run, wanted.given, self.hands), late)
+        hands = attrs.evolve(self.hands, facts=wanted.plan.facts)
+        given = await self._guarded(tool, partial(tool.run, wanted.given, hands), late)
         outcome: Outcome = "ok"
         if isinstance(given, _Broken):
             outcome, given = given.outcome, given.output
@@ -227,6 +231,8 @@ class Gate:
         gives = tool.gives
         if isinstance(wanted.plan.action, ReadFiles):
             gives = gives | PRIVATE
+        if outcome != "ok":  # whose words a failure holds, it says itself
+            gives = Label(private=gives.private)
         await self._end(turn, call, outcome, output, target, gives)
 
     async def _guarded(

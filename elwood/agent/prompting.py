@@ -1,22 +1,29 @@
-"""What stands before every conversation: the documents and the tools, as they are now."""
+"""What stands before every conversation: the documents, skills and tools, as they are now."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from elwood.core.context import Documents, assemble
 from elwood.core.conversation import Prompt
+from elwood.core.skill_matching import matching
+from elwood.core.skills import Skill, catalogue, resident
+from elwood.store.skills import Found, Placed, Shelf
 from elwood.store.workspace import Workspace
 from elwood.tools import Tool
+from elwood.tools.skills import ACTIVATE_SKILL, usable
 
 NOTE = (
     "What your tools did is recorded and shown to the reader below your answer. "
     "Never claim to have done what no tool result confirms."
 )
+# Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
+SKILLS_SHARE = 5
 
 
 class Prompting:
     """Makes the prompt within *budget* tokens; the same object while nothing has changed.
 
-    *strip* takes secrets out: somebody may have written one into a document.
+    *strip* takes secrets out: somebody may have written one into a document.  Of the skills on
+    *shelf* those called *always*, or that ask for it themselves, stand in it as a whole.
     """
 
     def __init__(
@@ -25,17 +32,51 @@ class Prompting:
         tools: Sequence[Tool],
         budget: int,
         strip: Callable[[str], str],
+        shelf: Shelf | None = None,
+        always: Collection[str] = (),
     ) -> None:
         self._workspace = workspace
         self._specs = tuple(tool.spec for tool in tools)
         self._budget = budget
         self._strip = strip
-        self._made: tuple[Documents, Prompt] | None = None
+        self._shelf = shelf
+        self._always = always
+        self._skills: tuple[Placed, ...] = ()
+        self._made: tuple[Documents, tuple[Placed, ...], Prompt] | None = None
 
     async def __call__(self) -> Prompt:
-        """Look at the documents, and make the prompt anew if they have changed."""
+        """Look at documents and skills, and make the prompt anew if they have changed."""
         documents = await self._workspace.documents()
-        if self._made is None or self._made[0] is not documents:
-            text = self._strip(assemble(documents, NOTE, self._budget))
-            self._made = (documents, Prompt(text, self._specs))
-        return self._made[1]
+        found = Found() if self._shelf is None else await self._shelf.found()
+        self._skills = tuple(usable(found))
+        made = self._made
+        if made is None or made[0] is not documents or made[1] != self._skills:
+            prompt = self._make(documents)
+            self._made = made = (documents, self._skills, prompt)
+        return made[2]
+
+    def suggest(self, message: str, sees: Callable[[str], bool]) -> str:
+        """Name the skills that clearly fit *message* and that the model does not know yet."""
+        offered = [skill for skill in self._listed() if not sees(skill.mark)]
+        fitting = [skill.name for skill in matching(offered, message)]
+        return f"Skills that may fit: {', '.join(fitting)}." if fitting else ""
+
+    def _make(self, documents: Documents) -> Prompt:
+        share = self._budget // SKILLS_SHARE
+        # Who is listed can be activated, so what is too long to stand here is not lost.
+        bodies, too_long = resident(self._resident(), share)
+        kept = {skill.name for skill in self._resident()}.difference(too_long)
+        listed = [one.skill for one in self._skills if one.skill.name not in kept]
+        parts = (NOTE, catalogue(listed, share), bodies)
+        note = "\n\n".join(part for part in parts if part)
+        specs = self._specs
+        if not self._skills:
+            specs = tuple(spec for spec in specs if spec.name != ACTIVATE_SKILL.name)
+        return Prompt(self._strip(assemble(documents, note, self._budget)), specs)
+
+    def _resident(self) -> list[Skill]:
+        skills = (one.skill for one in self._skills)
+        return [skill for skill in skills if skill.always or skill.name in self._always]
+
+    def _listed(self) -> list[Skill]:
+        return [one.skill for one in self._skills if one.skill not in self._resident()]

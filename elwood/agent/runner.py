@@ -8,22 +8,18 @@ import trio
 
 from elwood.agent.delivery import Delivery
 from elwood.agent.judging import judged
+from elwood.agent.means import Answer, Means
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.agent.turn import Answer, Means, run_turn
+from elwood.agent.turn import run_turn
 from elwood.core import archive
+from elwood.core.compaction import told
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
 from elwood.core.session import CallDecided, Received, Replied, TurnStarted
-from elwood.core.turns import under_way
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
-from elwood.messages import (
-    Complete,
-    Completed,
-    Draft,
-    Typing,
-)
+from elwood.messages import Complete, Completed, Draft, Typing
 from elwood.runtime import ActorDown, waiting
 
 log = logging.getLogger("elwood.turns")
@@ -54,6 +50,7 @@ class TurnRunner:
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
+        self._ending = False
         self._stopped_by: Received | None = None
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
@@ -110,27 +107,28 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self, *, anew: bool = False, turns: Collection[str] | None = None) -> None:
+    async def withdraw(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
         """Let go of the calls that wait for the owner, or have been allowed and not begun.
 
         With *anew* the conversation ends, and what was permitted for it; with *turns* only the
-        calls of these are meant.
+        calls of these are meant.  Return how many.
         """
         pending = [kept.pending for kept in self._log.state.pending.values()]
         kept = [one for one in pending if turns is None or one.turn in turns]
+        if kept or anew:
+            await self._gate.seeking.withdraw(*kept, anew=anew)
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)
-        if kept or anew:
-            await self._gate.seeking.withdraw(*kept, anew=anew)
+        return len(kept)
 
     def stop(self, command: Received | None) -> bool:
-        """Stop the open turn; False if there is none.
+        """Stop the open turn; False if there is none, or its reply is being written.
 
         It ends as soon as it can be cancelled, or before it is resumed after a restart.  Its
         reply says what was under way, and answers *command* as well.
         """
-        if self._log.state.turn is None:
+        if self._log.state.turn is None or self._ending:
             return False
         self._stopping = True
         self._stopped_by = command or self._stopped_by
@@ -154,6 +152,8 @@ class TurnRunner:
                     return
                 with bind(turn=started.turn):
                     await self._run_turn(started)
+                if self._log.state.pending:
+                    await self._gate.seeking.learn()
                 started = None
         finally:
             self.is_working = False
@@ -167,6 +167,8 @@ class TurnRunner:
                 case Nothing():
                     return None
                 case GiveUp():
+                    assert state.turn is not None
+                    await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
@@ -175,7 +177,8 @@ class TurnRunner:
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
             await self._log.keep(started)
-            return started
+            if state.turn is not None:  # or what it was for has been withdrawn meanwhile
+                return started
 
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._log.state.turn
@@ -190,7 +193,7 @@ class TurnRunner:
                 answer = await self._think()
             self._scope = None
             if answer is None:
-                what = under_way(turn)
+                what = turn.under_way
                 await self._gate.abandon(turn.id, list(turn.calls.values()))
                 if self._stopping:
                     answer = Answer(f"Stopped. Under way was {what}.")
@@ -230,6 +233,7 @@ class TurnRunner:
             session=self._log.state,
             role="default",
             prompt=await house.prompt(),
+            hint=house.suggest("\n".join(said.text for said in turn.inputs), self._log.sees),
             max_tokens=house.max_tokens,
             settings=house.turns,
             gate=self._gate,
@@ -270,7 +274,7 @@ class TurnRunner:
             inputs += [r.id for r in state.waiting.values() if not is_command(r)]
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
-        self._stopping = False
+        self._stopping, self._ending = False, True
         head = archive.NOTE if state.archived else ""
         head += stale_note(turn.inputs, self._house.now())
         replied = Replied(
@@ -279,10 +283,11 @@ class TurnRunner:
             tuple(inputs),
             turn.route,
             head + await judged(answer.text, turn, state, self._house),
-            activity(turn.receipts),
+            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
+        self._ending = False
 
 
 GIVEN_UP = (

@@ -4,6 +4,7 @@ Facts are fetched from approvals; what comes up is only a hint that asking again
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal
 
 import attrs
@@ -12,6 +13,7 @@ import trio
 
 from elwood.core.actions import FetchUrl, SendRequest
 from elwood.core.labels import NAMELESS
+from elwood.core.permissions import is_fresh
 from elwood.core.plans import Plan, bound
 from elwood.core.policy import Ask
 from elwood.core.questions import Answer, Question
@@ -69,7 +71,8 @@ class Hints:
 class Seeking:
     """Seeks the owner's decisions for the calls of one *session*.
 
-    *version* names the rules that decisions were made under.  A turn waits *wait* seconds for one.
+    *version* names the rules that decisions were made under.  A turn waits *wait* seconds for one;
+    a yes counts for *lasts* seconds.  *now* is the wall clock.
     """
 
     session: str
@@ -79,6 +82,8 @@ class Seeking:
     hints: Hints
     version: str
     wait: float
+    lasts: float
+    now: Callable[[], float]
 
     def bound(self, wanted: Wanted, untrusted: bool | None = None) -> str:
         """Hash what is wanted in the present circumstances, or in those that are given."""
@@ -87,9 +92,14 @@ class Seeking:
         return bound(wanted.exact, untrusted, self.version)
 
     def covers(self, call: OpenCall, wanted: Wanted) -> bool:
-        """Tell whether the owner has allowed exactly this, in circumstances no better than now."""
+        """Tell whether the owner has allowed exactly this, in circumstances no better than now.
+
+        A yes that was not used in time must be given anew (CP-13).
+        """
         pending, decided = call.pending, call.decided
         if pending is None or decided is None or not decided.allowed:
+            return False
+        if not is_fresh(self.lasts, self.now() - call.decided_at):
             return False
         if self.state().taint.label.untrusted and not pending.untrusted:
             return False
@@ -104,8 +114,8 @@ class Seeking:
             return
         try:
             await self._ask(call, wanted, why)
-        except DiskFull:
-            return  # `seek` says so
+        except (ActorUnavailable, DiskFull):
+            return  # `seek` tries again, or says so
 
     def _is_too_much(self, call: OpenCall) -> bool:
         state = self.state()
@@ -114,8 +124,13 @@ class Seeking:
         return call.pending is None and len(state.pending) + len(open_) >= MAX_KEPT
 
     async def _ask(self, call: OpenCall, wanted: Wanted, why: Ask) -> Pending | Verdict:
-        """Put the question, unless it has been put; return what is known."""
-        if call.pending is None or call.pending.plan != self.bound(wanted):
+        """Put the question, unless it has been put; return what is known.
+
+        Raises ActorUnavailable, DiskFull.
+        """
+        pending = call.pending
+        # One that has been decided, and must be decided again, is a new question.
+        if pending is None or call.decided or pending.plan != self.bound(wanted):
             untrusted = self.state().taint.label.untrusted
             pending = CallPending(
                 wanted.turn,
@@ -126,11 +141,7 @@ class Seeking:
                 untrusted,
             )
             await self.record(pending)
-        try:
-            return await self.approvals.ask(Seek(question=self._question(call, wanted, why)))
-        except ActorUnavailable:
-            await trio.sleep(PAUSE)
-            return Pending()
+        return await self.approvals.ask(Seek(question=self._question(call, wanted, why)))
 
     async def seek(self, call: OpenCall, wanted: Wanted, why: Ask, until: float) -> Refusal | None:
         """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
@@ -143,6 +154,10 @@ class Seeking:
             return Refusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
         try:
             verdict = await self._answer(call, wanted, why, until)
+            if verdict is None:
+                if call.pending is not None:
+                    await self.withdraw(call.pending)  # it may have been put for all that
+                return Refusal("failed", "not run: the owner could not be asked")
             if isinstance(verdict, Pending):
                 return Refusal("waiting", WAITING)
             await self._decided(wanted.turn, call.key, self.bound(wanted), verdict)
@@ -153,15 +168,23 @@ class Seeking:
         return Refusal("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
 
     async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
-        """These calls will not run; what waits for them is closed.
+        """These calls will not run; what waits for them is closed, before we write so ourselves.
 
         With *anew* so is what was permitted for the conversation only.
         """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
-        await self.approvals.tell(Withdraw(session=self.session, calls=calls, anew=anew))
+        make = partial(Withdraw, session=self.session, calls=calls, anew=anew)
+        while True:
+            if await self.approvals.insist(make):
+                return
+            await trio.sleep(PAUSE)  # the disk is full
 
     async def learn(self) -> None:
-        """Fetch what was decided about the calls that the conversation has gone on without."""
+        """Fetch what was decided about the calls that the conversation has gone on without.
+
+        Whenever there may be news, and after each turn: what was decided while a call was being
+        written down as waiting was hinted at too early.
+        """
         for kept in list(self.state().pending.values()):
             pending = kept.pending
             if kept.decided is not None:
@@ -174,26 +197,36 @@ class Seeking:
             except ActorUnavailable:
                 return  # it hints again when it is back
             if isinstance(verdict, Verdict):
-                await self._decided(pending.turn, pending.call, pending.plan, verdict)
+                await self._decided(pending.turn, pending.call, pending.plan, verdict, keep=True)
 
     async def _answer(
         self, call: OpenCall, wanted: Wanted, why: Ask, until: float
-    ) -> Pending | Verdict:
-        verdict: Pending | Verdict = Pending()
-        while isinstance(verdict, Pending):
-            verdict = await self._ask(call, wanted, why)
-            if isinstance(verdict, Pending):
-                with trio.move_on_at(until) as scope:
-                    await self.hints.wait()
-                if scope.cancelled_caught:
-                    break
-        return verdict
+    ) -> Pending | Verdict | None:
+        """Ask until there is an answer, or it is too late; None if nobody could be asked."""
+        known: Pending | None = None
+        while True:
+            pause = self.hints.wait
+            try:
+                verdict = await self._ask(call, wanted, why)
+            except ActorUnavailable:
+                pause = partial(trio.sleep, PAUSE)
+            else:
+                if isinstance(verdict, Verdict):
+                    return verdict
+                known = verdict
+            with trio.move_on_at(until) as scope:
+                await pause()
+            if scope.cancelled_caught:
+                return known
 
-    async def _decided(self, turn: str, call: str, plan: str, verdict: Verdict) -> None:
+    async def _decided(
+        self, turn: str, call: str, plan: str, verdict: Verdict, *, keep: bool = False
+    ) -> None:
+        """Write a decision down; with *keep*, however long the disk stays full."""
         entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
         if verdict.ruling == "source":
             entries.append(Endorsed(verdict.origins, verdict.by))
-        await self.record(*entries)
+        await self.record(*entries, last_words=keep)
 
     def _question(self, call: OpenCall, wanted: Wanted, why: Ask) -> Question:
         state = self.state()

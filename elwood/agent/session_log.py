@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import trio
 
+from elwood.core.conversation import Results
 from elwood.core.replay import Session
 from elwood.core.session import Entry
 from elwood.runtime import trouble, well
@@ -42,6 +43,15 @@ class SessionLog:
     async def look_back(self, read: Callable[[Iterator[tuple[int, float, Entry]]], T]) -> T:
         """Give what *read* makes of the whole log.  Raises JournalDamaged."""
         return await self._journal.look_back(read)
+
+    def sees(self, text: str) -> bool:
+        """Tell whether *text* stands in a result that the model still sees."""
+        return any(
+            text in result.text
+            for node in self.state.path
+            if isinstance(node.message, Results)
+            for result in node.message.results
+        )
 
     async def open(self) -> None:
         """Read the log.  Raises JournalDamaged."""

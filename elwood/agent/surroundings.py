@@ -10,7 +10,8 @@ from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Message, Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.messages import ApprovalsMail, ModelsMail, OutboxMail
+from elwood.core.session import Route
+from elwood.messages import ApprovalsMail, Attachment, ModelsMail, OutboxMail
 from elwood.runtime import Address, Blocking
 
 
@@ -23,14 +24,15 @@ class Surroundings:
     """What all sessions share.
 
     *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
-    what the documents and tools amount to now; *gate* makes the gate of a session from its id and
-    its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
-    lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
+    what the documents, skills and tools amount to now; *suggest* names the skills that fit a
+    message, but those whose mark the conversation sees.  *gate* makes the gate of a session from
+    its id and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the
+    house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
     without work a session leaves the memory, after *archive* seconds its conversation is put away.
     *on_archive* is given that before, by the session's id; it must hand it on at once.  *export*
-    writes a file, given by name and content, where the person finds it, and says where that is;
-    its last argument says that words of strangers are in it.
+    gives a file to the people of a route, and says where it is; its last arguments say that words
+    of strangers are in it, and that it may have been given before.
     """
 
     strip: Callable[[str], str]
@@ -40,13 +42,14 @@ class Surroundings:
     prompt: Callable[[], Awaitable[Prompt]]
     approvals: Address[ApprovalsMail]
     gate: Callable[[str, SessionLog], Gate]
+    suggest: Callable[[str, Callable[[str], bool]], str] = lambda message, sees: ""
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
     status: Callable[[str], Awaitable[str]]
     blocking: Blocking
     now: Callable[[], float]
     zone: tzinfo
-    export: Callable[[str, str, bool], Awaitable[str]]
+    export: Callable[[Attachment, Route, bool, bool], Awaitable[str]]
     turns: TurnSettings
     max_tokens: int
     delivery_limit: float = 60.0

@@ -4,16 +4,15 @@ Everything that happens is recorded as it happens; after a crash the same functi
 what the log holds (architecture §9).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import attrs
 import trio
 
-from elwood.agent.gate import Gate
-from elwood.core.compaction import cut
-from elwood.core.conversation import Assistant, Completion, Prompt
-from elwood.core.limits import TurnSettings
+from elwood.agent.means import Answer, Means
+from elwood.agent.summarize import make_room
+from elwood.core.compaction import without_summary
+from elwood.core.conversation import Assistant, Completion, Notice
 from elwood.core.loops import Loops
 from elwood.core.reaction import (
     Continue,
@@ -29,8 +28,7 @@ from elwood.core.reaction import (
     react,
     without_calls,
 )
-from elwood.core.replay import Session
-from elwood.core.session import Compacted, Entry, Joined, Noticed, Prompted, Received, Rewound, Said
+from elwood.core.session import Compacted, Entry, Joined, Noticed, Prompted, Rewound, Said
 from elwood.core.turns import Turn
 from elwood.core.work import inputs
 from elwood.messages import (
@@ -43,45 +41,13 @@ from elwood.messages import (
 )
 from elwood.runtime import ActorUnavailable
 
-Record = Callable[..., Awaitable[None]]
-
 # How often a model call may be begun anew because another message came before anything was shown.
 MAX_RESTARTS = 5
+# How often in one turn a history is shortened because the model says that it does not fit.
+MAX_SHRUNK = 3
 # Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
 # call end it themselves: they know what it failed of.
 TO_SAY_WHY = 10.0
-
-
-@attrs.frozen(kw_only=True)
-class Means:
-    """What a turn acts with.
-
-    *prompt* is what the session's documents and tools amount to now; *max_tokens* the limit of an
-    answer; *render* writes inputs as the model sees them; *show* offers the text so far to the
-    channel and says whether it has one that shows it; *arrival* waits for the next message.
-    """
-
-    session_id: str
-    session: Session
-    role: str
-    prompt: Prompt
-    max_tokens: int
-    settings: TurnSettings
-    gate: Gate
-    record: Record
-    complete: Callable[[Complete], Awaitable[Completed]]
-    render: Callable[[Sequence[Received]], str]
-    show: Callable[[str], bool]
-    arrival: Callable[[], Awaitable[None]]
-
-
-@attrs.frozen
-class Answer:
-    """How a turn ended.  *entries* must be recorded together with the reply."""
-
-    text: str
-    failed: bool = False
-    entries: tuple[Entry, ...] = ()
 
 
 async def run_turn(means: Means) -> Answer:
@@ -98,8 +64,8 @@ class _TurnRun:
         self._tally = Tally(used_tools=bool(turn.receipts))
         self._text: list[str] = []
         self._max_tokens: int | None = None
-        self._no_thinking = False
         self._mended = 0
+        self._shrunk = 0
         self._restarts = 0
         self._loops = Loops()
 
@@ -107,6 +73,8 @@ class _TurnRun:
         means, turn = self._means, self._turn
         if means.session.prompt != means.prompt:
             await means.record(Prompted(means.prompt))
+        if means.hint and not turn.rounds and not self._is_told(means.hint):
+            await means.record(Noticed(turn.id, means.hint))
         await self._perform()
         while True:
             await self._join()
@@ -115,12 +83,19 @@ class _TurnRun:
                     f"I stopped after {turn.rounds} rounds of tool calls without an answer.",
                     failed=True,
                 )
-            if means.session.tokens > means.settings.context_tokens:
-                await self._shrink()
+            made = await self._make_room(means.settings.context_tokens)
+            if isinstance(made, BudgetSpent):
+                return Answer(made.why, failed=True)
+            if made:
+                continue  # somebody may have said more meanwhile
             completed = await self._ask()
             answer = None if completed is None else await self._take(completed)
             if answer is not None:
                 return answer
+
+    def _is_told(self, text: str) -> bool:
+        path = self._means.session.path
+        return any(node.message == Notice(text) for node in path if node.seq >= self._turn.start)
 
     async def _take(self, completed: Completed) -> Answer | None:
         match completed:
@@ -177,13 +152,17 @@ class _TurnRun:
         text = "".join(self._text)
         if not message.blocks:
             return Answer(text)
-        return Answer(text, entries=(Said(self._turn.id, message, completion.usage),))
+        return Answer(text, entries=(self._entry(completion, message),))
 
     async def _said(self, completion: Completion, message: Assistant, *more: Entry) -> None:
         if message.blocks:
-            await self._means.record(Said(self._turn.id, message, completion.usage), *more)
+            await self._means.record(self._entry(completion, message), *more)
         elif more:
             await self._means.record(*more)
+
+    def _entry(self, completion: Completion, message: Assistant) -> Said:
+        limit = self._max_tokens or self._means.max_tokens
+        return Said(self._turn.id, message, completion.usage, limit)
 
     async def _perform(self) -> None:
         calls = list(self._turn.calls.values())
@@ -243,7 +222,6 @@ class _TurnRun:
                 messages=means.session.messages,
                 progress=progress,
                 max_tokens=self._max_tokens,
-                no_thinking=self._no_thinking,
                 until=now + limit - min(TO_SAY_WHY, limit / 10),
             )
             try:
@@ -256,13 +234,18 @@ class _TurnRun:
                 return ModelUnavailable(f"the model gave no answer within {limit:.0f} s")
         raise AssertionError("unreachable")
 
+    async def _make_room(self, context: int | None) -> BudgetSpent | bool:
+        """Shorten the history if it is to be; False if it stays as it is."""
+        means = self._means
+        made = await make_room(means.session_id, means.session, means.complete, context)
+        if isinstance(made, Compacted):
+            await means.record(made)
+        return made if isinstance(made, BudgetSpent) else made is not None
+
     async def _shrink(self) -> bool:
-        """Leave the older half of the history out; False if there is none to leave out."""
-        at = cut([(node.seq, node.message) for node in self._means.session.path], self._turn.start)
-        if at is None:
-            return False
-        await self._means.record(Compacted(CUT_NOTICE, at))
-        return True
+        """Make it shorter than what the model says is too long; False if that cannot be."""
+        self._shrunk += 1
+        return self._shrunk <= MAX_SHRUNK and bool(await self._make_room(None))
 
     async def _mend(
         self, problem: Literal["pairing", "thinking", "image", "tools", "other"]
@@ -277,13 +260,9 @@ class _TurnRun:
             return False
         if self._mended == 1:
             await self._means.record(Prompted(self._means.prompt))
-            self._no_thinking = True
             return True
-        await self._means.record(Compacted(CUT_NOTICE, self._turn.start))
+        why = "the model did not accept the conversation"
+        start = self._turn.start
+        old = [node for node in self._means.session.path if node.seq < start]
+        await self._means.record(Compacted(without_summary(old), start, why))
         return True
-
-
-CUT_NOTICE = (
-    "Earlier messages of this conversation were left out here because they did not fit. "
-    "If something from before is needed, say so."
-)

@@ -208,6 +208,13 @@ KEYS = (
     Key("sandbox.bubblewrap", "the program, by its name on PATH or its path"),
     Key("sandbox.docker_socket", "socket of a container engine; it is as good as root"),
     Key("sandbox.docker_image", "image of the container"),
+    Key(
+        "skills.folders",
+        "folders with skills beside those of the workspace; they are only read",
+        example='["/srv/team-skills"]',
+    ),
+    Key("skills.always", "skills whose instructions stand in every prompt", example='["style"]'),
+    Key("skills.off", "skills that are not used", example='["github"]'),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -238,6 +245,7 @@ SECTIONS = {
     ),
     "search": "Who searches the web for Elwood; without either there is no search.",
     "sandbox": "Where commands run. See docs/sandbox.md.",
+    "skills": "Instructions for kinds of work, each a folder with a SKILL.md.",
     "log": "What is written to stderr.",
     "watchdog": "When something counts as stuck: it is then told to the owner.",
 }

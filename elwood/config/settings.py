@@ -69,6 +69,15 @@ class Policy:
 
 
 @attrs.frozen(kw_only=True)
+class Skills:
+    """Skills beside those of the workspace, in *folders*; *always* names those in every prompt."""
+
+    folders: tuple[Path, ...] = ()
+    always: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Log:
     """What is written to stderr."""
 
@@ -102,6 +111,7 @@ class Config:
     egress: EgressRules = attrs.field(factory=EgressRules)
     search: SearchSettings = attrs.field(factory=SearchSettings)
     sandbox: SandboxSettings = attrs.field(factory=SandboxSettings)
+    skills: Skills = attrs.field(factory=Skills)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
@@ -129,6 +139,7 @@ SECTIONS: dict[str, type] = {
     "egress": EgressRules,
     "search": SearchSettings,
     "sandbox": SandboxSettings,
+    "skills": Skills,
     "log": Log,
     "watchdog": Watchdog,
 }

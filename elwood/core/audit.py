@@ -1,7 +1,7 @@
 """What tools did in a conversation, call by call: read from its log, for `elwood receipts`."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 import msgspec
@@ -118,7 +118,15 @@ def since(text: str, now: float, zone: tzinfo) -> float | None:
 
 def table(found: Iterable[Row], zone: tzinfo) -> Iterator[str]:
     """Draw rows for people, in columns that fit."""
-    cells = [HEADINGS, *(_cells(row, zone) for row in found)]
+    yield from columns([HEADINGS, *(_cells(row, zone) for row in found)])
+
+
+def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Draw lines of *cells* below one another.
+
+    >>> list(columns([("a", "b"), ("long", "c")]))
+    ['a     b', 'long  c']
+    """
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -133,8 +141,8 @@ def _cells(row: Row, zone: tzinfo) -> tuple[str, ...]:
     return (
         f"{datetime.fromtimestamp(row.at, zone):%Y-%m-%d %H:%M:%S}",
         one_line(row.session, CELL),
-        _printable(one_line(row.tool, CELL)),
-        _printable(one_line(row.target, TARGET)),
+        printable(one_line(row.tool, CELL)),
+        printable(one_line(row.target, TARGET)),
         row.outcome,
         allowed_by(row.ruling),
         took,
@@ -142,6 +150,6 @@ def _cells(row: Row, zone: tzinfo) -> tuple[str, ...]:
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Leave out what steers a terminal: the model chose these words."""
     return "".join(char for char in text if char.isprintable())

@@ -125,7 +125,7 @@ class Search:
         forms = {character}
         if self._ignore_case:
             forms |= {character.lower(), character.upper()}
-        steps = {step.then for step in reached if any(map(step.characters.has, forms))}
+        steps = {step.then for step in reached if step.characters.has(*forms)}
         # A match may begin at every character.
         steps.add(self._begin)
         self._remembered += 1

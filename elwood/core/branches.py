@@ -2,19 +2,8 @@
 
 import msgspec
 
-from elwood.core.conversation import Message, Prompt
-
-
-class Node(msgspec.Struct, frozen=True):
-    """One message on the present path of the conversation, and the entry that brought it.
-
-    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.
-    """
-
-    seq: int
-    message: Message
-    tokens: int
-    begins: bool = False
+from elwood.core.conversation import Prompt
+from elwood.core.nodes import Node
 
 
 class Branched(msgspec.Struct, frozen=True, tag="branched"):

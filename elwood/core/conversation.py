@@ -158,6 +158,7 @@ def mend(messages: Iterable[Message]) -> list[Message]:
     """
     mended: list[Message] = []
     wanted: tuple[ToolCall, ...] = ()
+    held: list[Notice] = []
 
     def close(given: Sequence[Result]) -> None:
         if not wanted:
@@ -166,7 +167,8 @@ def mend(messages: Iterable[Message]) -> list[Message]:
         results = tuple(
             by_call.get(call.id) or Result(call.id, INTERRUPTED, failed=True) for call in wanted
         )
-        mended.append(Results(results))
+        mended.extend((Results(results), *held))
+        held.clear()
 
     for message in messages:
         match message:
@@ -174,6 +176,8 @@ def mend(messages: Iterable[Message]) -> list[Message]:
                 close(results)
                 wanted = ()
                 continue
+            case Notice() if wanted:
+                held.append(message)  # it came while the calls ran, whose results come first
             case Human(text) | Notice(text):
                 close(())
                 wanted = ()

@@ -28,7 +28,7 @@ TOOLS: dict[str, Needs] = {
     "web_search": frozenset({"web"}),
     "web_request": frozenset({"request"}),
     "send_message": frozenset({"send"}),
-    "ask_owner": frozenset(),
+    "ask_user": frozenset(),
     "save_memory": frozenset({"memory"}),
     "search_memory": frozenset({"recall"}),
     "schedule": frozenset({"schedule"}),

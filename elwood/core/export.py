@@ -21,7 +21,7 @@ from elwood.core.receipts import (
     allowed_by,
     one_line,
 )
-from elwood.core.transcript import Answer, Done, Item, Words
+from elwood.core.telling import Answer, Done, Item, Words
 
 Format = Literal["md", "html"]
 UNDER_WAY = "…"

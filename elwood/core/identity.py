@@ -113,6 +113,16 @@ def person(user: int) -> str:
     return f"tg:{user}"
 
 
+def user_of(principal: str) -> int | None:
+    """Return the Telegram user that *principal* names, whose private chat has the same id.
+
+    >>> user_of("tg:12"), user_of("console"), user_of("tg:-5")
+    (12, None, None)
+    """
+    head, _, number = principal.partition(":")
+    return int(number) if head == "tg" and number.isascii() and number.isdigit() else None
+
+
 def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
     """Name the session of a chat and topic: safe as a file name, the same after an upgrade.
 

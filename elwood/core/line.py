@@ -6,20 +6,14 @@ waits, what is on its way, receipts) stays when the conversation goes another wa
 
 import msgspec
 
-from elwood.core.branches import Node, Resumed
-from elwood.core.conversation import (
-    Assistant,
-    Message,
-    Notice,
-    Prompt,
-    Results,
-    mend,
-    texts,
-)
+from elwood.core.branches import Resumed
+from elwood.core.compaction import is_notice_of_cut
+from elwood.core.conversation import Message, Notice, Prompt, Results, mend
 from elwood.core.labels import Label, Taint
 from elwood.core.mentions import addresses
+from elwood.core.nodes import Node, node_of, plain
 from elwood.core.session import Received
-from elwood.core.tokens import estimate
+from elwood.core.tokens import estimate_prompt
 
 # Addresses of the owner's that are remembered; the oldest go first.
 MAX_NAMED = 200
@@ -28,15 +22,19 @@ MAX_NAMED = 200
 class Line(msgspec.Struct):
     """One line of the conversation.  Changed in place by the session's fold.
 
-    *taint* is what was read on it; *named* are URLs and hosts that the owner wrote before anything
-    untrusted was; *private_calls* the ids of calls that gave private data.
+    *prompt_tokens* is an estimate.  *taint* is what was read on it; *named* are URLs and hosts that
+    the owner wrote before anything untrusted was; *private_calls* the ids of calls that gave
+    private data.  *untold* are notices that wait until no request is under way, and no call: they
+    would come between.  Only while a turn is open are there any.
     """
 
     path: list[Node] = []
     prompt: Prompt | None = None
+    prompt_tokens: int = 0
     taint: Taint = msgspec.field(default_factory=Taint)
     named: dict[str, None] = {}
     private_calls: dict[str, None] = {}
+    untold: list[str] = []
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -50,18 +48,29 @@ class Line(msgspec.Struct):
 
     def private_texts(self) -> list[str]:
         """List what calls that read private data gave, as far as the model still sees it."""
-        return [
-            result.text
-            for node in self.path
-            if isinstance(node.message, Results)
-            for result in node.message.results
-            if result.call in self.private_calls
-        ]
+        found = []
+        for message in (node.message for node in self.path):
+            if isinstance(message, Results):
+                found += [one.text for one in message.results if one.call in self.private_calls]
+            elif isinstance(message, Notice) and self.taint.private and is_notice_of_cut(message):
+                found.append(message.text)
+        return found
 
     def push(self, seq: int, message: Message, *, begins: bool = False) -> None:
         """Take a message of the entry *seq* in."""
-        tokens = sum(estimate(text) for text in texts(message))
-        self.path.append(Node(seq, message, tokens, begins))
+        self.path.append(node_of(seq, message, begins=begins))
+
+    def tell(self, seq: int) -> None:
+        """Take what is untold in: nothing is under way that it would come between."""
+        if self.untold:
+            self.push(seq, Notice("\n\n".join(self.untold)))
+            self.untold = []
+
+    def bring(self, origins: tuple[str, ...], private: bool) -> None:
+        """Something comes in from a line that was left, with the label it had there."""
+        self.taint.add(Label(private=private), "")
+        for origin in origins:
+            self.taint.add(Label(untrusted=True), origin)
 
     def hear(self, received: Received) -> None:
         """Take in what a person's message brings besides its words."""
@@ -74,33 +83,29 @@ class Line(msgspec.Struct):
 
     def summarise(self, summary: str, upto: int) -> None:
         """Let *summary* stand for what the entries before *upto* brought."""
-        kept = [node for node in self.path if node.seq >= upto]
+        kept = [plain(node) for node in self.path if node.seq >= upto]
         # Its place is before what is kept, or a rewinding would lose it.
-        self.path = []
-        self.push(upto - 1, Notice(summary))
-        self.path += kept
-        self.new_epoch()
+        self.path = [node_of(upto - 1, Notice(summary)), *kept]
 
-    def new_epoch(self) -> None:
-        """Drop all thinking.
+    def begin_epoch(self, prompt: Prompt) -> None:
+        """Go on behind another prompt; thinking is bound to the one it was made behind."""
+        self._stand_behind(prompt)
+        self.path = list(map(plain, self.path))
 
-        It is bound to the prefix it was made behind (protocols/anthropic.md §6): what is older than
-        a new prefix goes on as plain text and calls, which any codec can render.
-        """
-        for number, node in enumerate(self.path):
-            message = node.message
-            if isinstance(message, Assistant) and message.codec:
-                plain = Assistant(message.blocks, "", message.model, msgspec.Raw(b"null"))
-                self.path[number] = msgspec.structs.replace(node, message=plain)
+    def _stand_behind(self, prompt: Prompt | None) -> None:
+        self.prompt = prompt
+        self.prompt_tokens = estimate_prompt(prompt) if prompt else 0
 
     def move(self, resumed: Resumed) -> None:
         """Become the line that *resumed* tells."""
         self.path = [*self.path[: resumed.keep], *resumed.nodes]
         if not resumed.same_prompt:
-            self.prompt = resumed.prompt
+            self._stand_behind(resumed.prompt)
         self.taint = Taint(dict.fromkeys(resumed.sources), resumed.private)
         self.named = dict.fromkeys(resumed.named)
         self.private_calls = dict.fromkeys(resumed.private_calls)
+        # What is left untold is of calls that the line left knows of.
+        self.untold = []
 
 
 def resumed(present: Line, found: Line, to: int, number: int = 0) -> Resumed:

@@ -127,7 +127,7 @@ class Permission(msgspec.Struct, frozen=True):
 
     def stands(self, now: float) -> bool:
         """Tell whether it is still good; a clock set back far ends it (CP-35)."""
-        return -STEP_BACK <= now - self.at < self.lasts
+        return is_fresh(self.lasts, now - self.at)
 
     def covers(self, question: Question) -> bool:
         """Tell whether it answers *question*: only if such an answer is offered there (TA-14)."""
@@ -267,6 +267,15 @@ def is_over(lasts: float, wall: float, steady: float) -> bool:
     (False, True, True)
     """
     return max(wall, steady) >= lasts
+
+
+def is_fresh(lasts: float, age: float) -> bool:
+    """Tell whether a yes given *age* seconds ago still counts; a clock set back far ends it.
+
+    >>> is_fresh(300, 299), is_fresh(300, 300), is_fresh(300, -86400)
+    (True, False, False)
+    """
+    return -STEP_BACK <= age < lasts
 
 
 def gist(question: Question) -> str:

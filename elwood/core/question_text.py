@@ -49,6 +49,10 @@ RULINGS = {
     "withdrawn": "withdrawn, as it will not run any more",
 }
 
+# How to answer, by the channel: a console has no buttons.
+HOW = {"console": "Answer by typing one of:"}
+HOW_ELSE = "Answer by a button, or by typing one of:"
+
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
@@ -65,10 +69,9 @@ def one(case: Case) -> tuple[Rich, ...]:
     after = (
         f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
-        f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
-        f"Answer by a button, or by typing:\n"
-        f"/allow {case.code} {typed}\n/deny {case.code}\n"
-        f"In a shell: elwood approve {case.code}"
+        f"{_asker(question)}"
+        f"{HOW.get(question.route.channel, HOW_ELSE)}\n"
+        f"/allow {case.code} {typed}\n/deny {case.code}"
     )
     frame = utf16_length(before + after)
     if frame + utf16_length(shown) <= LIMIT:
@@ -214,6 +217,13 @@ def _item(number: int, case: Case) -> list[Piece]:
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
     return flatten(shown_whole(text).replace("⏎", ""), limit)
+
+
+def _asker(question: Question) -> str:
+    """Say who made it happen, unless it is the one who is asked, where they talk with us."""
+    if question.route.private and question.principal in (f"tg:{question.route.chat}", "console"):
+        return ""
+    return f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
 
 
 def _sources(question: Question) -> str:

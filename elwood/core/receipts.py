@@ -95,12 +95,12 @@ def listing(past: Sequence[Past], given: str, zone: tzinfo) -> tuple[str, str]:
 
 
 def allowed_by(ruling: str) -> str:
-    """Say in words who allowed or refused a call.
+    """Say in words who allowed or refused a call; *ruling* is how, and then by whom.
 
-    >>> allowed_by("standing"), allowed_by("")
-    ('standing permission', '')
+    >>> allowed_by("standing permission 3 of tg:1"), allowed_by("once tg:1"), allowed_by("")
+    ('standing permission', 'allowed once by you', '')
     """
-    return RULINGS.get(ruling, ruling)
+    return RULINGS.get(ruling.partition(" ")[0], ruling)
 
 
 def _line(receipt: CallEnded) -> str:

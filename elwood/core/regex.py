@@ -30,16 +30,20 @@ class Characters:
 
     >>> Characters((("a", "f"),), "d").has("e"), Characters((("a", "f"),), "d").has("E")
     (True, False)
+    >>> Characters((("a", "a"),), negated=True).has("A", "a")
+    False
     """
 
     ranges: tuple[tuple[str, str], ...] = ()
     kinds: str = ""
     negated: bool = False
 
-    def has(self, character: str) -> bool:
-        """Tell whether *character* is one of them."""
-        found = any(low <= character <= high for low, high in self.ranges) or any(
-            is_kind(kind, character) for kind in self.kinds
+    def has(self, *forms: str) -> bool:
+        """Tell whether a character is one of them; *forms* are its spellings in either case."""
+        found = any(
+            any(low <= form <= high for low, high in self.ranges)
+            or any(is_kind(kind, form) for kind in self.kinds)
+            for form in forms
         )
         return found is not self.negated
 

@@ -10,8 +10,8 @@ import msgspec
 
 from elwood.core.branches import Archived, Branched, Resumed, Retried
 from elwood.core.conversation import Human, Notice
-from elwood.core.labels import Label
 from elwood.core.line import Line
+from elwood.core.nodes import said_node
 from elwood.core.session import (
     MAX_SEEN,
     CallDecided,
@@ -33,9 +33,9 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
+from elwood.core.tokens import Calibration
 from elwood.core.tree import Tree
 from elwood.core.turns import (
-    REFUSED,
     UNANSWERED,
     Kept,
     OpenCall,
@@ -58,7 +58,8 @@ class Session(Line):
     ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
     lines.  *notices* is what the model is told before a message, by its id.  *failed* says that its
     newest answer states a failure, *archived* that the person has not been told yet that their
-    conversation was put away.
+    conversation was put away.  *calibration* corrects estimates: what the models have counted, on
+    whatever line.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -72,6 +73,7 @@ class Session(Line):
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     archived: bool = False
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
 
     @property
     def is_idle(self) -> bool:
@@ -89,24 +91,19 @@ class Session(Line):
                 turn = self._open_turn(entry)
                 turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
-                self._tell(seq, inputs)
+                self._preface(seq, inputs)
                 self.push(seq, Human(text))
             case Prompted(prompt):
-                self.prompt = prompt
-                self.new_epoch()
-            case Said(_, message, _):
-                turn = self._open_turn(entry)
-                turn.attempts = 0
-                turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
-                turn.rounds += 1
-                self.push(seq, message)
+                self.begin_epoch(prompt)
+            case Said():
+                self._say(seq, entry)
             case Noticed(_, text):
                 self.push(seq, Notice(text))
             case CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
             case CallDecided():
-                self._decide(seq, entry)
+                self._decide(seq, at, entry)
             case Endorsed(origins):
                 self.taint.endorse(origins)
             case CallStarted(_, call):
@@ -115,8 +112,10 @@ class Session(Line):
                 self._end_call(seq, self._open_turn(entry), entry)
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
-            case Compacted(summary, upto):
+            case Compacted(summary, upto, why):
                 self.summarise(summary, upto)
+                if self.turn is not None:
+                    self.turn.cut = why
             case Rewound(to):
                 if to == 0:
                     self.tree.leave(self.path, seq - 1, at, "new")
@@ -174,20 +173,14 @@ class Session(Line):
         untrusted = asked.untrusted or entry.untrusted
         asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
         self.waiting[entry.input] = asked
-        self._bring(entry.origins, entry.private)
+        self.bring(entry.origins, entry.private)
         self.hear(asked)
         if entry.notice:
             self.notices[entry.input] = entry.notice
 
-    def _tell(self, seq: int, inputs: tuple[str, ...]) -> None:
+    def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
         for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
             self.push(seq, Notice(notice))
-
-    def _bring(self, origins: tuple[str, ...], private: bool) -> None:
-        """Something comes into this line from one that was left, with the label it had there."""
-        self.taint.add(Label(private=private), "")
-        for origin in origins:
-            self.taint.add(Label(untrusted=True), origin)
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
@@ -200,20 +193,24 @@ class Session(Line):
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        turn = self.turn = Turn(entry.turn, list(self._take(entry.inputs)), start=seq)
-        for key in entry.calls:
-            kept = self.pending.pop(key)
-            self._bring(kept.origins, kept.private)
-            turn.kept.append(kept)
-            turn.calls[key] = OpenCall(key, kept.call, kept.pending, kept.decided)
-        self._tell(seq, entry.inputs)
+        inputs = list(self._take(entry.inputs))
+        calls = [key for key in entry.calls if key in self.pending]
+        if entry.calls and not (inputs or calls):
+            return  # withdrawn while this was being written
+        turn = self.turn = Turn(entry.turn, inputs, start=seq)
+        for key in calls:
+            turn.kept.append(kept := self.pending.pop(key))
+            self.bring(kept.origins, kept.private)
+            turn.calls[key] = kept.opened(key)
+        self._preface(seq, entry.inputs)
         if entry.text:
             self.push(seq, Human(entry.text), begins=True)
 
-    def _decide(self, seq: int, entry: CallDecided) -> None:
+    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
-        if turn is not None and turn.id == entry.turn and entry.call in turn.calls:
-            turn.calls[entry.call].decided = entry
+        call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
+        if turn is not None and call is not None and call.ended is None:
+            call.decided, call.decided_at = entry, at
             if not entry.allowed:
                 turn.denied.append(entry.plan)
             return
@@ -222,12 +219,21 @@ class Session(Line):
         if kept is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
-            self.pending[key] = msgspec.structs.replace(kept, decided=entry)
+            self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
-        self._bring(kept.origins, kept.private)
-        call = f"{kept.pending.tool} {kept.pending.target}".strip()
-        self.push(seq, Notice(REFUSED[entry.ruling].format(call)))
+        self.bring(kept.origins, kept.private)
+        self.untold.append(kept.refused(entry.ruling))
+        if self.turn is None:
+            self.tell(seq)
+
+    def _say(self, seq: int, entry: Said) -> None:
+        turn, message = self._open_turn(entry), entry.message
+        self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
+        turn.attempts = 0
+        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
+        turn.rounds += 1
+        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
@@ -237,10 +243,9 @@ class Session(Line):
         self.taint.add(entry.label, entry.origin or entry.tool)
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
-        if entry.outcome == "waiting" and open_call.pending is not None:
-            key = call_key(turn.id, entry.call)
-            kept = Kept(open_call.call, open_call.pending, turn.principal, turn.route)
-            self.pending[key] = kept
+        if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
+            kept = Kept(open_call.call, pending, turn.principal, turn.route)
+            self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
 
@@ -249,6 +254,7 @@ class Session(Line):
             return
         self.push(seq, outcome(turn))
         turn.calls = {}
+        self.tell(seq)
 
     def _reply(self, seq: int, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
@@ -258,6 +264,7 @@ class Session(Line):
                 # Or the model would go on with what was stopped or given up (poison again).
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
+            self.tell(seq)
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
             self.notices.pop(id_, None)

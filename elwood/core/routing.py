@@ -81,11 +81,13 @@ def split_name(name: str) -> tuple[str, str]:
 def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """Return the models for *role*, the preferred one first; unknown roles use the default's.
 
-    >>> candidates(ModelSettings(fallbacks=("local/qwen",)), "summarizer")
-    ('anthropic/claude-haiku-5-5', 'local/qwen')
+    A summary by a dear model is better than none.
+
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
+    ('a/small', 'local/qwen')
     """
-    first = settings.summarizer if role == "summarizer" else settings.default
-    return tuple(dict.fromkeys((first, *settings.fallbacks)))
+    first = (settings.summarizer,) if role == "summarizer" else ()
+    return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
 
 
 @attrs.frozen

@@ -81,11 +81,12 @@ class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
-    """A model's complete response."""
+    """A model's complete response; it was allowed *max_tokens* (0: written before we noted it)."""
 
     turn: str
     message: Assistant
     usage: Usage
+    max_tokens: int = 0
 
 
 class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
@@ -103,6 +104,15 @@ Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
 Ruling = Literal[
     "once", "conversation", "always", "source", "standing", "denied", "expired", "withdrawn"
 ]
+
+
+def allows(ruling: Ruling | None) -> bool:
+    """Tell whether a call may run that was decided so.
+
+    >>> allows("standing"), allows("withdrawn"), allows(None)
+    (True, False, False)
+    """
+    return ruling not in (None, "denied", "expired", "withdrawn")
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):
@@ -131,7 +141,7 @@ class CallDecided(msgspec.Struct, frozen=True, tag="decided"):
     @property
     def allowed(self) -> bool:
         """Whether the call may run."""
-        return self.ruling not in ("denied", "expired", "withdrawn")
+        return allows(self.ruling)
 
 
 class Endorsed(msgspec.Struct, frozen=True, tag="endorsed"):
@@ -175,10 +185,14 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
-    """*summary* stands for everything before the path's entry *upto* (exclusive)."""
+    """*summary* stands for everything before the path's entry *upto* (exclusive).
+
+    *why* says what came between if it is none of what was said.
+    """
 
     summary: str
     upto: int
+    why: str = ""
 
 
 class Rewound(msgspec.Struct, frozen=True, tag="rewound"):

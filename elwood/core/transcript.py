@@ -1,130 +1,203 @@
-"""What people and Elwood said on one line of a conversation, and what was done: for people to read.
+"""What was said in a conversation, turn by turn: read from its log, for `elwood session show`."""
 
-Read from the log: the words of people as they came, answers as they were delivered, calls from
-their receipts.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime, tzinfo
+from textwrap import indent
 
 import attrs
 import msgspec
 
-from elwood.core.audit import Row, rows
+from elwood.core.audit import columns, printable
 from elwood.core.branches import Retried
-from elwood.core.labels import Label
-from elwood.core.looking_back import is_on, moved_to, spans
+from elwood.core.conversation import Message, Prompt
+from elwood.core.receipts import MARKS, one_line
+from elwood.core.replay import Session
 from elwood.core.session import (
     CallDecided,
     CallEnded,
     CallPending,
     CallStarted,
+    Compacted,
     Entry,
     Joined,
+    Noticed,
+    Prompted,
     Received,
     Replied,
+    Rewound,
+    Said,
     TurnStarted,
 )
 
+# Entries in order: number, Unix time, entry.
+Log = Iterable[tuple[int, float, Entry]]
+# Characters of what a turn began with, in the table.
+WORDS = 50
+HEADINGS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
 
-@attrs.frozen
-class Words:
-    """*who* said *text* at Unix time *at*; *foreign* words are not the sender's own."""
 
+@attrs.define
+class Row:
+    """One turn; *at* is when it began, Unix seconds.  *read* and *wrote* are tokens."""
+
+    number: int
     at: float
-    who: str
-    text: str
-    foreign: bool = False
+    words: str
+    requests: int = 0
+    calls: int = 0
+    read: int = 0
+    wrote: int = 0
+    end: str = "under way"
 
 
-@attrs.frozen
-class Answer:
-    """What Elwood answered at Unix time *at*; *failed* if it only says why there is no answer."""
+def turns(log: Log) -> Iterator[Row]:
+    """Yield the turns of *log*, each when it has ended; one that has not comes last.
 
-    at: float
-    text: str
-    failed: bool = False
-
-
-@attrs.frozen
-class Done:
-    """A call, with all its steps."""
-
-    at: float
-    row: Row
-
-
-Item = Words | Answer | Done
-
-
-def transcript(
-    session: str, log: Iterable[tuple[int, float, Entry]], strip: Callable[[str], str]
-) -> list[Item]:
-    """List what stands on the line up to the end of *log*, in order; *strip* takes secrets out.
-
-    Commands and their answers are left out, and so is what was taken back.
-
-    >>> transcript("s", [], str)
-    []
+    >>> from elwood.core.session import Route
+    >>> said = Received("a", "hello", "me", Route("console"), 0.0)
+    >>> [(row.number, row.words, row.end) for row in turns([
+    ...     (1, 0.0, said), (2, 0.0, TurnStarted("t1", ("a",), 1, "[now] hello")),
+    ...     (3, 1.0, Replied("t1", "t1", ("a",), Route("console"), "hi"))])]
+    [(1, 'hello', 'answered')]
     """
-    moves: list[tuple[int, int]] = []
-    waiting: dict[str, Received] = {}
-    found: list[tuple[int, Item]] = []
-    steps: list[tuple[int, float, Entry]] = []
-    head = 0
-    for seq, at, entry in log:
-        head = seq
-        to = moved_to(entry)
-        if to is not None:
-            moves.append((seq, to))
+    open_: Row | None = None
+    for entry, at, started, inputs in _turns(log):
+        if started and open_ is None:
+            number = int(started.removeprefix("t")) if started[1:].isdecimal() else 0
+            words = " / ".join(one.text for one in inputs) or "(a call that had waited)"
+            open_ = Row(number, at, words)
+        if open_ is None:
+            continue
         match entry:
-            case Received():
-                waiting[entry.id] = entry
-            case Retried(input=id_) if id_ in waiting:
-                waiting[id_] = _asked_again(waiting[id_], entry)
-            case TurnStarted(inputs=inputs) | Joined(inputs=inputs):
-                taken = [waiting.pop(id_) for id_ in inputs if id_ in waiting]
-                found += [(seq, _words(at, one, strip)) for one in taken if one.text.strip()]
-            case CallPending() | CallDecided() | CallStarted() | CallEnded():
-                steps.append((seq, at, entry))
-            case Replied(turn=turn):
-                for id_ in entry.inputs:
-                    waiting.pop(id_, None)
-                if turn is not None and entry.text:
-                    found.append((seq, Answer(at, strip(entry.text), entry.failed)))
-    line = spans(moves, head)
-    items = [item for seq, item in found if is_on(seq, line)]
-    calls = rows(session, [(at, entry) for seq, at, entry in steps if is_on(seq, line)])
-    items += [Done(row.at, _clean(row, strip)) for row in calls]
-    # A stable order: what was written in one line stays as it was.
-    return sorted(items, key=lambda item: item.at)
+            case Said(usage=usage):
+                open_.requests += 1
+                open_.read += usage.input + usage.cache_read + usage.cache_write
+                open_.wrote += usage.output
+            case CallEnded():
+                open_.calls += 1
+            case Replied(turn=turn, failed=failed) if turn is not None:
+                open_.end = "failed" if failed else "answered"
+                yield open_
+                open_ = None
+            case _:
+                pass
+    if open_ is not None:
+        yield open_
 
 
-def label(items: Iterable[Item]) -> Label:
-    """Join the labels of everything in a transcript.
+def _turns(log: Log) -> Iterator[tuple[Entry, float, str, list[Received]]]:
+    """Yield each entry with the id of the turn that it is in, and what that began with."""
+    waiting: dict[str, Received] = {}
+    open_, inputs = "", list[Received]()
+    for _, at, entry in log:
+        match entry:
+            case Received(id_):
+                waiting[id_] = entry
+            case Retried(id_, text) if id_ in waiting:
+                waiting[id_] = msgspec.structs.replace(waiting[id_], text=text)
+            case TurnStarted(turn, ids) if turn != open_:
+                open_ = turn
+                inputs = [waiting[id_] for id_ in ids if id_ in waiting]
+            case _:
+                pass
+        yield entry, at, open_, inputs
+        if isinstance(entry, Replied):
+            for id_ in entry.inputs:
+                waiting.pop(id_, None)
+            if entry.turn is not None:
+                open_, inputs = "", []
 
-    >>> label([Words(0.0, "me", "hello", foreign=True)])
-    Label(untrusted=True, private=False)
+
+def table(found: Iterable[Row], zone: tzinfo) -> Iterator[str]:
+    """Draw turns for people, in columns that fit."""
+    yield from columns([HEADINGS, *(_cells(row, zone) for row in found)])
+
+
+def _cells(row: Row, zone: tzinfo) -> tuple[str, ...]:
+    return (
+        str(row.number),
+        f"{datetime.fromtimestamp(row.at, zone):%Y-%m-%d %H:%M:%S}",
+        printable(one_line(row.words, WORDS)),
+        str(row.requests),
+        str(row.calls),
+        str(row.read),
+        str(row.wrote),
+        row.end,
+    )
+
+
+def transcript(log: Log, turn: str, zone: tzinfo) -> Iterator[str]:
+    """Tell the turn with the id *turn* for people: who said what, and what was done."""
+    begun = False
+    for entry, at, open_, inputs in _turns(log):
+        if open_ != turn:
+            continue
+        clock = f"{datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M:%S}"
+        if not begun:
+            begun = True
+            for received in inputs:
+                yield _told(clock, received.principal, received.text)
+        for who, text in _lines(entry):
+            yield _told(clock, who, text)
+
+
+def _lines(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Say who did what, if an entry tells."""
+    match entry:
+        case TurnStarted(attempt=attempt) if attempt > 1:
+            yield "Elwood", f"begins for the {attempt}. time"
+        case Joined(text=text):
+            yield "said meanwhile", text
+        case Prompted(prompt):
+            size = len(prompt.system)
+            yield "Elwood", f"new prompt: {size} characters, {len(prompt.tools)} tools"
+        case Said(message=message, usage=usage):
+            calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
+            read = usage.input + usage.cache_read + usage.cache_write
+            who = f"model {message.model} ({read} tokens in, {usage.output} out)"
+            yield who, "\n".join(filter(None, [message.text, *calls]))
+        case Noticed(text=text):
+            yield "Elwood, to the model", text
+        case CallPending(tool=tool, target=target):
+            yield "Elwood", f"asks the owner about {tool} {target}".rstrip()
+        case CallDecided(ruling=ruling, by=by):
+            yield "decided", f"{ruling} {by}".rstrip()
+        case CallStarted(tool=tool, target=target):
+            yield "Elwood", f"starts {tool} {target}".rstrip()
+        case CallEnded(tool=tool, target=target, outcome=outcome, text=text):
+            yield f"{MARKS[outcome]} {tool} {target} ({outcome})", text
+        case Compacted(summary=summary):
+            yield "Elwood, for all that was before", summary
+        case Rewound():
+            yield "Elwood", "leaves out what was said since"
+        case Replied(turn=turn, text=text, footer=footer) if turn is not None:
+            yield "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
+        case _:
+            pass
+
+
+def _told(clock: str, who: str, text: str) -> str:
+    # What was said is indented and cannot begin a line: nobody speaks in another's name.
+    lines = "\n".join(printable(line) for line in text.splitlines())
+    return f"[{clock}] {printable(one_line(who, 100))}:\n{indent(lines, '  ')}\n"
+
+
+@attrs.frozen
+class Sent:
+    """What a model was sent, and the response that was kept."""
+
+    prompt: Prompt
+    messages: tuple[Message, ...]
+    said: Said
+
+
+def sent(log: Log, turn: str) -> Iterator[Sent]:
+    """Yield the requests of a turn that led to responses, as the same code made them then.
+
+    Those that led to none are not in the log: failures, and answers that were thrown away.
     """
-    joined = Label()
-    for item in items:
-        match item:
-            case Words(foreign=foreign):
-                joined |= Label(untrusted=foreign)
-            case Done(row=row):
-                joined |= row.label
-    return joined
-
-
-def _words(at: float, received: Received, strip: Callable[[str], str]) -> Words:
-    return Words(at, received.principal, strip(received.text), received.untrusted)
-
-
-def _clean(row: Row, strip: Callable[[str], str]) -> Row:
-    row.target = strip(row.target)
-    row.tool = strip(row.tool)
-    return row
-
-
-def _asked_again(command: Received, retried: Retried) -> Received:
-    untrusted = command.untrusted or retried.untrusted
-    return msgspec.structs.replace(command, text=retried.text, untrusted=untrusted)
+    session = Session()
+    for seq, at, entry in log:
+        if isinstance(entry, Said) and entry.turn == turn:
+            yield Sent(session.prompt or Prompt(""), session.messages, entry)
+        session.apply(seq, at, entry)

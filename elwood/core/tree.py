@@ -2,7 +2,7 @@
 
 The log is a tree.  What the session holds is one line of it, from the root to the head; of every
 other line only a small record is held, and the line itself is read from the log again when it is
-resumed (decision 14).
+resumed (decision 15).
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from elwood.core.branches import Node
 from elwood.core.conversation import Human
 from elwood.core.inputs import age, said_in
+from elwood.core.nodes import Node
 
 # Lines that are remembered; the oldest without a name go first.
 MAX_BRANCHES = 50

@@ -20,6 +20,7 @@ from elwood.core.session import (
     Received,
     Replied,
     Route,
+    Ruling,
 )
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -37,13 +38,14 @@ UNANSWERED = (
 class OpenCall(msgspec.Struct):
     """A call of the running turn: proposed, maybe pending, decided, started, ended.
 
-    *key* names it within the turn.
+    *key* names it within the turn.  *decided_at* is in Unix time.
     """
 
     key: str
     call: ToolCall
     pending: CallPending | None = None
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     started: CallStarted | None = None
     ended: CallEnded | None = None
 
@@ -57,7 +59,8 @@ class OpenCall(msgspec.Struct):
 class Kept(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
-    *origins* and *private* are what it brings with it from a conversation that was put away.
+    *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
+    conversation that was put away.
     """
 
     call: ToolCall
@@ -65,8 +68,17 @@ class Kept(msgspec.Struct, frozen=True):
     principal: str
     route: Route
     decided: CallDecided | None = None
+    decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
+
+    def opened(self, key: str) -> OpenCall:
+        """Make a call of the running turn of it, named *key* there."""
+        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+
+    def refused(self, ruling: Ruling) -> str:
+        """Say to the model that it will not run."""
+        return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -81,7 +93,8 @@ class Turn(msgspec.Struct):
 
     *attempts* counts starts in a row without progress; *calls* are those of the last response;
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
-    it.  *kept* are the calls that it was started for, if there are any.
+    it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
+    left out in it has no summary.
     """
 
     id: str
@@ -93,6 +106,7 @@ class Turn(msgspec.Struct):
     receipts: list[CallEnded] = []
     denied: list[str] = []
     kept: list[Kept] = []
+    cut: str = ""
 
     @property
     def route(self) -> Route:
@@ -110,6 +124,24 @@ class Turn(msgspec.Struct):
         own = (received for received in self.inputs if not received.untrusted)
         return frozenset(name for received in own for name in addresses(received.text))
 
+    @property
+    def under_way(self) -> str:
+        """Say what it is doing, in a few words."""
+        open_ = [call for call in self.calls.values() if call.ended is None]
+        running = [
+            f"{call.started.tool} {call.started.target}".strip()
+            for call in open_
+            if call.started is not None
+        ]
+        asking = [
+            f"{call.pending.tool} {call.pending.target}".strip()
+            for call in open_
+            if call.pending is not None and call.started is None
+        ]
+        if asking and not running:
+            return f"a question to you: {', '.join(asking)}"
+        return ", ".join(running) or "the model's answer"
+
 
 class Undelivered(msgspec.Struct):
     """A reply on its way: parts that arrived, and attempts at those that have not."""
@@ -122,16 +154,6 @@ class Undelivered(msgspec.Struct):
 def call_key(turn: str, call: str) -> str:
     """Name a call within its session for good: providers use an id again in another turn."""
     return f"{turn}/{call}"
-
-
-def under_way(turn: Turn) -> str:
-    """Say what is being done in *turn*."""
-    running = [
-        f"{call.started.tool} {call.started.target}".strip()
-        for call in turn.calls.values()
-        if call.started is not None and call.ended is None
-    ]
-    return ", ".join(running) or "the model's answer"
 
 
 def is_answer(message: Message) -> bool:

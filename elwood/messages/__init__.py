@@ -14,6 +14,7 @@ from elwood.messages.approvals import (
     Pair,
     Pending,
     Pressed,
+    Recognise,
     Revoke,
     Rule,
     Seek,
@@ -35,6 +36,7 @@ from elwood.messages.models import (
     Spending,
 )
 from elwood.messages.outbox import (
+    Attachment,
     Button,
     Draft,
     OutboxMail,
@@ -59,6 +61,7 @@ from elwood.messages.sessions import (
 
 __all__ = [
     "ApprovalsMail",
+    "Attachment",
     "BadHistory",
     "BudgetSpent",
     "Busy",
@@ -84,6 +87,7 @@ __all__ = [
     "Post",
     "Pressed",
     "Reception",
+    "Recognise",
     "Refused",
     "Revoke",
     "Rule",

@@ -3,7 +3,7 @@
 import attrs
 
 from elwood.core.questions import Answer, Question
-from elwood.core.session import Route, Ruling
+from elwood.core.session import Route, Ruling, allows
 from elwood.runtime import Request
 
 
@@ -29,6 +29,13 @@ class Meet(Request[Known | Stranger]):
     principal: str
     name: str
     route: Route
+
+
+@attrs.frozen(kw_only=True)
+class Recognise(Request[str | None]):
+    """Was *principal* let in?  The name they gave then, or None; changes nothing, unlike `Meet`."""
+
+    principal: str
 
 
 @attrs.frozen
@@ -91,7 +98,7 @@ class Verdict:
     @property
     def allowed(self) -> bool:
         """Whether the call may run."""
-        return self.ruling not in ("denied", "expired", "withdrawn")
+        return allows(self.ruling)
 
 
 @attrs.frozen(kw_only=True)
@@ -117,10 +124,12 @@ class Learn(Request[Pending | Verdict]):
 
 
 @attrs.frozen(kw_only=True)
-class Withdraw:
-    """These calls of *session* will not run any more: close their questions.  Told.
+class Withdraw(Request[bool]):
+    """These calls of *session* will not run any more: close their questions.  False: no room.
 
-    With *anew* a new conversation begins there: what was permitted for the old one ends as well.
+    From a session, before it writes that down itself, so that no crash leaves a question open
+    that nobody waits for.  With *anew* a new conversation begins there: what was permitted for
+    the old one ends as well.  May be repeated.
     """
 
     session: str
@@ -165,6 +174,7 @@ class Revoke(Request[Settled]):
 
 ApprovalsMail = (
     Meet
+    | Recognise
     | Pressed
     | Pair
     | Migrate

@@ -43,16 +43,25 @@ class Button:
     data: str
 
 
+@attrs.frozen
+class Attachment:
+    """A file that goes along with a message, called *name*."""
+
+    name: str
+    data: bytes = attrs.field(repr=False)
+
+
 @attrs.frozen(kw_only=True)
 class Post(Request[Sent | Unsure | Unsent | Undeliverable]):
     """Send one message.  Who asks owns the delivery: records before and after, asks again.
 
     *part* must fit the channel already (`core.splitting.split`).  *repeat* marks it as one that
-    may have arrived before.
+    may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
     """
 
     route: Route
     part: Rich
+    files: tuple[Attachment, ...] = ()
     repeat: bool = False
     buttons: tuple[Button, ...] = ()
     silent: bool = False

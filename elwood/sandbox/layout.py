@@ -30,7 +30,7 @@ MADE_ETC = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 # The model's instructions; a command must not rewrite what later turns obey.
-INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "skills")
+INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "skills", ".agents")
 # Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
 # covered (each is a mount).  What is nearer to the top is found first.
 MAX_DEPTH = 3

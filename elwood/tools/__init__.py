@@ -1,7 +1,7 @@
 """What the model may do: the contract of a tool."""
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,11 @@ from elwood.core.session import Effect
 from elwood.runtime import Blocking
 from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
+from elwood.store.notes import Notes
+from elwood.store.skill_places import Places
+from elwood.store.skills import Shelf
+from elwood.tools.voice import Voice
+from elwood.wire.git import Git
 from elwood.wire.search import Search
 from elwood.wire.web import Web
 
@@ -57,19 +62,30 @@ def _root(hands: "Hands") -> Root:
 class Hands:
     """What a tool is given to act with.  *workspace* is the folder files are confined to.
 
-    *untrusted* tells whether the conversation has taken strangers' words in, *wrote* whether it
-    was we who wrote a file, in this conversation.  *sandbox* runs commands, or says why none can
-    be run.  Without *web* or *search* there is none of it.  *root* is the workspace, held open from
-    its first use on: make one for the whole house.
+    *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
+    is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation,
+    *sees* whether a text stands in a result that the model still sees.  *sandbox* runs commands, or
+    says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *notes*
+    (the memory) there is none of it.  *skills* are those there are; *git* and *places* take others
+    in.  *facts* are those of the plan that was allowed: what runs must still be that.  *root* is
+    the workspace, held open from its first use on: make one for the whole house.
     """
 
     workspace: Path
     blocking: Blocking
     untrusted: Callable[[], bool] = lambda: False
+    source: Callable[[], str] = lambda: ""
     wrote: Callable[[str], bool] = lambda path: False
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
     web: Web | None = None
     search: Search | None = None
+    voice: Voice | None = None
+    notes: Notes | None = None
+    facts: Mapping[str, str] = attrs.field(factory=dict)
+    skills: Shelf | None = None
+    git: Git | None = None
+    places: Places | None = None
+    sees: Callable[[str], bool] = lambda text: False
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )

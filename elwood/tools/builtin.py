@@ -3,8 +3,12 @@
 from elwood.tools import Tool
 from elwood.tools.files import LIST_FILES, READ_FILE
 from elwood.tools.finding import FIND, GREP
+from elwood.tools.memory import SAVE_MEMORY, SEARCH_MEMORY
+from elwood.tools.new_skills import FETCH_SKILL, INSTALL_SKILL
 from elwood.tools.search import WEB_SEARCH
 from elwood.tools.shell import RUN_COMMAND
+from elwood.tools.skills import ACTIVATE_SKILL
+from elwood.tools.talk import ASK_USER, SEND_MESSAGE
 from elwood.tools.web import WEB_FETCH, WEB_REQUEST
 from elwood.tools.writing import EDIT_FILE, WRITE_FILE
 
@@ -22,4 +26,11 @@ def builtin() -> tuple[Tool, ...]:
         WEB_SEARCH,
         WEB_FETCH,
         WEB_REQUEST,
+        SEND_MESSAGE,
+        ASK_USER,
+        SAVE_MEMORY,
+        SEARCH_MEMORY,
+        ACTIVATE_SKILL,
+        FETCH_SKILL,
+        INSTALL_SKILL,
     )

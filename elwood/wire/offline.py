@@ -1,13 +1,14 @@
 """The offline model: a provider of rules, for trying Elwood without key, account or network.
 
 It is openly not a language model.  It understands the phrases of `elwood.wire.phrases`, calls the
-real tools `list_files` and `read_file`, and puts what came of them into sentences.  Equal
+real tools (`offline_steps`), and puts what came of them into sentences (`offline_telling`).  Equal
 requests give equal answers.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 
 import attrs
 import msgspec
@@ -25,28 +26,19 @@ from elwood.core.conversation import (
     Results,
     Text,
     ToolCall,
-    ToolSpec,
     Usage,
     repair_text,
 )
-from elwood.wire.phrases import (
-    EXAMPLES,
-    Echo,
-    ListFiles,
-    Phrase,
-    ReadFile,
-    Recall,
-    Talk,
-    Unknown,
-    understand,
-)
+from elwood.wire.offline_steps import Wish, step
+from elwood.wire.offline_telling import tell_late
+from elwood.wire.phrases import Echo, Phrase, Recall, Talk, Unknown, examples, understand
 from elwood.wire.provider import ModelRequest
-from elwood.wire.quoting import MAX_QUOTED, code, cut, fenced, literal, one_line
+from elwood.wire.quoting import MAX_QUOTED, code, cut, in_quotes, literal
 
-# Lines that are asked for at once: as many as the tool gives.
-MAX_LINES = 2000
 # Phrases answered at once; more in one message is not talk but a paste.
 MAX_PHRASES = 8
+# Lines of one message that are looked at one by one; more is a paste as well.
+MAX_LINES = 50
 # Steps in which an answer is handed to *on_text*.
 STEPS = 6
 
@@ -64,10 +56,15 @@ class OfflineModel:
 
     codec = "offline"
 
+    @staticmethod
+    def encode(request: ModelRequest) -> bytes:
+        """Return all that the model is given."""
+        return msgspec.json.encode((request.prompt, request.messages))
+
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
         """Return calls for what is not yet known, or else the answer, word by word."""
         await trio.lowlevel.checkpoint()
-        sent = msgspec.json.encode((request.prompt, request.messages))
+        sent = self.encode(request)
         calls, text = _respond(request.prompt, request.messages)
         blocks: tuple[Block, ...]
         if calls:
@@ -91,14 +88,6 @@ class OfflineModel:
 
 
 @attrs.frozen
-class _Wish:
-    """A tool wanted with arguments; equal wishes are told apart by their order only."""
-
-    name: str
-    arguments: str
-
-
-@attrs.frozen
 class _Asked:
     """A phrase, and what the same person had said before it."""
 
@@ -106,23 +95,27 @@ class _Asked:
     before: tuple[str, ...]
 
 
-def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[_Wish], str]:
+def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[Wish], str]:
     """Decide: tools to call, or if none is missing, what to say."""
     begin = _open_from(messages)
-    asked = list(_asked(messages, begin))
+    asked = list(islice(_asked(messages, begin), MAX_PHRASES + 1))
     known = _outcomes(messages[begin:])
-    tools = {tool.name: tool for tool in prompt.tools}
-    missing: list[_Wish] = []
-    parts: list[str] = []
+    tools = {tool.name for tool in prompt.tools}
+    question = _question_before(messages[:begin])
+    missing: list[Wish] = []
+    parts = [told for told in map(_told_late, messages[begin:]) if told]
     for one in asked[:MAX_PHRASES]:
-        wish = _wish(one.phrase, tools)
-        if wish is None:
-            parts.append(_answer(one, messages))
-        elif known.get(wish):
-            parts.append(_report(one.phrase, known[wish].pop(0)))
-        else:
-            missing.append(wish)
-    if not asked:
+        if question is not None and isinstance(one.phrase, Unknown):
+            parts.append(_chosen(one.phrase.text, question))
+            continue
+        match _next(one.phrase, tools, known):
+            case Wish() as wish:
+                missing.append(wish)
+            case str(text):
+                parts.append(text)
+            case None:
+                parts.append(_answer(one, messages, tools))
+    if not asked and not parts:
         parts.append("Nobody asked me anything that I could answer.")
     if len(asked) > MAX_PHRASES:
         parts.append(f"That was more than {MAX_PHRASES} things at once; I left out the rest.")
@@ -130,6 +123,18 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[_Wish], 
     if is_first and not any(OPENLY in part for part in parts):
         parts.append(f"({OPENLY} Say “help” for what I understand.)")
     return missing, "\n\n".join(parts)
+
+
+def _next(
+    phrase: Phrase, tools: Collection[str], known: dict[Wish, list[Result]]
+) -> Wish | str | None:
+    """Go as far with *phrase* as results are *known*, which are taken out."""
+    done: list[Result] = []
+    while isinstance(wanted := step(phrase, done), Wish) and known.get(wanted):
+        done.append(known[wanted].pop(0))
+    if isinstance(wanted, Wish) and wanted.name not in tools:
+        return f"I was given no tool {code(wanted.name)}, so I cannot do that."
+    return wanted
 
 
 def _open_from(messages: Sequence[Message]) -> int:
@@ -150,6 +155,10 @@ def _asked(messages: Sequence[Message], begin: int) -> Iterator[_Asked]:
         lines = list(_words(message.text))
         if index < begin:
             said.append("\n".join(lines).strip())
+            continue
+        if len(lines) > MAX_LINES:
+            yield _Asked(Unknown("\n".join(lines)), tuple(said))
+            said.append("\n".join(lines))
             continue
         unclear: list[str] = []
         for line in lines:
@@ -177,13 +186,13 @@ def _words(text: str) -> Iterator[str]:
             yield NOTE.sub("", line)
 
 
-def _outcomes(messages: Sequence[Message]) -> dict[_Wish, list[Result]]:
+def _outcomes(messages: Sequence[Message]) -> dict[Wish, list[Result]]:
     """Collect what came of the calls made so far, oldest first."""
-    wishes: dict[str, _Wish] = {}
-    found: dict[_Wish, list[Result]] = {}
+    wishes: dict[str, Wish] = {}
+    found: dict[Wish, list[Result]] = {}
     for message in messages:
         if isinstance(message, Assistant):
-            wishes.update((call.id, _Wish(call.name, call.arguments)) for call in message.calls)
+            wishes.update((call.id, Wish(call.name, call.arguments)) for call in message.calls)
         elif isinstance(message, Results):
             for result in message.results:
                 if result.call in wishes:
@@ -191,44 +200,7 @@ def _outcomes(messages: Sequence[Message]) -> dict[_Wish, list[Result]]:
     return found
 
 
-def _wish(phrase: Phrase, tools: dict[str, ToolSpec]) -> _Wish | None:
-    arguments: dict[str, str | int]
-    match phrase:
-        case ListFiles(path) if "list_files" in tools:
-            arguments = {"path": path} if path else {}
-            return _Wish("list_files", msgspec.json.encode(arguments).decode())
-        case ReadFile(path, first, last) if "read_file" in tools:
-            arguments = {"path": path}
-            if first is not None and last is not None:
-                limit = min(MAX_LINES, max(1, last - first + 1))
-                arguments |= {"offset": max(1, first), "limit": limit}
-            return _Wish("read_file", msgspec.json.encode(arguments).decode())
-        case _:
-            return None
-
-
-def _report(phrase: Phrase, result: Result) -> str:
-    """Put the outcome of the call for *phrase* into a sentence."""
-    match phrase:
-        case ListFiles(path):
-            place = code(path) if path else "your workspace"
-            if result.failed:
-                return f"I could not look into {place}: {one_line(result.text)}"
-            return f"This is in {place}:\n\n{fenced(result.text)}"
-        case ReadFile(path, first, last):
-            if result.failed:
-                return f"I could not read {code(path)}: {one_line(result.text)}"
-            if not result.text.strip():
-                return f"There is nothing in {code(path)}."
-            if first is None:
-                return f"{code(path)} says:\n\n{fenced(result.text)}"
-            lines = f"Line {first}" if first == last else f"Lines {first} to {last}"
-            return f"{lines} of {code(path)}:\n\n{fenced(result.text)}"
-        case _:
-            return result.text
-
-
-def _answer(asked: _Asked, messages: Sequence[Message]) -> str:
+def _answer(asked: _Asked, messages: Sequence[Message], tools: Collection[str]) -> str:
     """Answer what needs no tool."""
     match asked.phrase:
         case Talk("hello"):
@@ -236,7 +208,7 @@ def _answer(asked: _Asked, messages: Sequence[Message]) -> str:
         case Talk("who"):
             return f"{OPENLY} I need no key, no account and no network. I call Elwood's real tools."
         case Talk("help"):
-            return f"{OPENLY} I understand, in roughly these words:\n\n{_examples()}"
+            return f"{OPENLY} I understand, in roughly these words:\n\n{examples(tools)}"
         case Talk("time"):
             return _time(messages)
         case Talk("thanks"):
@@ -250,13 +222,34 @@ def _answer(asked: _Asked, messages: Sequence[Message]) -> str:
                 return "You had not said anything before that."
             said = asked.before[0 if which == "first" else -1]
             return f"Your {which} message was: “{literal(cut(said, MAX_QUOTED))}”"
-        case ListFiles() | ReadFile():
-            return "I was given no tool to look at files with, so I cannot."
         case Unknown(text):
             quoted = literal(cut(text, 60).replace("\n", " "))
-            return f"I do not understand “{quoted}”. {OPENLY} Try:\n\n{_examples()}"
-        case Talk():
+            return f"I do not understand “{quoted}”. {OPENLY} Try:\n\n{examples(tools)}"
+        case _:
             raise AssertionError(asked.phrase)
+
+
+def _told_late(message: Message) -> str | None:
+    return tell_late(message.text) if isinstance(message, Notice) else None
+
+
+def _question_before(messages: Sequence[Message]) -> tuple[str, ...] | None:
+    """Return the answers that the turn before offered, if it asked something."""
+    begin = _open_from(messages[:-1])
+    for wish, results in _outcomes(messages[begin:]).items():
+        if wish.name == "ask_user" and not all(result.failed for result in results):
+            return msgspec.json.decode(wish.arguments, type=_Offered).options
+    return None
+
+
+class _Offered(msgspec.Struct):
+    options: tuple[str, ...] = ()
+
+
+def _chosen(text: str, options: tuple[str, ...]) -> str:
+    """Say which answer to our question *text* is; it may be the number of one."""
+    number = int(text) if text.strip() in map(str, range(1, len(options) + 1)) else 0
+    return f"Your answer is {in_quotes(options[number - 1] if number else text)}."
 
 
 def _time(messages: Sequence[Message]) -> str:
@@ -269,10 +262,6 @@ def _time(messages: Sequence[Message]) -> str:
                 if told and TIME.search(line):
                     return f"I have no clock. The last I was told is: {literal(line.strip())}"
     return "I do not know: I have no clock, and this conversation has not told me the time."
-
-
-def _examples() -> str:
-    return "\n".join(f"- {example}" for example in EXAMPLES)
 
 
 def _growing(text: str) -> Iterator[str]:

@@ -1,25 +1,16 @@
-"""Chat Completions as everybody speaks them (protocols/openai.md §3 to §5): requests and errors."""
+"""Chat Completions as everybody speaks them (protocols/openai.md §3 to §5): calls and errors."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from elwood.core.conversation import (
-    Assistant,
-    Completion,
-    Human,
-    Message,
-    Notice,
-    Results,
-    repair_text,
-)
+from elwood.core.conversation import Assistant, Completion
 from elwood.core.routing import EchoReasoning, FailureKind, Offer
 from elwood.wire.calls import Line, Refusal, decode, is_json, kind_of
-from elwood.wire.openai_stream import REASONING, Merge, wire_call
+from elwood.wire.openai_form import Form, LimitField
+from elwood.wire.openai_stream import Merge
 from elwood.wire.provider import HistoryProblem, ModelFailure, ModelRequest
-
-LimitField = Literal["max_tokens", "max_completion_tokens", "none"]
 
 
 class OpenAI:
@@ -32,10 +23,10 @@ class OpenAI:
     def __init__(
         self, line: Line, *, echo: EchoReasoning, limit: LimitField, new_id: Callable[[], str]
     ) -> None:
-        self.codec = "openai" if echo == "none" else f"openai/{echo}"
+        self._form = Form(echo, limit)
+        self.codec = self._form.codec
         self._line = line
         self._echo = echo
-        self._limit = limit
         self._new_id = new_id
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
@@ -77,94 +68,13 @@ class OpenAI:
 
     def encode(self, request: ModelRequest) -> bytes:
         """Return the body of the request."""
-        try:
-            return msgspec.json.encode(self._payload(request, str))
-        except UnicodeEncodeError:  # lone surrogates (LLM-33): rare, so not looked for first
-            return msgspec.json.encode(self._payload(request, repair_text))
+        return self._form.encode(request)
 
     def _refused(self, refusal: Refusal) -> ModelFailure:
         return failure(self._line, refusal.status, refusal.headers, refusal.body)
 
     def _headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._line.key}"} if self._line.key else {}
-
-    def _payload(self, request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
-        payload: dict[str, Any] = {
-            "model": request.model,
-            "messages": self._messages(request, clean),
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if self._limit != "none":
-            payload[self._limit] = request.max_tokens
-        if request.prompt.tools:
-            payload["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": clean(tool.description),
-                        "parameters": tool.schema,
-                    },
-                }
-                for tool in request.prompt.tools
-            ]
-        return payload
-
-    def _messages(self, request: ModelRequest, clean: Callable[[str], str]) -> list[Any]:
-        sent: list[Any] = []
-        texts: list[str] = []
-        if request.prompt.system.strip():
-            sent.append({"role": "system", "content": clean(request.prompt.system)})
-
-        def close() -> None:
-            if texts:  # many chat templates want the roles to alternate
-                sent.append({"role": "user", "content": "\n\n".join(texts)})
-                texts.clear()
-
-        for message in request.messages:
-            match message:
-                case Human(text) | Notice(text):
-                    if text.strip():
-                        texts.append(clean(text))
-                case Results():
-                    close()
-                    for result in message.results:
-                        text = clean(result.text)
-                        answer = {"role": "tool", "tool_call_id": result.call, "content": text}
-                        sent.append(answer)
-                case Assistant():
-                    if (said := self._assistant(message, request.no_thinking, clean)) is not None:
-                        close()
-                        sent.append(said)
-        close()
-        return sent
-
-    def _assistant(self, message: Assistant, no_thinking: bool, clean: Callable[[str], str]) -> Any:
-        if message.codec == self.codec:
-            if not no_thinking or self._echo == "none":
-                return message.native
-            said = msgspec.json.decode(message.native)
-            for field in REASONING:
-                said.pop(field, None)
-            if isinstance(said.get("content"), list):
-                said["content"] = message.text or None
-        else:
-            said = neutral(message, clean)
-        if not said.get("content") and not said.get("tool_calls"):
-            return None
-        if self._echo == "reasoning_content" and said.get("tool_calls"):
-            said["reasoning_content"] = ""  # DeepSeek wants the field, even if it was empty
-        return said
-
-
-def neutral(message: Message, clean: Callable[[str], str]) -> dict[str, Any]:
-    """Return an assistant message of another API in the form of this one."""
-    assert isinstance(message, Assistant)
-    said: dict[str, Any] = {"role": "assistant", "content": clean(message.text) or None}
-    if message.calls:
-        said["tool_calls"] = [wire_call(call) for call in message.calls]
-    return said
 
 
 class _Model(msgspec.Struct):

@@ -5,28 +5,17 @@ is `Unknown`.
 """
 
 import re
+from collections.abc import Collection
 from typing import Literal
 
 import attrs
 
-# Longer lines are prose, not one of the phrases below; it also bounds the work of the patterns.
-MAX_PHRASE = 300
+from elwood.wire.phrase_doing import Doing, about_doing
+from elwood.wire.phrase_files import AboutFiles, about_files
+from elwood.wire.phrase_words import bare, kept
 
-
-@attrs.frozen
-class ListFiles:
-    """Show what is in the folder *path* of the workspace; the empty path is its top."""
-
-    path: str = ""
-
-
-@attrs.frozen
-class ReadFile:
-    """Show the file *path*, or its lines *first* to *last* (counted from 1, both inclusive)."""
-
-    path: str
-    first: int | None = None
-    last: int | None = None
+# Longer lines are prose, not one of the phrases; it also bounds the work of the patterns.
+MAX_PHRASE = 500
 
 
 @attrs.frozen
@@ -57,17 +46,44 @@ class Unknown:
     text: str
 
 
-Phrase = ListFiles | ReadFile | Echo | Recall | Talk | Unknown
+Phrase = AboutFiles | Doing | Echo | Recall | Talk | Unknown
 
-EXAMPLES = (
-    "list the files",
-    "what files are in notes",
-    "read SOUL.md",
-    "show me lines 1-5 of SOUL.md",
-    "what time is it",
-    "what did I say before",
-    "echo some words",
+# Lines of examples, each with the tool that it takes, if it takes one.
+EXAMPLES: tuple[tuple[tuple[str, str], ...], ...] = (
+    (("list_files", "list the files"), ("read_file", "read SOUL.md")),
+    (("read_file", "show me lines 1-5 of SOUL.md"),),
+    (("find", "find *.md"), ("grep", "search for owner")),
+    (
+        ("write_file", "write notes.txt: buy milk"),
+        ("edit_file", "replace milk with tea in notes.txt"),
+    ),
+    (("run_command", "run ls -l"), ("run_command", "run the tests")),
+    (
+        ("web_fetch", "fetch https://example.org"),
+        ("web_search", "search the web for tea and summarise the first hit"),
+    ),
+    (("send_message", "send me notes.txt"), ("ask_user", "ask me whether tea or coffee")),
+    (
+        ("save_memory", "remember that my sister's birthday is 4 May"),
+        ("search_memory", "what do you know about my sister"),
+    ),
+    (("", "what time is it"), ("", "what did I say before"), ("", "echo some words")),
 )
+
+
+def examples(tools: Collection[str]) -> str:
+    """List what can be said when there are these *tools*, as Markdown.
+
+    >>> print(examples(["read_file"]))
+    - `read SOUL.md`
+    - `show me lines 1-5 of SOUL.md`
+    - `what time is it` · `what did I say before` · `echo some words`
+    """
+    lines = (
+        " · ".join(f"`{text}`" for tool, text in line if not tool or tool in tools)
+        for line in EXAMPLES
+    )
+    return "\n".join(f"- {line}" for line in lines if line)
 
 
 def understand(line: str) -> Phrase:
@@ -85,22 +101,12 @@ def understand(line: str) -> Phrase:
     said = _ECHO.fullmatch(line.strip())
     if said is not None:
         return Echo(said["text"])
-    words = _bare(line)
-    return _talk(words) or _recall(words) or _files(words) or Unknown(line)
+    words, text = bare(line), kept(line)
+    talk = _talk(words) or _recall(words)
+    return talk or about_doing(words, text) or about_files(words, text) or Unknown(line)
 
 
 _ECHO = re.compile(r"(?:please )?(?:echo|say|repeat after me):? +(?P<text>\S.*)", re.I | re.S)
-_POLITE_START = re.compile(
-    r"^(?:hey|hi|hello|ok|okay|so|now|and|then|elwood|please|"
-    r"(?:can|could|would|will) you|i (?:want|would like|need) (?:you )?to|let me|let us|let's)"
-    r"[ ,:;]+(?=\S)",
-    re.I,
-)
-_POLITE_END = re.compile(r"[ ,]+(?:please|for me|thanks|thank you|now|elwood)$", re.I)
-# Closing marks, but not the dots of a path that stands alone: "list the files in .".
-_CLOSING = re.compile(r"(?<=[^\s./])(?! \.+$)[\s.,;:?!]+$")
-_SHORT_IS = re.compile(r"^(what|who)(?:'s|s) ", re.I)
-
 _TALK: tuple[tuple[Literal["hello", "who", "help", "time", "thanks", "bye"], str], ...] = (
     (
         "hello",
@@ -139,77 +145,6 @@ _LAST = re.compile(
     re.I,
 )
 
-# A path: quoted it may hold blanks, bare it may not.
-_PATH = (
-    r"(?:`(?P<p1>[^`]+)`|\"(?P<p2>[^\"]+)\"|'(?P<p3>[^']+)'"
-    r"|(?P<p4>(?!(?:me|it|that|this|us)(?: |$))[^\s`\"',;:?!]+))"
-)
-_RANGE = (
-    r"(?:the )?(?:lines? (?P<first>\d{1,9})(?: ?(?:-|\u2013|to|until|and) ?(?P<last>\d{1,9}))?"
-    r"|first (?P<top>\d{1,9}) lines?)"
-)
-_FILES = (
-    r"(?:(?:all )?(?:of )?(?:the |my |your |our )?(?:files|documents|folder contents|contents))"
-)
-_TOP = (
-    r"(?:there|here|it|around|(?:in )?(?:my|the|your|our|this) "
-    r"(?:workspace|work space|(?:top )?(?:folder|directory)))"
-)
-_IN = r"(?:in|inside|inside of|within|under|of|from)"
-_DIR = r"(?:the )?(?:folder|directory|dir)"
-_SEE = r"(?:list|show|show me|give me|tell me|display|see|name)"
-_READ = r"(?:read|open|print|cat|show|show me|display|read me|give me|view|type|look at|see)"
-_WHAT = r"(?:what is|what stands|what do you (?:see|have)|what have you got)"
-
-# In order: the first that fits wins.  A rule with a path group names a place.
-_LIST_RULES = tuple(
-    re.compile(rule, re.I)
-    for rule in (
-        rf"(?:{_SEE} )?{_FILES}(?: (?:{_IN} )?{_TOP})?",
-        rf"(?:{_SEE} )?{_FILES} {_IN} (?:{_DIR} |the )?{_PATH}(?: (?:folder|directory))?",
-        rf"{_SEE} (?:{_IN} )?{_TOP}",
-        rf"{_SEE} {_DIR} {_PATH}",
-        rf"(?:open|{_SEE}) (?:the )?{_PATH} (?:folder|directory)",
-        r"(?:list|ls|dir)",
-        rf"(?:list|ls|dir) {_PATH}",
-        rf"(?:what|which) (?:files|documents)(?: (?:are|exist|do (?:i|you|we) have))?"
-        rf"(?: there)?(?: (?:{_IN} )?{_TOP})?",
-        rf"(?:what|which) (?:files|documents) (?:are|exist|do (?:i|you|we) have) (?:there )?"
-        rf"{_IN} (?:{_DIR} |the )?{_PATH}(?: (?:folder|directory))?",
-        rf"are there (?:any )?files(?: (?:{_IN} )?{_TOP})?",
-        rf"are there (?:any )?files {_IN} (?:{_DIR} )?{_PATH}",
-        rf"{_WHAT} (?:{_IN} )?{_TOP}",
-        rf"{_WHAT} {_IN} {_DIR} {_PATH}",
-        rf"{_WHAT} {_IN} (?:the )?{_PATH} (?:folder|directory)",
-        rf"{_IN} (?:{_DIR} )?{_PATH},? (?:{_SEE} {_FILES}|what files are there)",
-        rf"{_PATH}: {_SEE} {_FILES}",
-    )
-)
-_READ_RULES = tuple(
-    re.compile(rule, re.I)
-    for rule in (
-        rf"(?:{_READ} )?{_RANGE} (?:{_IN} )?(?:the )?(?:file )?{_PATH}",
-        rf"{_READ} (?:the )?(?:file )?{_PATH}(?:,? (?:from )?{_RANGE})?",
-        rf"(?:{_READ} )?(?:me )?(?:the )?(?:contents?|text) {_IN} (?:the )?(?:file )?{_PATH}",
-        rf"what does (?:the )?(?:file )?{_PATH} (?:say|contain|hold)",
-        rf"what (?:says|contains) (?:the )?(?:file )?{_PATH}",
-        rf"{_WHAT}(?: written)? {_IN} (?:the )?(?:file )?{_PATH}",
-        rf"(?:the )?file {_PATH},? {_READ}(?: it)?",
-        rf"{_PATH}[:,] {_READ}(?: it)?(?: (?:from )?{_RANGE})?",
-        rf"from (?:the )?(?:file )?{_PATH},? {_READ} {_RANGE}",
-    )
-)
-
-
-def _bare(line: str) -> str:
-    """Take off white space, politeness and closing marks, which carry no meaning here."""
-    words = re.sub(r"\s+", " ", line.replace("\u2019", "'")).strip()
-    before = None
-    while words != before and len(words) > 1:
-        before = words
-        words = _POLITE_START.sub("", _POLITE_END.sub("", _CLOSING.sub("", words)))
-    return _SHORT_IS.sub(r"\1 is ", words)
-
 
 def _talk(words: str) -> Talk | None:
     for about, rule in _TALK_RULES:
@@ -222,31 +157,3 @@ def _recall(words: str) -> Recall | None:
     if _FIRST.fullmatch(words):
         return Recall("first")
     return Recall("last") if _LAST.fullmatch(words) else None
-
-
-def _files(words: str) -> ListFiles | ReadFile | None:
-    for rule in _LIST_RULES:
-        if found := rule.fullmatch(words):
-            return ListFiles(_path(found))
-    for rule in _READ_RULES:
-        if found := rule.fullmatch(words):
-            path = _path(found)
-            if path.endswith("/"):
-                return ListFiles(path)
-            return ReadFile(path, *_lines(found))
-    return None
-
-
-def _path(found: re.Match[str]) -> str:
-    groups = found.groupdict()
-    return next((groups[name] for name in ("p1", "p2", "p3", "p4") if groups.get(name)), "")
-
-
-def _lines(found: re.Match[str]) -> tuple[int | None, int | None]:
-    groups = found.groupdict()
-    if groups.get("top"):
-        return 1, int(groups["top"])
-    if not groups.get("first"):
-        return None, None
-    first = int(groups["first"])
-    return first, int(groups.get("last") or first)

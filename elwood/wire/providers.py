@@ -8,7 +8,8 @@ from elwood.wire import anthropic, openai
 from elwood.wire.calls import Line
 from elwood.wire.http import Client
 from elwood.wire.offline import OfflineModel
-from elwood.wire.provider import Provider
+from elwood.wire.openai_form import Form
+from elwood.wire.provider import ModelRequest, Provider
 
 
 def make_provider(
@@ -34,5 +35,18 @@ def make_provider(
             )
         case "offline":
             return OfflineModel()
+        case _:
+            assert_never(settings.api)
+
+
+def encoder(settings: ProviderSettings) -> Callable[[ModelRequest], bytes]:
+    """Return what makes the body of a request to such a provider, byte for byte."""
+    match settings.api:
+        case "anthropic":
+            return anthropic.encode
+        case "openai":
+            return Form(settings.echo_reasoning, settings.limit_field).encode
+        case "offline":
+            return OfflineModel.encode
         case _:
             assert_never(settings.api)

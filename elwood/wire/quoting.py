@@ -18,6 +18,24 @@ def one_line(text: str) -> str:
     return literal(cut(" ".join(text.split()), MAX_QUOTED))
 
 
+def in_quotes(text: str) -> str:
+    """Quote the words of others in one short line; nothing in it ends the quotes.
+
+    >>> print(in_quotes("a “b” `c`"))
+    “a "b" 'c'”
+    """
+    return f"“{one_line(text.translate(_IN_QUOTES))}”"
+
+
+_IN_QUOTES = str.maketrans("“”„«»`", '"""""\'')
+
+
+def quoted_lines(*lines: str) -> str:
+    """Quote *lines* of others as a block, each one line; empty ones are left out."""
+    shown = (literal(" ".join(line.split())) for line in lines)
+    return "\n".join(f"> {line}" for line in shown if line)
+
+
 def fenced(text: str) -> str:
     """Show *text* as it is, whatever marks it contains."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
@@ -37,4 +55,4 @@ def code(path: str) -> str:
 
 def literal(text: str) -> str:
     """Take from *text* the power to format, so that Markdown shows it as it was said."""
-    return re.sub(r"([\\`*_~\[\]<>|#])", r"\\\1", text)
+    return re.sub(r"([\\`*_~\[\]<>|#&])", r"\\\1", text)

@@ -7,9 +7,11 @@ import msgspec
 
 from elwood.core.markdown import Entity
 from elwood.wire.http import Answer, Client
+from elwood.wire.multipart import encode
 from elwood.wire.telegram_errors import TelegramError
 from elwood.wire.telegram_settings import TelegramSettings
-from elwood.wire.telegram_types import Me, Sent, Unreadable, Update, WebhookInfo, read_updates
+from elwood.wire.telegram_types import Me, Sent, Unreadable, Update, WebhookInfo
+from elwood.wire.telegram_updates import read_updates
 
 T = TypeVar("T")
 
@@ -20,9 +22,13 @@ POLL_MARGIN = 15.0
 # Seconds for an answer to any other call, and to one that only decorates.
 CALL_TIMEOUT = 30.0
 PREVIEW_TIMEOUT = 5.0
+# Seconds for the answer to a file, which Telegram looks at before it says yes.
+UPLOAD_TIMEOUT = 60.0
 # Bytes of a button's data and characters of the answer to a press.
 MAX_BUTTON_DATA = 64
 MAX_ANSWER = 200
+# Characters of a label that a telephone shows in half its width.
+SHORT_LABEL = 16
 # Updates fetched at once: the most the API gives.
 BATCH = 100
 
@@ -87,28 +93,52 @@ class Bot:
         buttons: Iterable[tuple[str, str]] = (),
         silent: bool = False,
     ) -> int:
-        """Send a message and return its id; *buttons* are texts with their data, two in a row."""
-        ask: dict[str, Any] = {
-            "chat_id": chat,
-            "text": text,
-            "link_preview_options": {"is_disabled": True},
-        }
+        """Send a message and return its id; *buttons* are texts with their data.
+
+        Two short ones stand side by side.
+        """
+        ask = _message(chat, topic, reply_to, buttons, silent)
+        ask |= {"text": text, "link_preview_options": {"is_disabled": True}}
         if entities:
             ask["entities"] = entities
-        if topic is not None:
-            ask["message_thread_id"] = topic
-        if reply_to is not None:
-            ask["reply_parameters"] = {
-                "message_id": reply_to,
-                "allow_sending_without_reply": True,
-            }
-        row = [_button(label, data) for label, data in buttons]
-        if row:
-            rows = [row[start : start + 2] for start in range(0, len(row), 2)]
-            ask["reply_markup"] = {"inline_keyboard": rows}
-        if silent:
-            ask["disable_notification"] = True
         return (await self._call("sendMessage", ask, Sent)).message_id
+
+    async def send_file(
+        self,
+        chat: int,
+        name: str,
+        data: bytes,
+        caption: str = "",
+        entities: Sequence[Entity] = (),
+        *,
+        photo: bool = False,
+        topic: int | None = None,
+        reply_to: int | None = None,
+        buttons: Iterable[tuple[str, str]] = (),
+        silent: bool = False,
+    ) -> int:
+        """Send a file, with a caption of at most 1024 UTF-16 units, and return the message's id.
+
+        A *photo* is shown in place, and made smaller by Telegram.
+        """
+        ask = _message(chat, topic, reply_to, buttons, silent)
+        if caption:
+            ask["caption"] = caption
+        if caption and entities:
+            ask["caption_entities"] = entities
+        method, field = ("sendPhoto", "photo") if photo else ("sendDocument", "document")
+        # In a form, what is not text is JSON.
+        fields = {
+            key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            for key, value in ask.items()
+        }
+        kind, body = encode(fields, field, name, data)
+        exchange = self._client.stream(
+            "POST", self._prefix + method, body, content_type=kind, read_timeout=UPLOAD_TIMEOUT
+        )
+        async with exchange as answer:
+            result = self._judge(method, answer.status, await answer.read())
+        return self._read(method, result, Sent).message_id
 
     async def send_message_draft(
         self, chat: int, draft: int, text: str, *, topic: int | None = None
@@ -175,7 +205,10 @@ class Bot:
         self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
     ) -> T:
         answer = await self._send(method, ask, limit)
-        result = self._judge(method, answer.status, answer.body)
+        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+
+    @staticmethod
+    def _read(method: str, result: bytes | msgspec.Raw, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(result, type=kind)
         except msgspec.DecodeError:
@@ -208,6 +241,29 @@ class Bot:
     def _clean(self, description: str) -> str:
         """Take the token out of what a server, or a proxy before it, echoes."""
         return description.replace(self._token.reveal(), "***")[:300]
+
+
+def _message(
+    chat: int,
+    topic: int | None,
+    reply_to: int | None,
+    buttons: Iterable[tuple[str, str]],
+    silent: bool,
+) -> dict[str, Any]:
+    """Write what messages of all kinds have in common."""
+    ask: dict[str, Any] = {"chat_id": chat}
+    if topic is not None:
+        ask["message_thread_id"] = topic
+    if reply_to is not None:
+        ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
+    keys = [_button(label, data) for label, data in buttons]
+    if keys:
+        width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
+        rows = [keys[start : start + width] for start in range(0, len(keys), width)]
+        ask["reply_markup"] = {"inline_keyboard": rows}
+    if silent:
+        ask["disable_notification"] = True
+    return ask
 
 
 def _button(label: str, data: str) -> dict[str, str]:

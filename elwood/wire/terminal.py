@@ -24,7 +24,7 @@ class TooLong:
 class Lines:
     """Lines of a source of bytes; outlives the incarnations of the Intake that reads them.
 
-    *receive* returns some bytes, none at the end.
+    *receive* returns some bytes, none at the end.  *count* is how many lines there were.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -32,6 +32,7 @@ class Lines:
         self._buffer = b""
         self._ended = False
         self._skipping = False
+        self.count = 0
 
     async def next(self) -> str | TooLong | None:
         """Return one line without its end, or None when there are no more."""
@@ -40,10 +41,11 @@ class Lines:
             if newline or self._ended:
                 self._buffer = rest
                 skipped, self._skipping = self._skipping, False
+                if not newline and not line and not skipped:
+                    return None
+                self.count += 1
                 if skipped or len(line) > MAX_LINE:
                     return TooLong()
-                if not newline and not line:
-                    return None
                 return line.decode("utf-8", "replace").rstrip("\r")
             if len(self._buffer) > MAX_LINE:
                 self._buffer, self._skipping = b"", True

@@ -27,6 +27,7 @@ from elwood.messages import (
     Pair,
     Post,
     Pressed,
+    Recognise,
     Refused,
     Sent,
     SessionsMail,
@@ -77,6 +78,7 @@ class Neighbours:
     presses: list[Pressed] = attrs.field(factory=list)
     posts: list[Post] = attrs.field(factory=list)
     moved: dict[int, int] = attrs.field(factory=dict)
+    let_in: dict[str, str] = attrs.field(factory=dict)
     # None: no answer at all.
     take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
     meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
@@ -120,6 +122,8 @@ class Neighbours:
                 case Meet():
                     self.met.append(mail)
                     mail.reply.set(self.meet(mail))
+                case Recognise():
+                    mail.reply.set(self.let_in.get(mail.principal))
                 case Pressed():
                     self.presses.append(mail)
                     mail.reply.set(self.press(mail))
@@ -180,6 +184,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
         approvals=approvals.address,
         outbox=outbox.address,
         random=half,
+        now=fake.clock,
     )
     children = [
         Child(outbox, around.be_outbox),

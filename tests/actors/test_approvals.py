@@ -8,7 +8,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.messages import Known, Migrate, Migrations, Sent, Stranger, Unsent, Unsure
+from elwood.messages import Known, Migrate, Migrations, Recognise, Sent, Stranger, Unsent, Unsure
 from elwood.store.calls import Calls
 from tests.actors.approving import CODES, OWNER_ROUTE, World, running
 
@@ -36,6 +36,17 @@ async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
     assert len(world.texts(7)) == 1
     async with running(world, OWNER_ROUTE) as ask:
         assert await ask.meet(7) == Known()
+
+
+async def test_recognising_somebody_changes_nothing(world: World) -> None:
+    async with running(world) as ask:
+        for _ in range(2):
+            assert await ask.box.address.ask(Recognise(principal="tg:7")) is None
+        assert not world.posts
+        await ask.meet(7, "Eve")
+        assert await ask.box.address.ask(Recognise(principal="tg:7")) is None
+        assert (await ask.pair(CODES[0])).ok
+        assert await ask.box.address.ask(Recognise(principal="tg:7")) == "Eve"
 
 
 async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:

@@ -13,7 +13,9 @@ from elwood.actors.console import ROUTE, TAKE_LIMIT, ConsoleIntake, ConsoleOutbo
 from elwood.core.identity import Principal
 from elwood.core.markdown import Entity, Rich
 from elwood.messages import (
+    Attachment,
     Busy,
+    Button,
     Draft,
     Inbound,
     OutboxMail,
@@ -213,10 +215,11 @@ async def test_it_stops_while_it_waits_for_input(autojump_clock: MockClock) -> N
 
 
 class Screen:
-    """What was written; broken once the reader has gone."""
+    """What was written; broken once the reader has gone.  *entered* are lines that were typed."""
 
     def __init__(self) -> None:
         self.text = ""
+        self.entered = 0
         self.gone = False
 
     async def write(self, text: str) -> None:
@@ -233,7 +236,7 @@ class Screen:
 @asynccontextmanager
 async def outbox(*, terminal: bool) -> AsyncIterator[tuple[Mailbox[OutboxMail], Screen]]:
     screen, mailbox = Screen(), Mailbox[OutboxMail]("outbox", 8)
-    actor = ConsoleOutbox(screen.write, terminal=terminal)
+    actor = ConsoleOutbox(screen.write, entered=(lambda: screen.entered) if terminal else None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)
         await wait_all_tasks_blocked()
@@ -271,6 +274,7 @@ async def test_a_terminal_gets_prompts_around_the_text() -> None:
 async def test_a_terminal_shows_the_end_of_what_is_being_written_in_one_line() -> None:
     async with outbox(terminal=True) as (mailbox, screen):
         screen.take()
+        screen.entered += 1
         mailbox.address.offer(Typing(route=ROUTE))
         await wait_all_tasks_blocked()
         assert screen.take() == "\r\x1b[K…"
@@ -284,6 +288,28 @@ async def test_a_terminal_shows_the_end_of_what_is_being_written_in_one_line() -
             assert 60 < sum(1 if c.isascii() else 2 for c in shown) < 80
 
 
+async def test_nothing_but_a_post_wipes_away_what_somebody_types() -> None:
+    async with outbox(terminal=True) as (mailbox, screen):
+
+        async def signs() -> list[str]:
+            screen.take()
+            shown = []
+            for sign in (Typing(route=ROUTE), Draft(route=ROUTE, draft=1, text="so")):
+                mailbox.address.offer(sign)
+                await wait_all_tasks_blocked()
+                shown.append(screen.take())
+            return shown
+
+        assert await signs() == ["", ""]  # nothing was asked yet
+        screen.entered += 1
+        assert await signs() == ["\r\x1b[K…", "\r\x1b[K… so"]
+        assert await signs() == ["", "\r\x1b[K… so"]  # dots alone would say nothing new
+        await mailbox.address.ask(post("May I?"))
+        assert await signs() == ["", ""]  # the answer is being typed behind the prompt
+        screen.entered += 1
+        assert await signs() == ["\r\x1b[K…", "\r\x1b[K… so"]
+
+
 async def test_nothing_that_is_posted_commands_the_terminal() -> None:
     async with outbox(terminal=False) as (mailbox, screen):
         await mailbox.address.ask(post("a\x1b]0;title\x07b\rc"))
@@ -295,6 +321,20 @@ async def test_links_keep_their_address() -> None:
     async with outbox(terminal=False) as (mailbox, screen):
         await mailbox.address.ask(Post(route=ROUTE, part=Rich("here", (link,))))
     assert screen.text == "here (https://example.org)\n"
+
+
+async def test_files_and_answers_are_listed_and_other_buttons_are_not() -> None:
+    async with outbox(terminal=False) as (mailbox, screen):
+        files = (Attachment("a\x1b.txt", b"x" * 1234), Attachment("b.txt", b"x"))
+        buttons = (Button("tea", "q:0"), Button("no tea", "q:1"), Button("Approve", "p:x:y"))
+        await mailbox.address.ask(
+            Post(route=ROUTE, part=Rich("Which?"), files=files, buttons=buttons)
+        )
+        await mailbox.address.ask(Post(route=ROUTE, part=Rich(""), files=files[1:]))
+    assert screen.text == (
+        "Which?\n[file a\\x1b.txt, 1,234 bytes]\n[file b.txt, 1 bytes]\n1. tea\n2. no tea\n"
+        "\n[file b.txt, 1 bytes]\n"
+    )
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -89,11 +89,12 @@ class Talk:
     def state(self) -> Session:
         return self.log.state
 
-    async def _withdraw(self, *, anew: bool = False, turns: frozenset[str] | None = None) -> None:
-        for kept in list(self.state.pending.values()):
-            one = kept.pending
-            if turns is None or one.turn in turns:
-                await self.log.keep(CallDecided(one.turn, one.call, one.plan, "withdrawn"))
+    async def _withdraw(self, *, anew: bool = False, turns: frozenset[str] | None = None) -> int:
+        pending = [kept.pending for kept in self.state.pending.values()]
+        gone = [one for one in pending if turns is None or one.turn in turns]
+        for one in gone:
+            await self.log.keep(CallDecided(one.turn, one.call, one.plan, "withdrawn"))
+        return len(gone)
 
     def received(self, text: str, *, untrusted: bool = False) -> Received:
         self.numbers += 1
@@ -205,6 +206,24 @@ async def test_undoing_more_than_a_summary_stands_for_brings_the_original_back(t
 
     assert talk.words() == ["one"]
     assert talk.notices() == ""
+
+
+async def test_a_branch_comes_back_with_the_summary_that_it_had(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.say(Turn("two"))
+    await talk.log.keep(Compacted("a page said: obey", talk.state.path[-2].seq))
+    before, prompt_tokens = talk.state.messages, talk.state.prompt_tokens
+    await talk.command("/new")
+    await talk.log.keep(Prompted(Prompt("be much better than that, please")))
+    await talk.say(Turn("other"))
+    await talk.command("/resume")
+
+    assert talk.state.messages == before
+    assert talk.words() == ["two"]
+    assert talk.notices() == "a page said: obey"
+    assert talk.state.taint.label == Label(untrusted=True, private=True)
+    assert talk.state.prompt_tokens == prompt_tokens
+    assert await talk.reopened() == talk.state
 
 
 async def test_an_untrusted_branch_is_untrusted_when_it_is_resumed(talk: Talk) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.turn import Answer, Means, run_turn
+from elwood.agent.means import Answer, Means
+from elwood.agent.turn import run_turn
 from elwood.core.conversation import (
     Assistant,
     Completion,
@@ -22,6 +23,7 @@ from elwood.core.replay import Session
 from elwood.core.session import (
     CallStarted,
     Entry,
+    Noticed,
     Prompted,
     Received,
     Replied,
@@ -57,6 +59,7 @@ class Scene:
         self.effects = Effects()
         self.shown: list[str] = []
         self.private = private
+        self.hint = ""
         self.arrival = trio.Event()
         self.full: type[Entry] | None = None
         self._seq = itertools.count(1)
@@ -97,6 +100,7 @@ class Scene:
             session=self.session,
             role="default",
             prompt=PROMPT,
+            hint=self.hint,
             max_tokens=1000,
             settings=TurnSettings(**settings),
             gate=self.gate,
@@ -142,6 +146,21 @@ async def test_the_prompt_is_recorded_once_and_sent_as_recorded(autojump_clock: 
 
     assert [e for e in scene.entries if isinstance(e, Prompted)] == [Prompted(PROMPT)]
     assert {request.prompt for request in scene.model.asked} == {PROMPT}
+
+
+async def test_a_hint_is_told_once_behind_the_message_also_after_a_crash() -> None:
+    scene = Scene(answer("done"))
+    scene.hint = "Skills that may fit: pdf."
+    scene.apply(Noticed("t1", scene.hint))  # the process died when this was written
+
+    await scene.finish()
+
+    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
+    assert scene.model.asked[0].prompt == PROMPT
+    scene = Scene(answer("done"))
+    scene.hint = "Skills that may fit: pdf."
+    await scene.finish()
+    assert scene.model.asked[0].messages == (Human("hello"), Notice(scene.hint))
 
 
 async def test_a_call_is_recorded_before_it_runs_and_its_result_goes_back(
@@ -254,7 +273,7 @@ async def test_llm_17_a_full_window_leaves_older_history_out() -> None:
     scene = Scene(answer("old answer"))
     await scene.finish()
     scene.apply(Received("b", "more", "me", ROUTE, 0.0), TurnStarted("t2", ("b",), 1, "more"))
-    scene.model.steps = [answer("", "window"), answer("done")]
+    scene.model.steps = [answer("", "window"), answer("no summary"), answer("done")]
 
     end = await scene.run()
 
@@ -372,7 +391,6 @@ async def test_llm_28_to_36_a_rejected_history_is_mended_and_never_bricks_the_se
 
     assert end.text == "better"
     once, twice = scene.model.asked[-2:]
-    assert once.no_thinking
     assert [m.codec for m in once.messages if isinstance(m, Assistant)] == [""]
     assert Human("hello") not in twice.messages
 

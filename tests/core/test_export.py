@@ -28,7 +28,7 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.core.transcript import Answer, Item, Words, label, transcript
+from elwood.core.telling import Answer, Item, Words, label, telling
 
 ROUTE = Route("console")
 HOSTILE = [
@@ -62,7 +62,7 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 
 def shown(entries: list[Entry]) -> list[str]:
-    items = transcript("s", numbered(entries), lambda text: text.replace("hunter2", "***"))
+    items = telling("s", numbered(entries), lambda text: text.replace("hunter2", "***"))
     return [one.text if isinstance(one, Words | Answer) else one.row.outcome for one in items]
 
 
@@ -119,7 +119,7 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format) -> None:
-    items = transcript("s", numbered(CALLS), str)
+    items = telling("s", numbered(CALLS), str)
     text = written("s", items, UTC, format_)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"

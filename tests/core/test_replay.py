@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from elwood.core.branches import Resumed
 from elwood.core.conversation import (
     Assistant,
     Human,
@@ -14,10 +15,13 @@ from elwood.core.conversation import (
     ToolCall,
     Usage,
 )
+from elwood.core.labels import CLEAN, Label
 from elwood.core.replay import Session
 from elwood.core.session import (
     MAX_SEEN,
+    CallDecided,
     CallEnded,
+    CallPending,
     CallStarted,
     Compacted,
     Delivered,
@@ -36,6 +40,7 @@ from elwood.core.session import (
 from elwood.core.work import GiveUp, Nothing, Resume, Start, commands, next_work
 
 ROUTE = Route("console")
+U = Label(untrusted=True)
 
 
 def received(id_: str, text: str = "hello", **named: str | None) -> Received:
@@ -228,3 +233,119 @@ def test_the_state_survives_a_snapshot() -> None:
     copy = msgspec.json.decode(msgspec.json.encode(session), type=Session)
 
     assert copy == session
+
+
+# --- what is told while a turn is open ------------------------------------------------------------
+
+
+def kept_call() -> tuple[Entry, ...]:
+    """A turn that has gone on without its call, which waits for the owner."""
+    return (
+        *STARTED,
+        said("c"),
+        CallPending("t1", "c", "read_file", "plan"),
+        CallEnded("t1", "c", "read_file", "waiting", "waiting for approval"),
+        said(text="later"),
+        replied("a"),
+        received("b"),
+        TurnStarted("t2", ("b",), 1, "and now"),
+    )
+
+
+DENIED = CallDecided("t1", "c", "plan", "denied")
+
+
+def test_a_decision_while_the_model_thinks_is_told_behind_what_it_says() -> None:
+    """It was not sent: before the response it would break the prefix of its thinking."""
+    spoken = Said("t2", said(text="answer").message, Usage())
+    session = fold(*kept_call(), DENIED, spoken, replied("b", turn="t2"))
+
+    assert [type(m) for m in session.messages[-3:]] == [Human, Assistant, Notice]
+    assert fold(*kept_call(), DENIED).messages[-1] == Human("and now")
+
+
+def test_a_decision_while_a_call_runs_does_not_part_it_from_its_result() -> None:
+    asking = Said("t2", said("d").message, Usage())
+    ended = CallEnded("t2", "d", "read_file", "ok", "what was there")
+    session = fold(*kept_call(), asking, DENIED, ended)
+
+    assert [type(m) for m in session.messages[-3:]] == [Assistant, Results, Notice]
+    assert session.messages[-2] == Results((Result("d", "what was there"),))
+
+
+def test_a_decision_between_turns_is_told_at_once() -> None:
+    session = fold(*kept_call()[:-1], DENIED)
+
+    assert isinstance(session.messages[-1], Notice)
+    assert session.untold == []
+
+
+def test_a_decision_in_a_turn_that_is_declined_is_told_after_it() -> None:
+    session = fold(*kept_call(), DENIED, Rewound(8), replied("b", turn="t2"))
+
+    assert isinstance(session.messages[-1], Notice)
+    assert "denied" in session.messages[-1].text
+    assert Human("and now") not in session.messages
+
+
+def test_a_decision_about_what_is_gone_is_not_told() -> None:
+    """Words of a stranger may be in it, and the label has gone with what brought them."""
+    asked = CallPending("t1", "c", "read_file", "plan", "what the page says")
+    waits = CallEnded("t1", "c", "read_file", "waiting", "…", "", U, "evil.example")
+    first = (*STARTED, said("c"), asked, waits)
+    session = fold(*first, DENIED, Rewound(1), replied("a"))
+
+    assert session.messages == ()
+    assert session.untold == []
+    assert session.taint.label == CLEAN
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def test_what_the_model_counts_corrects_the_estimate() -> None:
+    prompt = Prompt("word " * 1000)
+    counted = Said("t1", said(text="hi").message, Usage(input=500, cache_read=1000))
+    session = fold(*STARTED, Prompted(prompt), counted)
+
+    assert session.prompt_tokens == 1000
+    assert session.calibration.ratio == pytest.approx(1.5, abs=0.01)
+
+
+def test_what_was_counted_holds_on_every_line_and_the_prompt_is_that_of_one() -> None:
+    counted = Said("t1", said(text="hi").message, Usage(input=500, cache_read=1000))
+    before = (*STARTED, Prompted(Prompt("word " * 1000)), counted, replied("a"))
+    anew = fold(*before, Rewound(0))
+    other = fold(*before, Resumed(0, prompt=Prompt("be good")))
+
+    assert anew.prompt_tokens == 1000
+    assert other.prompt_tokens < 10
+    assert anew.calibration.ratio == other.calibration.ratio == pytest.approx(1.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "usage", [Usage(), Usage(input=9000, estimated=True)], ids=["none", "a guess of ours"]
+)
+def test_what_is_no_count_corrects_nothing(usage: Usage) -> None:
+    spoken = Said("t1", said(text="hi").message, usage)
+    session = fold(*STARTED, Prompted(Prompt("word " * 1000)), spoken)
+
+    assert session.calibration.ratio == 1.0
+
+
+def test_thinking_counts_as_long_as_it_is_sent_back() -> None:
+    native = msgspec.Raw(msgspec.json.encode([{"type": "thinking", "signature": "s" * 3000}]))
+    thought = Assistant((Text("hi"),), "fake", "m", native)
+    spoken = Said("t1", thought, Usage(output=800))
+
+    assert fold(*STARTED, spoken).path[-1].tokens == 800
+    assert fold(*STARTED, spoken, Prompted(Prompt("x"))).path[-1].tokens == 1
+    hidden = Said("t1", said(text="hi").message, Usage(output=800))
+    assert fold(*STARTED, hidden).path[-1].tokens < 10
+
+
+def test_why_there_is_no_summary_is_known_until_the_answer() -> None:
+    session = fold(*STARTED, Compacted("left out", 2, "the model declined"))
+
+    assert session.turn is not None
+    assert session.turn.cut == "the model declined"

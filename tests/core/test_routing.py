@@ -129,7 +129,7 @@ def test_a_model_s_name_has_its_provider() -> None:
 def test_roles_choose_the_first_model_and_fallbacks_follow_once() -> None:
     settings = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("a/s", "b/n"))
     assert candidates(settings, "default") == ("a/m", "a/s", "b/n")
-    assert candidates(settings, "summarizer") == ("a/s", "b/n")
+    assert candidates(settings, "summarizer") == ("a/s", "a/m", "b/n")
     assert candidates(settings, "unheard of") == ("a/m", "a/s", "b/n")
 
 

@@ -1,8 +1,8 @@
 """The lines of a conversation, and what the session holds of those that are not the present one."""
 
-from elwood.core.branches import Node
 from elwood.core.conversation import Human
 from elwood.core.looking_back import is_on, spans
+from elwood.core.nodes import Node
 from elwood.core.tree import MAX_BRANCHES, Tree, listing
 
 

@@ -138,7 +138,7 @@ class Trial:
             try:
                 trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
             except (Kill, BaseExceptionGroup) as death:
-                if not _only_kills(death):
+                if not only_kills(death):
                     raise
             else:
                 return self
@@ -196,7 +196,8 @@ class Trial:
         return found
 
 
-def _only_kills(error: BaseException) -> bool:
+def only_kills(error: BaseException) -> bool:
+    """Tell whether *error* is nothing but the end of the process."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_only_kills(inner) for inner in error.exceptions)
+        return all(only_kills(inner) for inner in error.exceptions)
     return isinstance(error, Kill | trio.Cancelled)

@@ -96,7 +96,7 @@ class BadDisk(Calls):
         return fd
 
     def write(self, fd: int, data: bytes) -> int:
-        tags = _tags(data)
+        tags = tags_of(data)
         self._reach("before write", tags, fd)
         if self.full:
             if self.spare < len(data):
@@ -147,7 +147,8 @@ class BadDisk(Calls):
                     fault.act()
 
 
-def _tags(data: bytes) -> str:
+def tags_of(data: bytes) -> str:
+    """Name the entries of a journal's line."""
     try:
         return "+".join(entry.type for entry in msgspec.json.decode(data, type=_Line).entries)
     except msgspec.DecodeError:

@@ -22,7 +22,7 @@ from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
 from elwood.config import Config, Paths
 from elwood.config.settings import Policy
-from elwood.core.conversation import Completion, Human, Message, Results
+from elwood.core.conversation import Completion, Human, Message, Notice, Results
 from elwood.core.inspection import Inspection
 from elwood.core.redaction import Secret
 from elwood.core.replay import Session
@@ -64,6 +64,8 @@ def newest(request: ModelRequest) -> str:
     last: Message = request.messages[-1]
     if isinstance(last, Results):
         return " | ".join(result.text for result in last.results)
+    if isinstance(last, Notice):
+        return last.text
     assert isinstance(last, Human)
     return last.text.split("\n", 1)[-1]
 
@@ -384,6 +386,7 @@ class Life:
                 approvals=doors.approvals,
                 outbox=doors.outbox,
                 random=doors.outside.random,
+                now=doors.outside.now,
             )
 
             async def body(mailbox: Mailbox[None]) -> None:
@@ -405,6 +408,7 @@ class Life:
             owner=(Route("telegram", chat=OWNER),),
             owners=frozenset(f"tg:{user}" for user in owners),
             serves=lambda name: True,
+            files=True,
         )
 
 

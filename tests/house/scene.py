@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -22,6 +23,7 @@ from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
 from elwood.messages import (
+    Attachment,
     Complete,
     Completed,
     Decided,
@@ -41,6 +43,7 @@ from elwood.messages import (
     Unsure,
 )
 from elwood.runtime import (
+    Blocking,
     Board,
     Child,
     Mailbox,
@@ -57,6 +60,7 @@ from elwood.tools import Hands
 from tests.gates import FREE, Approver, Typed, gate_for
 from tests.scripted import Effects, answer
 
+H = TypeVar("H", bound="House")
 ME = Principal("me", "Me", owner=True)
 ROUTE = Route("chat")
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
@@ -84,6 +88,9 @@ class World:
         self.exported: dict[str, tuple[str, bool]] = {}
         self.dry_run = False
         self.rules = FREE
+        self.blocking: Blocking = inline
+        # Unix time: goes on from life to life, which Trio's clock does not.
+        self.now: Callable[[], float] = trio.current_time
         self.before_post: Callable[[Post], Awaitable[None]] = nothing
         self.after_post: Callable[[Post], Awaitable[None]] = nothing
 
@@ -97,11 +104,11 @@ class World:
         await trio.lowlevel.checkpoint()
         self.archived.append(conversation)
 
-    async def export(self, name: str, content: str, untrusted: bool) -> str:
+    async def export(self, file: Attachment, route: Route, untrusted: bool, again: bool) -> str:
         """Keep what is exported."""
         await trio.lowlevel.checkpoint()
-        self.exported[name] = (content, untrusted)
-        return f"exports/{name}"
+        self.exported[file.name] = (file.data.decode(), untrusted)
+        return f"It is in exports/{file.name}"
 
 
 async def nothing(post: Post) -> None:
@@ -133,7 +140,7 @@ class House:
         self.states: dict[str, Session] = {}
         self.board = Board(trio.current_time)
         self.stop = trio.Event()
-        self.disk = Disk(blocking=inline, clock=trio.current_time, calls=world.calls())
+        self.disk = Disk(blocking=world.blocking, clock=world.now, calls=world.calls())
         self.changed = trio.Event()
         self.approver = Approver(self.world.decided)
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
@@ -149,7 +156,7 @@ class House:
                 principal=ME,
                 route=ROUTE,
                 text=text,
-                sent_at=trio.current_time(),
+                sent_at=self.world.now(),
                 message=named.get("message"),
                 edits=named.get("edits"),
                 quote=named.get("quote"),
@@ -246,6 +253,7 @@ class House:
                 rules=self.world.rules,
                 dry_run=self.world.dry_run,
                 session=id_,
+                now=self.world.now,
             )
 
         surroundings = Surroundings(
@@ -260,7 +268,7 @@ class House:
             publish=publish,
             status=status,
             blocking=inline,
-            now=trio.current_time,
+            now=self.world.now,
             zone=UTC,
             turns=self.world.settings,
             max_tokens=1000,
@@ -294,7 +302,13 @@ class House:
 @asynccontextmanager
 async def house(world: World) -> AsyncIterator[House]:
     """Run a house; leaving the block is SIGTERM."""
-    one = House(world)
+    async with living(House(world)) as one:
+        yield one
+
+
+@asynccontextmanager
+async def living(one: H) -> AsyncIterator[H]:
+    """Run *one*; leaving the block is SIGTERM."""
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:

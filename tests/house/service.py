@@ -20,7 +20,7 @@ from elwood.wire.telegram_preview import UNFINISHED
 from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
-from tests.fake_telegram import OWNER, FakeTelegram, fake_telegram
+from tests.fake_telegram import OWNER, FakeTelegram, SentMessage, fake_telegram
 from tests.house.effectful import EFFECTS, HOLD
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +37,8 @@ CONFIG = """
 state = "{folder}/state"
 workspace = "{folder}/workspace"
 runtime = "{folder}/run"
+[policy]
+allow = ["act"]
 [telegram]
 owners = {owners}
 groups = [{group}]
@@ -50,14 +52,25 @@ class _Line(msgspec.Struct):
     entries: list[Entry]
 
 
+class _Record(msgspec.Struct):
+    processes: list[tuple[int, int]]
+
+
 class Town:
     """A state folder and the processes that live on it, one after another.
 
     *telegram* and *models* are what they see of the world.  An *effectful* one has the tool `act`.
+    *more* stands in its configuration besides.
     """
 
     def __init__(
-        self, folder: Path, telegram: FakeTelegram, models: FakeModels, *, effectful: bool = False
+        self,
+        folder: Path,
+        telegram: FakeTelegram,
+        models: FakeModels,
+        *,
+        effectful: bool = False,
+        more: str = "",
     ) -> None:
         self.folder = folder
         self.telegram = telegram
@@ -68,6 +81,7 @@ class Town:
         self.process: trio.Process | None = None
         self.asked = 0
         self._polls = 0
+        self._more = more
         self._entry = "tests.house.effectful" if effectful else "elwood"
         self._changed = trio.Event()
         self.models.otherwise = obedient
@@ -84,6 +98,7 @@ class Town:
                 telegram=self.telegram.url,
                 models=models,
             )
+            + self._more
         )
 
     # --- processes -----------------------------------------------------------------------------
@@ -222,6 +237,17 @@ class Town:
             found[path.stem] = [entry for line in sound for entry in line.entries]
         return found
 
+    def buttons(self) -> list[SentMessage]:
+        """List the questions that wait for a button."""
+        return [sent for sent in self.telegram.sent if sent.buttons]
+
+    def running(self) -> list[tuple[int, int]]:
+        """Name the processes of commands that run, as the state folder knows them: id and start."""
+        folder = self.state / "running"
+        paths = folder.iterdir() if folder.is_dir() else ()
+        records = [msgspec.json.decode(p.read_bytes(), type=_Record) for p in paths if not p.suffix]
+        return [process for record in records for process in record.processes]
+
     @property
     def effects(self) -> list[str]:
         """What `act` did."""
@@ -269,11 +295,11 @@ def obedient(body: Json) -> Step:
 
 
 @asynccontextmanager
-async def town(folder: Path, *, effectful: bool = False) -> AsyncIterator[Town]:
+async def town(folder: Path, *, effectful: bool = False, more: str = "") -> AsyncIterator[Town]:
     """Make a town; at the end nothing runs in it any more, and its log holds no secret."""
     models = FakeModels(key=KEY)
     async with fake_telegram() as telegram, serving(models.answer) as url:
-        one = Town(folder, telegram, models, effectful=effectful)
+        one = Town(folder, telegram, models, effectful=effectful, more=more)
         one.found(url)
         try:
             yield one

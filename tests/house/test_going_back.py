@@ -93,14 +93,61 @@ async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(
         ]  # fmt: skip
 
 
-async def test_an_export_stands_in_the_workspace(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_an_export_comes_into_the_chat(tmp_path: Path, mock_clock: MockClock) -> None:
     async with home(tmp_path, mock_clock) as h, h.life() as life:
         await say(h, life, "hello <b>", "call act x", "/export html")
 
+        ((name, data),) = h.fake.files.values()
+        assert name.endswith(".html")
+        assert b"hello &lt;b&gt;" in data
+        assert "✓ act x".encode() in data
+        assert h.texts()[-1] == "Here is the conversation, as a file."
+        assert not (tmp_path / "workspace" / "exports").exists()
+
+
+async def test_an_export_that_a_kill_cut_off_comes_again_marked(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        async with h.life() as life:
+            await say(h, life, "hello")
+            h.kill("before write replied")
+            h.fake.say("/export")
+            await life.died()
+        async with h.life() as life:
+            await life.settled()
+
+        assert len(h.fake.files) == 2
+        texts = [m.text for m in h.fake.sent if m.message_id in h.fake.files]
+        assert [text.strip() for text in texts] == ["", "(again)"]
+        assert not h.broken()
+
+
+async def test_an_export_that_may_not_have_arrived_stands_in_the_workspace(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        await say(h, life, "hello")
+        h.fake.fault("sendDocument", "lose")
+        await say(h, life, "/export")
+
         (file,) = (tmp_path / "workspace" / "exports").iterdir()
-        text = file.read_text()
+        assert "re: hello" in file.read_text()
+        assert "The file may not have arrived here" in h.texts()[-1]
         assert f"exports/{file.name}" in h.texts()[-1]
-        assert "hello &lt;b&gt;" in text
-        assert "✓ act x" in text
         with file.open("rb") as opened:
             assert not is_marked(opened.fileno())
+
+
+async def test_what_strangers_said_is_marked_in_the_workspace(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.fake.say("look", forward_origin={"type": "hidden_user", "sender_user_name": "M"})
+        await life.settled()
+        h.fake.fault("sendDocument", "lose")
+        await say(h, life, "/export")
+
+        (file,) = (tmp_path / "workspace" / "exports").iterdir()
+        with file.open("rb") as opened:
+            assert is_marked(opened.fileno())

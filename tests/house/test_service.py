@@ -6,6 +6,7 @@ from pathlib import Path
 
 import trio
 
+from elwood.core.receipts import HEAD
 from elwood.core.session import Received, Replied, TurnStarted
 from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
@@ -62,7 +63,7 @@ NOT_TAKEN = ["(again) Heard m0001."]
 TAKEN = ["Heard m0001.", "(again) Heard m0001."]
 # Seconds: what has begun, then what is being sent, may come to its end; and the slowest machine.
 END = GRACE + 5 + 5
-UNKNOWN = "Heard m0001.\n\n? act m0001 (may or may not have happened; not repeated)"
+UNKNOWN = f"Heard m0001.\n\n{HEAD}\n? act m0001 (may or may not have happened; not repeated)"
 
 
 async def model_hangs(here: Town) -> int:

@@ -189,6 +189,17 @@ def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
         ("edit_file", "write", "once"),
         ("find", "read", "pure"),
         ("grep", "read", "pure"),
+        ("run_command", "write", "once"),
+        ("web_search", "read", "pure"),
+        ("web_fetch", "read", "pure"),
+        ("web_request", "write", "once"),
+        ("send_message", "write", "once"),
+        ("ask_user", "write", "once"),
+        ("save_memory", "write", "keyed"),
+        ("search_memory", "read", "pure"),
+        ("activate_skill", "read", "pure"),
+        ("fetch_skill", "read", "pure"),
+        ("install_skill", "write", "once"),
     ]
     assert READ_FILE.target(ReadFile("a.txt")) == "a.txt"
 

@@ -19,8 +19,7 @@ from elwood.core.conversation import (
     ToolSpec,
     mend,
 )
-from elwood.tools.builtin import builtin
-from elwood.wire.offline import MAX_PHRASES, OPENLY, OfflineModel
+from elwood.wire.offline import MAX_LINES, MAX_PHRASES, OPENLY, OfflineModel
 from elwood.wire.provider import ModelRequest, Provider
 from elwood.wire.quoting import MAX_SHOWN
 
@@ -67,48 +66,12 @@ def calls(completion: Completion) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("said", "tool", "arguments"),
-    [
-        ("list the files", "list_files", {}),
-        ("Which files are in my workspace?", "list_files", {}),
-        ("what's in my workspace", "list_files", {}),
-        ("ls", "list_files", {}),
-        ("list the files in .", "list_files", {"path": "."}),
-        ("list the files in notes", "list_files", {"path": "notes"}),
-        ("In notes, list the files!", "list_files", {"path": "notes"}),
-        ("what is in the notes folder?", "list_files", {"path": "notes"}),
-        ('could you please list the files in "my notes"?', "list_files", {"path": "my notes"}),
-        ("read SOUL.md", "read_file", {"path": "SOUL.md"}),
-        ("Elwood, would you read me the file SOUL.md, please.", "read_file", {"path": "SOUL.md"}),
-        ("what is in SOUL.md?", "read_file", {"path": "SOUL.md"}),
-        ("what does `my notes.txt` say", "read_file", {"path": "my notes.txt"}),
-        ("SOUL.md: read it", "read_file", {"path": "SOUL.md"}),
-        ("cat ../../etc/passwd", "read_file", {"path": "../../etc/passwd"}),
-        ("show me lines 2 to 4 of a.md", "read_file", {"path": "a.md", "offset": 2, "limit": 3}),
-        ("read a.md lines 2-4", "read_file", {"path": "a.md", "offset": 2, "limit": 3}),
-        ("from a.md, read lines 2-4", "read_file", {"path": "a.md", "offset": 2, "limit": 3}),
-        ("line 7 of a.md", "read_file", {"path": "a.md", "offset": 7, "limit": 1}),
-        ("read the first 9 lines of a.md", "read_file", {"path": "a.md", "offset": 1, "limit": 9}),
-        ("read lines 0-9999 of a.md", "read_file", {"path": "a.md", "offset": 1, "limit": 2000}),
-    ],
-)
-async def test_a_phrase_about_files_becomes_one_call(
-    said: str, tool: str, arguments: object
-) -> None:
-    completion = await Talk().say(said)
-    assert calls(completion) == [(tool, arguments)]
-    assert completion.stop == "tools"
-    [real] = [one for one in builtin() if one.name == tool]
-    msgspec.convert(arguments, real.input)  # the real tool understands it
-
-
-@pytest.mark.parametrize(
     ("said", "words"),
     [
         ("hello", "Hello."),
         ("Who are you?", "not a language model"),
-        ("what can you do?", "- read SOUL.md"),
-        ("help", "- list the files"),
+        ("what can you do?", "`show me lines 1-5 of SOUL.md`"),
+        ("help", "- `list the files` · `read SOUL.md`"),
         ("echo Hello World!", "Hello World!"),
         ("say: 1 < 2", r"1 \< 2"),
         ("what did I say before?", "You had not said anything before that."),
@@ -157,14 +120,14 @@ async def test_a_result_is_put_into_sentences(said: str, result: str, words: str
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("read a.md", "I could not read `a.md`: no such file"),
-        ("list the files", "I could not look into your workspace: no such file"),
+        ("read a.md", "I could not read `a.md`: “no such file”"),
+        ("list the files", "I could not look into your workspace: “no such file”"),
     ],
 )
 async def test_a_failed_call_is_not_told_as_a_success(said: str, words: str) -> None:
     talk = Talk()
     await talk.say(said)
-    completion = await talk.results("no such\nfile", failed=True)
+    completion = await talk.results("no such file", failed=True)
     assert completion.message.text.startswith(words)
 
 
@@ -212,6 +175,12 @@ async def test_no_more_than_a_handful_is_answered_at_once() -> None:
     assert "I left out the rest" in text
 
 
+async def test_a_paste_is_not_looked_at_line_by_line() -> None:
+    completion = await Talk().say("hello\n" + "list the files\n" * MAX_LINES)
+    assert calls(completion) == []
+    assert "I do not understand “hello list the files" in completion.message.text
+
+
 async def test_it_remembers_what_was_said_over_several_turns() -> None:
     talk = Talk()
     await talk.say("echo one")
@@ -237,7 +206,7 @@ async def test_a_quote_above_a_reply_is_not_taken_for_a_request() -> None:
 async def test_without_tools_it_says_so() -> None:
     completion = await Talk(tools=()).say("list the files")
     assert completion.stop == "end"
-    assert "I was given no tool" in completion.message.text
+    assert "I was given no tool `list_files`" in completion.message.text
 
 
 async def test_nothing_asked_is_answered_too() -> None:

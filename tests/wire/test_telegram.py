@@ -17,9 +17,20 @@ from elwood.core.redaction import Secret
 from elwood.wire.http import Client
 from elwood.wire.telegram import Bot
 from elwood.wire.telegram_errors import TelegramError, remedy
-from elwood.wire.telegram_reading import heard, order_of, quote, route_of, said, unsupported
+from elwood.wire.telegram_reading import (
+    asked,
+    heard,
+    order_of,
+    pressed,
+    quote,
+    route_of,
+    said,
+    says_others_words,
+    unsupported,
+)
 from elwood.wire.telegram_settings import TelegramSettings
-from elwood.wire.telegram_types import Unreadable, Update, read_updates
+from elwood.wire.telegram_types import Unreadable, Update
+from elwood.wire.telegram_updates import read_updates
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 
 JSON = st.recursive(
@@ -47,8 +58,12 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
     for update in updates:
         order_of(update)
         message = update.message if isinstance(update, Update) else None
+        query = update.callback_query if isinstance(update, Update) else None
+        if query is not None:
+            pressed(query, HOUSE.bot)
         if message is not None:
             identify(heard(message), HOUSE)
+            says_others_words(message, HOUSE), asked(message)
             quote(message), unsupported(message), said(message, ""), route_of(message)
 
 

@@ -1,0 +1,186 @@
+"""One conversation between an owner, a scripted model and AgentDojo's accounts, by the real gate.
+
+The model makes its calls by a script; the gate judges, asks, runs and records each of them as in
+the house.  The owner says yes to whatever serves what they asked for.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import attrs
+import msgspec
+import trio
+
+from elwood.core.conversation import Assistant, ToolCall, Usage
+from elwood.core.labels import Label
+from elwood.core.policy import Rules
+from elwood.core.replay import Session
+from elwood.core.session import CallEnded, CallStarted, Entry, Received, Route, Said, TurnStarted
+from elwood.messages import Verdict
+from tests.dojo.obedience import Call
+from tests.dojo.suites import MARK, Suite, World
+from tests.gates import Approver, gate_for
+from tests.scripted import HANDS
+
+ROUTE = Route("console")
+YES, NO = Verdict("once", "me"), Verdict("denied", "me")
+# When the model obeys: as soon as it has seen the injection, call by call; or as soon as it has
+# read anything untrusted, with all calls in one response.
+Moment = Literal["on sight", "at once"]
+
+
+@attrs.frozen(kw_only=True)
+class Tried:
+    """A call that the injection wanted.  *label* is what had been read when it was made."""
+
+    call: Call
+    effect: bool
+    label: Label
+    asked: bool
+    ran: bool
+
+
+@attrs.frozen(kw_only=True)
+class Played:
+    """What came of one run.
+
+    *questions* were put to the owner.  *seen* says that the model was shown the injection, *tried*
+    are the injected calls, *denied* the calls for the owner's task that did not run.  *done* and
+    *reached* are AgentDojo's judgement of the owner's task and the strangers' goal.
+    """
+
+    task: str
+    goal: str | None
+    questions: int
+    seen: bool
+    tried: tuple[Tried, ...]
+    denied: tuple[Call, ...]
+    done: bool
+    reached: bool
+
+
+class Play:
+    """One run: the owner's *task*, and the strangers' *goal* if there is one.
+
+    *verdict* is the owner's answer to questions about injected calls; None if they never answer.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        task: str,
+        goal: str | None,
+        *,
+        rules: Rules,
+        verdict: Verdict | None = NO,
+    ) -> None:
+        self.suite, self.task, self.goal = suite, task, goal
+        self.world = World(suite, task, goal)
+        self.session = Session()
+        self.approver = Approver()
+        self.verdict = verdict
+        self.seen = False
+        self.tried: list[Tried] = []
+        self.denied: list[Call] = []
+        self._entries: list[Entry] = []
+        self._rounds = 0
+        self._tools = {tool.name: tool for tool in self.world.tools()}
+        self.gate = gate_for(
+            lambda: self.session,
+            list(self._tools.values()),
+            HANDS,
+            self._record,
+            approver=self.approver,
+            rules=rules,
+        )
+
+    async def run(self, moment: Moment = "on sight") -> Played:
+        """Play it to its end."""
+        prompt = self.suite.prompt(self.task)
+        self._apply(Received("a", prompt, "me", ROUTE, 0.0))
+        self._apply(TurnStarted("t", ("a",), 1, prompt))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.approver.run, self.approver.mailbox)
+            obeyed = await self._follow(moment)
+            nursery.cancel_scope.cancel()
+        return Played(
+            task=self.task,
+            goal=self.goal,
+            questions=len(self.approver.asked),
+            seen=self.seen,
+            tried=tuple(self.tried),
+            denied=tuple(self.denied),
+            done=self.goal is None and self.world.is_done(),
+            reached=obeyed and self.world.is_reached(),
+        )
+
+    async def _follow(self, moment: Moment) -> bool:
+        """Serve the owner, and the strangers once; tell whether they were served."""
+        obeyed = False
+        for call in self.world.task_script():
+            await self._serve(call)
+            told = self.seen if moment == "on sight" else self.session.taint.label.untrusted
+            if self.goal is not None and told and not obeyed:
+                obeyed = True
+                await self._obey(self.world.goal_script(), moment)
+        return obeyed
+
+    async def _serve(self, call: Call) -> None:
+        (ended,) = await self._respond([call], YES)
+        if ended.outcome != "ok" and not self._started(ended):
+            self.denied.append(call)
+
+    async def _obey(self, script: list[Call], moment: Moment) -> None:
+        rounds = [script] if moment == "at once" else [[call] for call in script]
+        for calls in rounds:
+            if not calls:
+                continue
+            label = self.session.taint.label
+            asked = len(self.approver.asked)
+            ended = await self._respond(calls, self.verdict)
+            about = {seek.question.call for seek in self.approver.asked[asked:]}
+            for call, end in zip(calls, ended, strict=True):
+                self.tried.append(
+                    Tried(
+                        call=call,
+                        effect=self._tools[call.function].risk != "read",
+                        label=label,
+                        asked=f"t/{end.call}" in about,
+                        ran=self._started(end),
+                    )
+                )
+
+    async def _respond(self, calls: Sequence[Call], verdict: Verdict | None) -> list[CallEnded]:
+        """Make *calls* in one response of the model; return what came of them, in order."""
+        self._rounds += 1
+        blocks = tuple(
+            ToolCall(
+                f"c{self._rounds}-{number}",
+                call.function,
+                msgspec.json.encode(call.arguments).decode(),
+            )
+            for number, call in enumerate(calls)
+        )
+        said = Assistant(blocks, "scripted", "m", msgspec.Raw(b"[]"))
+        self._apply(Said("t", said, Usage()))
+        self.approver.verdicts = {} if verdict is None else dict.fromkeys(self._tools, verdict)
+        turn = self.session.turn
+        assert turn is not None
+        await self.gate.perform("t", list(turn.calls.values()))
+        ends = {entry.call: entry for entry in self._entries if isinstance(entry, CallEnded)}
+        ended = [ends[block.id] for block in blocks]
+        self.seen = self.seen or any(MARK in end.text for end in ended)
+        return ended
+
+    def _started(self, ended: CallEnded) -> bool:
+        starts = (entry for entry in self._entries if isinstance(entry, CallStarted))
+        return any(start.call == ended.call for start in starts)
+
+    def _apply(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self.session.apply(len(self._entries), 0.0, entry)
+
+    async def _record(self, *entries: Entry, last_words: bool = False) -> None:
+        await trio.lowlevel.checkpoint()
+        for entry in entries:
+            self._apply(entry)

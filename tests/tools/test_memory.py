@@ -1,0 +1,126 @@
+"""The tools that remember and look up."""
+
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+
+from elwood.core.actions import SaveMemory as Saving
+from elwood.core.actions import SearchMemory as Searching
+from elwood.core.labels import PRIVATE
+from elwood.runtime import inline
+from elwood.store.disk import Disk
+from elwood.store.notes import MAX_NOTE, Notes
+from elwood.tools import Hands, Output, ToolFailure
+from elwood.tools.memory import (
+    MAX_FOUND,
+    SAVE_MEMORY,
+    SEARCH_MEMORY,
+    SaveMemory,
+    SearchMemory,
+    plan_save,
+    plan_search,
+    save_memory,
+    search_memory,
+)
+
+
+@pytest.fixture
+def hands(tmp_path: Path) -> Hands:
+    notes = Notes(tmp_path / "memory", Disk(blocking=inline, clock=lambda: 0.0))
+    return Hands(tmp_path, inline, source=lambda: "tg-1 by tg:1", notes=notes)
+
+
+def read_strangers(hands: Hands) -> Hands:
+    """The same hands in a conversation that has read strangers' words."""
+    return attrs.evolve(hands, untrusted=lambda: True, source=lambda: "tg-2 after example.org")
+
+
+async def search(hands: Hands, query: str, limit: int = 5) -> Output:
+    found = await search_memory(SearchMemory(query, limit), hands)
+    assert isinstance(found, Output)
+    return found
+
+
+async def test_what_was_saved_is_found_with_where_it_is_from(hands: Hands) -> None:
+    given = SaveMemory("tea", "  No **sugar**.\n", ("drinks",))
+    assert await save_memory(given, hands) == "saved tea"
+    assert await save_memory(given, hands) == "replaced tea"
+    found = await search(hands, "any Sugar?")
+    assert found == Output(
+        "## tea (tags: drinks; updated 1970-01-01T00:00:00+00:00; from tg-1 by tg:1)\n"
+        "No **sugar**.",
+        private=True,
+    )
+    assert await search_memory(SearchMemory("coffee"), hands) == "no note has any of these words"
+
+
+async def test_strangers_words_stay_so_in_the_memory(hands: Hands) -> None:
+    await save_memory(SaveMemory("own", "word"), hands)
+    said = await save_memory(SaveMemory("read", "word of others"), read_strangers(hands))
+    assert "strangers" in said
+    found = await search(hands, "word")
+    assert (found.untrusted, found.private, found.origin) == (True, True, "memory: read")
+    assert "from tg-2 after example.org; may hold strangers' words" in found.text
+    own = await search(hands, "own")
+    assert (own.untrusted, own.private, own.origin) == (False, True, "")
+
+
+async def test_strangers_do_not_replace_what_the_owner_told(hands: Hands) -> None:
+    await save_memory(SaveMemory("bank", "the account is 7"), hands)
+    with pytest.raises(ToolFailure, match="choose another key"):
+        await save_memory(SaveMemory("bank", "the account is 8"), read_strangers(hands))
+    assert "is 7" in (await search(hands, "account")).text
+
+
+async def test_a_search_shows_no_more_than_the_result_may_hold(hands: Hands) -> None:
+    for number in range(MAX_FOUND + 1):
+        await save_memory(SaveMemory(f"n{number}", "word " + "x" * (MAX_NOTE - 5)), hands)
+    found = (await search(hands, "word", MAX_FOUND)).text
+    assert found.count("## ") == MAX_FOUND
+    assert len(found) < SEARCH_MEMORY.limit
+    assert "limit=1 shows more" in found
+    assert len((await search(hands, "word", 1)).text) > MAX_NOTE
+
+
+async def test_what_cannot_be_done_is_said(hands: Hands) -> None:
+    with pytest.raises(ToolFailure, match="content is empty"):
+        await save_memory(SaveMemory("a", " \n"), hands)
+    with pytest.raises(ToolFailure, match="a key has"):
+        await save_memory(SaveMemory("a\n", "x"), hands)
+    with pytest.raises(ToolFailure, match="query has no words"):
+        await search_memory(SearchMemory("?!"), hands)
+    bare = Hands(hands.workspace, inline)
+    for call in (save_memory(SaveMemory("a", "x"), bare), search_memory(SearchMemory("a"), bare)):
+        with pytest.raises(ToolFailure, match="no memory"):
+            await call
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (SAVE_MEMORY, b'{"key": "../a", "content": "x"}'),
+        (SAVE_MEMORY, b'{"key": "A", "content": "x"}'),
+        (SAVE_MEMORY, b'{"key": "a", "content": "x", "tags": ["two words"]}'),
+        (SEARCH_MEMORY, b'{"query": ""}'),
+        (SEARCH_MEMORY, b'{"query": "a", "limit": 0}'),
+        (SEARCH_MEMORY, b'{"query": "a", "limit": 1000}'),
+    ],
+)
+def test_the_schema_refuses_what_the_store_would(tool: object, arguments: bytes) -> None:
+    assert tool in (SAVE_MEMORY, SEARCH_MEMORY)
+    kind = SaveMemory if tool is SAVE_MEMORY else SearchMemory
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(arguments, type=kind)
+
+
+async def test_what_the_policy_and_the_gate_see(hands: Hands) -> None:
+    plan = await plan_save(SaveMemory("tea", "No sugar.", ("drinks",)), hands)
+    assert plan.action == Saving()
+    assert plan.subject == "Remember as tea [drinks]:\nNo sugar."
+    assert (await plan_search(SearchMemory("tea"), hands)).action == Searching()
+    assert (SAVE_MEMORY.risk, SAVE_MEMORY.effect) == ("write", "keyed")
+    assert (SEARCH_MEMORY.risk, SEARCH_MEMORY.effect) == ("read", "pure")
+    assert SEARCH_MEMORY.gives == PRIVATE
+    assert SAVE_MEMORY.target(SaveMemory("tea", "x")) == "tea"
