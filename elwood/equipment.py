@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from elwood.actors.memory import Remembering
+from elwood.agent.exporting import Exports
 from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
@@ -99,8 +100,8 @@ class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
-    *places* are where the owner can be told something, *threads* the daily notes.  *now* is the
-    wall clock.
+    *places* are where the owner can be told something, *threads* the daily notes; *export* gives
+    files to people.  *now* is the wall clock.
     """
 
     def __init__(
@@ -131,6 +132,8 @@ class Equipment:
             owners=self.places,
             recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
         )
+        carrying = frozenset(channel.name for channel in channels if channel.files)
+        self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
         self._version = version(self._rules)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:

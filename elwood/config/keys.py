@@ -158,6 +158,7 @@ KEYS = (
     Key("approvals.group_after", "questions after which further ones come together", at_least(1)),
     Key("approvals.group_within", "seconds within which they are counted", at_least(0)),
     Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
+    Key("sessions.archive", "seconds after which a quiet conversation is put away", at_least(60)),
     Key(
         "memory.embeddings",
         "a model that makes vectors of notes, as provider/name; they are sent to it",

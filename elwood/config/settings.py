@@ -41,9 +41,10 @@ class Paths:
 
 @attrs.frozen(kw_only=True)
 class Sessions:
-    """Life of a conversation in memory; times in seconds."""
+    """Life of a conversation; times in seconds."""
 
     idle: float = 600.0
+    archive: float = 86_400.0
 
 
 @attrs.frozen(kw_only=True)

@@ -50,6 +50,16 @@ def render(inputs: Sequence[Received], now: float, zone: tzinfo = UTC) -> str:
     return "\n".join(lines)
 
 
+def said_in(text: str) -> str:
+    """Return in one line what people said in a message that `render` made.
+
+    >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
+    'hello there'
+    """
+    head, _, rest = text.partition("\n")
+    return " ".join((rest if head.startswith("[") and rest else text).split())
+
+
 def _replaces_waiting(received: Received, inputs: Sequence[Received]) -> bool:
     return any(
         other is not received and not other.text and received.edits in (other.message, other.edits)

@@ -19,10 +19,10 @@ from elwood.core.enclosing import enclose
 from elwood.core.identity import flatten
 from elwood.core.labels import Label
 from elwood.core.learning import MAX_FACTS, MAX_TEXT, Kept, Kind, Seen, normal
+from elwood.core.nodes import Node
 from elwood.core.redaction import MASK
 from elwood.core.threads import without_recall
 from elwood.core.tokens import estimate
-from elwood.core.turns import Node
 
 # Tokens of the conversation that are shown, the newest; with them a pass of the cheapest models
 # costs less than a cent.

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 
 from elwood.core.compaction import is_notice_of_cut
 from elwood.core.conversation import Human, Notice, Results
+from elwood.core.nodes import Node
 from elwood.core.recall import OFFERED
 from elwood.core.threads import is_private, recalled
-from elwood.core.turns import Node
 
 
 def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:

@@ -20,12 +20,12 @@ from elwood.core.conversation import (
 )
 from elwood.core.labels import Label
 from elwood.core.learning import KEY, MAX_FACTS, MAX_TEXT, Kept, Seen
+from elwood.core.nodes import Node
 from elwood.core.observing import SHOWN_TOKENS, Source, Unreadable, read, request, stretch
 from elwood.core.replay import Session
 from elwood.core.session import Observed
 from elwood.core.threads import recall
 from elwood.core.tokens import estimate
-from elwood.core.turns import Node
 from tests.notebook import kept, seen
 from tests.scripted import answer
 

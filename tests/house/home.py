@@ -410,6 +410,7 @@ class Life:
             owner=(Route("telegram", chat=OWNER),),
             owners=frozenset(f"tg:{user}" for user in owners),
             serves=lambda name: True,
+            files=True,
         )
 
 

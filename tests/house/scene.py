@@ -16,7 +16,7 @@ from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.core.conversation import Human, Prompt, Results
+from elwood.core.conversation import Human, Message, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
@@ -24,6 +24,7 @@ from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
 from elwood.core.threads import without_recall
 from elwood.messages import (
+    Attachment,
     Complete,
     Completed,
     Decided,
@@ -84,6 +85,9 @@ class World:
         self.settings = TurnSettings()
         self.idle = 600.0
         self.zone: tzinfo = UTC
+        self.archive = 86_400.0
+        self.archived: list[Sequence[Message]] = []
+        self.exported: dict[str, tuple[str, bool]] = {}
         self.dry_run = False
         self.rules = FREE
         self.around: Callable[[House, Surroundings], Surroundings] = lambda house, given: given
@@ -97,6 +101,17 @@ class World:
     def said(self) -> list[str]:
         """What the reader has been sent, in order; a repeat is marked."""
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
+
+    async def on_archive(self, id_: str, conversation: Sequence[Message]) -> None:
+        """Note what is put away."""
+        await trio.lowlevel.checkpoint()
+        self.archived.append(conversation)
+
+    async def export(self, file: Attachment, route: Route, untrusted: bool, again: bool) -> str:
+        """Keep what is exported."""
+        await trio.lowlevel.checkpoint()
+        self.exported[file.name] = (file.data.decode(), untrusted)
+        return f"It is in exports/{file.name}"
 
 
 async def nothing(post: Post) -> None:
@@ -261,6 +276,9 @@ class House:
             turns=self.world.settings,
             max_tokens=1000,
             idle=self.world.idle,
+            archive=self.world.archive,
+            on_archive=self.world.on_archive,
+            export=self.world.export,
         )
 
         around = self.world.around(self, surroundings)
