@@ -58,6 +58,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
         "once",
         "inspect",
         "receipts",
+        "memory",
         "pair",
         "approve",
     ]
