@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from elwood.actors.control import Control
 from elwood.core.inspection import House
@@ -99,8 +100,7 @@ async def test_a_running_house_forgets_by_itself(
             mailbox: Mailbox[None] = Mailbox("control", 1)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.run, mailbox)
-                while not (runtime / "control.sock").exists():
-                    await trio.sleep(0.01)
+                await trio.testing.wait_all_tasks_blocked(0.1)
                 assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 0
                 assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 1
                 assert await in_thread(lambda: rebuild(state, runtime)) == 0
