@@ -59,6 +59,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
         "inspect",
         "receipts",
         "session",
+        "memory",
         "pair",
         "approve",
     ]
