@@ -27,7 +27,22 @@ _ASKING = frozenset(
     [
         *("what", "when", "where", "which", "who", "whose", "whom", "how", "why", "do", "does"),
         *("did", "can", "could", "tell", "please", "about", "of", "on", "in", "at", "for", "to"),
-        *("me", "i", "you", "know", "remember", "and", "or", "was", "were", "with", "wann", "wer", "wo", "welche"),
+        *(
+            "me",
+            "i",
+            "you",
+            "know",
+            "remember",
+            "and",
+            "or",
+            "was",
+            "were",
+            "with",
+            "wann",
+            "wer",
+            "wo",
+            "welche",
+        ),
         *("welcher", "welches", "wie", "warum", "wieso", "kannst", "sag", "bitte", "von", "vom"),
         *("im", "am", "an", "auf", "zu", "mir", "ich", "du", "und", "oder", "hat", "habe"),
     ]
