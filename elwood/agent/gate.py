@@ -184,7 +184,7 @@ class Gate:
         What stands behind a call that may bring strangers' words, or that changes something without
         a question, is judged when that is done.
         """
-        until = trio.current_time() + self.seeking.wait
+        until = self.seeking.until()
         for call in calls:
             found = self._find(call.call)
             if isinstance(found, str) or call.started is not None:

@@ -27,6 +27,8 @@ from elwood.tools import Tool
 
 # Seconds between two tries to reach approvals while it is being restarted.
 PAUSE = 1.0
+# Seconds of a turn, or a tenth of what is left of it, that are kept for the model to answer in.
+TO_ANSWER = 60.0
 # Calls of one conversation that may wait for the owner at a time.
 MAX_KEPT = 10
 
@@ -84,6 +86,15 @@ class Seeking:
     wait: float
     lasts: float
     now: Callable[[], float]
+
+    def until(self) -> float:
+        """Say how long, on Trio's clock, questions that are put now are waited for.
+
+        Less than the turn has left, so that the model can still say that they wait.
+        """
+        now = trio.current_time()
+        left = trio.current_effective_deadline() - now
+        return now + min(self.wait, left - min(TO_ANSWER, left / 10))
 
     def bound(self, wanted: Wanted, untrusted: bool | None = None) -> str:
         """Hash what is wanted in the present circumstances, or in those that are given."""

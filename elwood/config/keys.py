@@ -153,7 +153,11 @@ KEYS = (
     Key("turn.max_tools", "most tools that a model is shown", between(1, 1000)),
     Key("turn.context_tokens", "most tokens of history sent to a model", at_least(1000)),
     Key("approvals.wait", "seconds that a call waits for you before the turn goes on", at_least(0)),
-    Key("approvals.expires", "seconds after which no answer means no", between(60, 30 * 86_400)),
+    Key(
+        "approvals.expires",
+        "seconds after which no answer means no, and a yes that was not used counts no more",
+        between(60, 30 * 86_400),
+    ),
     Key("approvals.standing", "seconds for which a permission for good stands", at_least(60)),
     Key("approvals.group_after", "questions after which further ones come together", at_least(1)),
     Key("approvals.group_within", "seconds within which they are counted", at_least(0)),

@@ -1,5 +1,6 @@
 """The gate: what is asked, what waits, what runs, and what the log holds of it."""
 
+import math
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -365,8 +366,10 @@ async def test_a_started_call_is_repeated_only_if_that_is_harmless(tool: str, ru
 
 async def test_a_stopped_turn_withdraws_its_questions(autojump_clock: MockClock) -> None:
     scene = Scene(("act", "x"))
-    with trio.move_on_after(5):
-        await scene.perform()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scene.perform)
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
     turn = scene.session.turn
     assert turn is not None
     async with trio.open_nursery() as nursery:
@@ -385,3 +388,16 @@ async def test_too_many_questions_are_not_asked(autojump_clock: MockClock) -> No
 
     outcomes = [outcome for _, outcome in scene.ended]
     assert outcomes == ["waiting"] * 10 + ["denied"] * 2
+
+
+@pytest.mark.parametrize("limit", [900.0, 20.0, math.inf])
+async def test_a_turn_does_not_wait_for_an_answer_until_its_own_end(
+    autojump_clock: MockClock, limit: float
+) -> None:
+    """However long it may wait: what was not answered must be told, and stay open."""
+    scene = Scene(("act", "x"), wait=math.inf if limit < math.inf else 60.0)
+    with trio.move_on_after(limit) as scope:
+        await scene.perform()
+    assert not scope.cancelled_caught
+    assert scene.ended == [("x", "waiting")]
+    assert scene.approver.withdrawn == []
