@@ -40,6 +40,8 @@ def export(
     except Unsound as error:
         print(f"{path}: DAMAGED: {error}; nothing was exported", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        raise  # whoever read our output has gone; `cli` knows what that means
     except OSError as error:
         print(f"{path}: cannot be read: {error.strerror}", file=sys.stderr)
         return 1

@@ -49,6 +49,8 @@ def show(
             if not found and not journal.damage:
                 what = "no answer of a model in" if prompt else "no"
                 print(f"there is {what} turn {number} of {session}", file=sys.stderr)
+    except BrokenPipeError:
+        raise  # whoever read our output has gone; `cli` knows what that means
     except OSError as error:
         print(f"{known[session]}: cannot be read: {error.strerror}", file=sys.stderr)
         return 1
