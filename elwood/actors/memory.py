@@ -45,6 +45,8 @@ LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
 LOOK_WAIT = 0.25
 # Seconds after which the index is tried again that could not be brought up to date.
 TRY_AGAIN = 60.0
+# Seconds given to close the index; it is sound without that.
+LAST_CLOSE = 2.0
 # Notes that are looked at for a suggestion.
 SUGGESTED = 20
 
@@ -110,7 +112,7 @@ class Remembering:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_CLOSE):
                 await self._blocking(shelf.close)
 
     # --- writing ---------------------------------------------------------------------------------

@@ -299,9 +299,13 @@ def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
         save(memory, "a", "word")
         tie = Tie()
 
+        def cut() -> int:
+            tie.cut()
+            return 1
+
         def endless() -> None:
             with memory.shelf.index.reading(tie) as db:
-                db.create_function("cut", 0, lambda: tie.cut() or 1)
+                db.create_function("cut", 0, cut)
                 rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + cut() FROM n)"
                 db.execute(f"{rows} SELECT count(*) FROM n").fetchall()
 
