@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from elwood import __version__
+from elwood.core.naming import KEY
 
 Command = Callable[[argparse.Namespace], int]
 SINCE = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
@@ -147,8 +148,6 @@ def _count(text: str) -> int:
 
 def _key(key: str) -> str:
     """Check the name of a note."""
-    from elwood.core.note import KEY  # heavy, and wanted by few
-
     if not re.fullmatch(KEY, key):
         raise argparse.ArgumentTypeError("a key has 1 to 64 small letters, digits and hyphens")
     return key

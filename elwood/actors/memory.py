@@ -45,6 +45,8 @@ LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
 LOOK_WAIT = 0.25
 # Seconds after which the index is tried again that could not be brought up to date.
 TRY_AGAIN = 60.0
+# Seconds given to close the index; it is sound without that.
+LAST_CLOSE = 2.0
 # Notes that are looked at for a suggestion.
 SUGGESTED = 20
 
@@ -110,7 +112,7 @@ class Remembering:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_CLOSE):
                 await self._blocking(shelf.close)
 
     # --- writing ---------------------------------------------------------------------------------
@@ -174,7 +176,8 @@ class Remembering:
             nursery.cancel_scope.cancel()
 
     async def _found(self, message: Recall | Suggest) -> list[Note]:
-        await self._look()
+        # A turn waits for suggestions: they come of what is known.
+        await self._look(wait=0 if isinstance(message, Suggest) else LOOK_WAIT)
         match message:
             case Recall(query=query, limit=limit, every=True):
                 asked = Asked(query=query, now=self._now(), words="all")
@@ -215,13 +218,13 @@ class Remembering:
 
     # --- keeping up with the files ---------------------------------------------------------------
 
-    async def _look(self) -> None:
-        """Have changes by hand looked for, if that was not done just now; wait for it a little."""
+    async def _look(self, wait: float) -> None:
+        """Have changes by hand looked for, if that was not done just now; *wait* for it a little."""
         if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
             return
         done = self._done
         self._due.set()
-        with trio.move_on_after(LOOK_WAIT):
+        with trio.move_on_after(wait):
             await done.wait()
 
     async def _keep_up(self) -> None:

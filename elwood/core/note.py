@@ -14,10 +14,8 @@ import attrs
 
 from elwood.core.identity import flatten
 from elwood.core.labels import Label
-from elwood.core.wording import words
+from elwood.core.naming import KEY
 
-# How notes are named: safe as a file name anywhere.
-KEY = r"^[a-z0-9][a-z0-9-]{0,63}$"
 TAG = r"^\w[\w-]{0,31}$"
 TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
 # Characters of one note: about ten pages.
@@ -101,16 +99,6 @@ def wrong(draft: Draft) -> str | None:
     if draft.ttl and seconds(draft.ttl) is None:
         return "a time to live is a number and h, d, w, m or y: 30d"
     return None
-
-
-def key_of(text: str) -> str:
-    """Make a key of the first words of *text*; empty if it has none that a key can hold.
-
-    >>> key_of("My sister's birthday, in Köln"), key_of("今天")
-    ('my-sister-s-birthday-in-koln', '')
-    """
-    plain = (re.sub(r"[^a-z0-9]", "", word) for word in words(text[:1000]))
-    return "-".join(word for word in plain if word)[:64].strip("-")
 
 
 def seconds(ttl: str) -> int | None:

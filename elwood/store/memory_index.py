@@ -108,7 +108,8 @@ class Index(Database):
             for least in dict.fromkeys(tries[asked_.words]):
                 given = (expression(chosen, least), MOST_HITS, asked_.now, asked_.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
-                    return [Hit(row[0], row[1], row[2], row[3], least == most) for row in found]
+                    whole = least == most
+                    return [Hit(key, score, at, weight, whole) for key, score, at, weight in found]
         return []
 
     def twin(self, said: bytes) -> list[str]:

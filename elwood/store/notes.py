@@ -12,7 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from elwood.core.note import KEY, MAX_FILE, Note, parse
+from elwood.core.naming import KEY
+from elwood.core.note import MAX_FILE, Note, parse
 from elwood.store.disk import Disk
 
 # What editors and crashes leave beside a file: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.

@@ -11,7 +11,8 @@ from elwood.core.actions import Other
 from elwood.core.actions import SaveMemory as Saving
 from elwood.core.actions import SearchMemory as Searching
 from elwood.core.labels import PRIVATE, Label
-from elwood.core.note import KEY, MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
+from elwood.core.naming import KEY
+from elwood.core.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
 from elwood.core.plans import Plan
 from elwood.core.remembering import Saved, Unsaved
 from elwood.messages import Forget, MemoryMail, ReadNotes, Recall, Remember

@@ -10,7 +10,7 @@ import msgspec
 
 from elwood.core import questions
 from elwood.core.inspection import Inspection, shorten
-from elwood.core.note import KEY
+from elwood.core.naming import KEY
 
 T = TypeVar("T")
 

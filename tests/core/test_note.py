@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from elwood.core.identity import flatten
 from elwood.core.labels import Label
-from elwood.core.note import KEY, MAX_NOTE, Draft, Note, expires, key_of, parse, render, wrong
+from elwood.core.naming import KEY, key_of
+from elwood.core.note import MAX_NOTE, Draft, Note, expires, parse, render, wrong
 
 TRUSTED = Label(private=True)
 texts = st.text(

@@ -165,6 +165,7 @@ async def _(h: Home) -> None:
     for text in ("one", "two", "three"):
         h.fake.say(text)
         h.fake.say(text, chat=OTHER, user=OTHER)
+        await trio.sleep(1)  # or all of them become one turn
 
 
 @kind("the control socket cannot be made", 10, "control: crashed 3 times in a row")

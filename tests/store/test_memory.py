@@ -299,6 +299,10 @@ def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
         save(memory, "a", "word")
         tie = Tie()
 
+        def cut() -> int:
+            tie.cut()
+            return 1
+
         def endless() -> None:
             def cut() -> int:
                 tie.cut()

@@ -57,7 +57,8 @@ async def test_strangers_words_stay_so_in_the_memory(tmp_path: Path) -> None:
     async with hands_of(tmp_path) as hands:
         await save_memory(SaveMemory("own", "word"), hands)
         said = await save_memory(SaveMemory("read", "word of others"), read_strangers(hands))
-        assert "strangers" in str(said)
+        assert isinstance(said, str)
+        assert "strangers" in said
         found = await search(hands, "word")
         assert (found.untrusted, found.private, found.origin) == (True, True, "memory: read")
         assert "from tg-2 after example.org; may hold strangers' words" in found.text
