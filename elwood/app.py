@@ -37,7 +37,6 @@ from elwood.messages import (
 )
 from elwood.outside import Channel, Doors, Outside
 from elwood.runtime import (
-    Address,
     Board,
     Child,
     Event,
@@ -201,7 +200,7 @@ class House:
         )
 
         async def sessions(mailbox: Mailbox[SessionsMail]) -> None:
-            surroundings = self._surroundings(posts)
+            surroundings = self._surroundings()
             await run_pool(
                 mailbox,
                 key=lambda message: message.session,
@@ -253,7 +252,7 @@ class House:
         journal: Journal[Entry, Session] = Journal(path, Entry, Session, self._disk)
         return SessionActor(id_, journal, surroundings)
 
-    def _surroundings(self, outboxes: Mapping[str, Address[OutboxMail]]) -> Surroundings:
+    def _surroundings(self) -> Surroundings:
         config, outside = self.config, self.outside
         return Surroundings(
             strip=self.strip,
@@ -262,7 +261,7 @@ class House:
             approvals=self.approvals.address,
             memory=self.memory.address,
             offered=config.memory.offered,
-            outboxes=outboxes,
+            outboxes=self._posts,
             prompt=self._prompt,
             suggest=self._prompt.suggest,
             gate=self._equipment.gate,
@@ -277,6 +276,9 @@ class House:
             delivery_limit=config.watchdog.delivery,
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
+            threads=self._equipment.threads,
+            archive=config.sessions.archive,
+            export=self._equipment.export,
         )
 
     async def _wake(self) -> list[str]:
@@ -289,9 +291,8 @@ class House:
     # --- what people ask about the house ---------------------------------------------------------
 
     def _seen(self) -> HouseSeen:
-        python = platform.python_version()
-        sessions = self.presence.seen()
-        return HouseSeen(__version__, self._started, os.getpid(), python, sessions)
+        python, seen = platform.python_version(), self.presence.seen()
+        return HouseSeen(__version__, self._started, os.getpid(), python, seen)
 
 
 def _refuse(message: SessionsMail, why: str) -> None:

@@ -50,6 +50,7 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
         owner=tuple(Route("telegram", chat=user) for user in settings.owners),
         owners=frozenset(f"tg:{user}" for user in settings.owners),
         serves=lambda name: name.startswith(PREFIX),
+        files=True,
     )
 
 

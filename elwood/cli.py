@@ -8,10 +8,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elwood.words import SINCE, SYSTEM, parser_for
+from elwood.words import SINCE, default_config, found, parser_for
 
 if TYPE_CHECKING:
     from elwood.config import Config
@@ -35,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "inspect": _inspect,
             "receipts": _receipts,
             "receipts verify": _verify,
+            "session list": _session_list,
             "session show": _session_show,
+            "session export": _session_export,
             "pair": _pair,
             "approve": _approve,
             "skills": _skills,
@@ -69,7 +70,7 @@ def _init(given: argparse.Namespace) -> int:
 def _doctor(given: argparse.Namespace) -> int:
     from elwood import doctor
 
-    return doctor.doctor(_found(given.config), os.environ)
+    return doctor.doctor(found(given.config), os.environ)
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -216,6 +217,19 @@ def _verify(given: argparse.Namespace) -> int:
     return _configured(given, body, console=True, secrets=False)
 
 
+def _session_list(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        import time
+        from zoneinfo import ZoneInfo
+
+        from elwood import exporting
+
+        zone = ZoneInfo(config.owner.timezone)
+        return exporting.sessions(config.paths.state, zone, time.time())
+
+    return _configured(given, body, console=True, secrets=False)
+
+
 def _session_show(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         from zoneinfo import ZoneInfo
@@ -228,6 +242,26 @@ def _session_show(given: argparse.Namespace) -> int:
         )
 
     return _configured(given, body, console=True, secrets=False)
+
+
+def _session_export(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from zoneinfo import ZoneInfo
+
+        from elwood import exporting
+        from elwood.core.redaction import strip
+
+        zone = ZoneInfo(config.owner.timezone)
+        return exporting.export(
+            config.paths.state,
+            given.id,
+            zone,
+            given.format,
+            given.output,
+            lambda text: strip(text, config.secrets),
+        )
+
+    return _configured(given, body, console=True)
 
 
 def _configured(
@@ -245,7 +279,7 @@ def _configured(
     from elwood.config import ConfigErrors, load
 
     try:
-        config = load(_found(given.config), os.environ, secrets=secrets)
+        config = load(found(given.config), os.environ, secrets=secrets)
     except ConfigErrors as errors:
         for problem in errors.problems:
             print(problem, file=sys.stderr)
@@ -261,17 +295,3 @@ def _log_to_stderr(level: str, config: "Config | None") -> None:
 
     secrets = config.secrets if config is not None else ()
     log.set_up(level, lambda text: strip(text, secrets), environ=os.environ)
-
-
-def _found(given: Path | None) -> Path:
-    """Choose the configuration: what was *given*, one's own, that of the system."""
-    own = given or default_config(os.environ.get)
-    return SYSTEM if given is None and not own.exists() and SYSTEM.exists() else own
-
-
-def default_config(variable: Callable[[str], str | None]) -> Path:
-    """Say where config.toml is when nobody says (XDG Base Directory Specification)."""
-    folder = variable("XDG_CONFIG_HOME") or ""
-    if not folder.startswith("/"):
-        folder = f"{variable('HOME') or Path.home()}/.config"
-    return Path(folder, "elwood", "config.toml")

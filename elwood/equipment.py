@@ -5,11 +5,13 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
+from zoneinfo import ZoneInfo
 
 import attrs
 import trio
 
 from elwood.actors.memory import Remembering
+from elwood.agent.exporting import Exports
 from elwood.agent.gate import Gate
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
@@ -26,9 +28,11 @@ from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
 from elwood.store.disk import Disk
+from elwood.store.files import Root
 from elwood.store.memory import Memory
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
+from elwood.store.threads import Threads
 from elwood.tools import Hands, Tool
 from elwood.tools.voice import Voice
 from elwood.tools.writing import EDIT_FILE, WRITE_FILE
@@ -96,7 +100,8 @@ class Equipment:
     """Makes the gates of all sessions.
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
-    *places* are where the owner can be told something.  *now* is the wall clock.
+    *places* are where the owner can be told something, *threads* the daily notes; *export* gives
+    files to people.  *now* is the wall clock.
     """
 
     def __init__(
@@ -113,6 +118,8 @@ class Equipment:
     ) -> None:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
+        root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
+        self.threads = Threads(root, zone, hands.blocking)
         self._config = config
         self._hands = attrs.evolve(hands, memory=memory)
         self._tools = {tool.name: tool for tool in tools}
@@ -125,6 +132,8 @@ class Equipment:
             owners=self.places,
             recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
         )
+        carrying = frozenset(channel.name for channel in channels if channel.files)
+        self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
         self._version = version(self._rules)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:

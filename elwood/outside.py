@@ -58,6 +58,7 @@ class Channel:
 
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
     *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
+    *files* says that the files of a message arrive with it.
     """
 
     name: str
@@ -66,3 +67,4 @@ class Channel:
     owner: tuple[Route, ...] = ()
     owners: frozenset[str] = frozenset()
     serves: Callable[[str], bool]
+    files: bool = False

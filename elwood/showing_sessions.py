@@ -13,7 +13,7 @@ import attrs
 from elwood.config import Config
 from elwood.core.session import Entry
 from elwood.core.transcript import Log, Sent, sent, table, transcript, turns
-from elwood.store.chain import Place, Unsound, decoder, follow
+from elwood.store.chain import Unsound, entries_of
 from elwood.wire.provider import ModelRequest
 from elwood.wire.providers import encoder
 
@@ -49,6 +49,8 @@ def show(
             if not found and not journal.damage:
                 what = "no answer of a model in" if prompt else "no"
                 print(f"there is {what} turn {number} of {session}", file=sys.stderr)
+    except BrokenPipeError:
+        raise  # whoever read our output has gone; `cli` knows what that means
     except OSError as error:
         print(f"{known[session]}: cannot be read: {error.strerror}", file=sys.stderr)
         return 1
@@ -67,10 +69,7 @@ class _Journal:
     def log(self) -> Log:
         """Yield its entries, up to where it is damaged."""
         try:
-            with self.path.open("rb", buffering=1 << 20) as file:
-                for line in follow(file, Place(), decoder(Entry).decode):
-                    for seq, entry in enumerate(line.entries, line.seq):
-                        yield seq, line.at, entry
+            yield from entries_of(self.path, Entry)
         except Unsound as error:
             self.damage = f"{self.path}: DAMAGED: {error}; what stands behind it is not shown"
 

@@ -1,6 +1,7 @@
 """The words of the command line: what can be typed, and what it is for."""
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
 
     def add(name: str, help: str) -> argparse.ArgumentParser:
         sub = words.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=commands[name])
+        sub.set_defaults(command=commands.get(name))
         _add_config(sub, argparse.SUPPRESS)  # may stand on either side of the command
         return sub
 
@@ -61,18 +62,26 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     verify.set_defaults(command=commands["receipts verify"])
     _add_config(verify, argparse.SUPPRESS)
     verify.add_argument("paths", nargs="*", type=Path, help="journals or folders; else all")
-    about = "Show a conversation from its log."
-    session = words.add_parser("session", help=about, description=about)
-    show = session.add_subparsers(metavar="show", required=True).add_parser(
-        "show", help="list its turns, or tell one of them"
-    )
-    show.set_defaults(command=commands["session show"])
-    _add_config(show, argparse.SUPPRESS)
-    show.add_argument("session", metavar="ID", help="the conversation")
+    session = add("session", "List conversations, show one, or write one into a file.")
+    within = session.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def about(name: str, help: str) -> argparse.ArgumentParser:
+        sub = within.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=commands[f"session {name}"])
+        _add_config(sub, argparse.SUPPRESS)
+        return sub
+
+    about("list", "List the conversations on the disk.")
+    show = about("show", "List a conversation's turns, or tell one of them.")
+    show.add_argument("session", metavar="ID", help="the conversation; session list names all")
     show.add_argument("--turn", metavar="N", type=_count, help="tell this turn")
     show.add_argument(
         "--prompt", action="store_true", help="print what the model was sent in it (or the newest)"
     )
+    export = about("export", "Write a conversation into one file.")
+    export.add_argument("id", metavar="ID", help="the conversation; session list names all")
+    export.add_argument("--format", choices=["md", "html"], default="md", help="(md)")
+    export.add_argument("-o", dest="output", metavar="FILE", type=Path, help="otherwise stdout")
     memory = add("memory", "Show, search or forget what is remembered.").add_subparsers(
         title="what to do", metavar="WHAT", required=True
     )
@@ -162,3 +171,17 @@ def _add_config(parser: argparse.ArgumentParser, default: str | None) -> None:
         default=default,
         help=f"the configuration (otherwise $XDG_CONFIG_HOME/elwood/config.toml, or {SYSTEM})",
     )
+
+
+def found(given: Path | None) -> Path:
+    """Choose the configuration: what was *given*, one's own, that of the system."""
+    own = given or default_config(os.environ.get)
+    return SYSTEM if given is None and not own.exists() and SYSTEM.exists() else own
+
+
+def default_config(variable: Callable[[str], str | None]) -> Path:
+    """Say where config.toml is when nobody says (XDG Base Directory Specification)."""
+    folder = variable("XDG_CONFIG_HOME") or ""
+    if not folder.startswith("/"):
+        folder = f"{variable('HOME') or Path.home()}/.config"
+    return Path(folder, "elwood", "config.toml")

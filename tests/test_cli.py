@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from elwood import __version__
-from elwood.cli import default_config
 from elwood.config import load
+from elwood.words import default_config
 
 # All that a command may see; tests must not read the person's own configuration.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
@@ -59,6 +59,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
         "inspect",
         "receipts",
         "session",
+        "memory",
         "pair",
         "approve",
     ]

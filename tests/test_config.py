@@ -81,7 +81,7 @@ WRONG = [
      "write a name like Europe/Berlin"),
     ('[turn]\n\ndedline = 5', "3: turn.dedline: no such key; did you mean deadline?"),
     ('[turn]\nidle = 5', "2: turn.idle: no such key; did you mean sessions.idle?"),
-    ('[sessions]\nx = 5', "2: sessions.x: no such key; there are idle"),
+    ('[sessions]\nx = 5', "2: sessions.x: no such key; there are archive, idle"),
     ('[modles]\nx = 5', "1: modles: no such key; did you mean models?"),
     ('[models]\nmax_tokens = "16000"',
      '2: models.max_tokens: expected a whole number, found the text "16000"; '

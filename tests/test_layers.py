@@ -22,6 +22,7 @@ STEPS = {
     "actors": 6,
     "auditing": 7,
     "config": 7,
+    "exporting": 7,
     "inspecting": 7,
     "outside": 7,
     "remembering": 8,

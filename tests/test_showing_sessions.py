@@ -10,11 +10,12 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.config import Config, load
+from elwood.core.compaction import is_notice_of_cut
 from elwood.core.conversation import Assistant, Human, Prompt, Usage
 from elwood.core.limits import TurnSettings
 from elwood.core.redaction import Secret
 from elwood.core.routing import ProviderSettings
-from elwood.core.session import Compacted, Prompted, Said, TurnStarted
+from elwood.core.session import Compacted, Prompted, Replied, Said, TurnStarted
 from elwood.core.transcript import Sent, sent, transcript
 from elwood.showing_sessions import body_of, show
 from elwood.wire.http import Client
@@ -28,6 +29,17 @@ from tests.test_auditing import STORY, write
 from tests.test_cli import OFFLINE, configured, elwood
 
 LONG = "some words that fill the room " * 12
+FORMS = pytest.mark.parametrize(
+    "form",
+    [
+        ProviderSettings(api="anthropic"),
+        ProviderSettings(api="openai"),
+        ProviderSettings(
+            api="openai", echo_reasoning="reasoning_content", limit_field="max_completion_tokens"
+        ),
+    ],
+    ids=["anthropic", "openai", "openai with echo"],
+)
 
 
 def asked_for(body: Json) -> Step:
@@ -70,17 +82,7 @@ def printed(config: Config, turn: int, capfdbinary: pytest.CaptureFixture[bytes]
     return out.splitlines()
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        ProviderSettings(api="anthropic"),
-        ProviderSettings(api="openai"),
-        ProviderSettings(
-            api="openai", echo_reasoning="reasoning_content", limit_field="max_completion_tokens"
-        ),
-    ],
-    ids=["anthropic", "openai", "openai with echo"],
-)
+@FORMS
 async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
     form: ProviderSettings,
     tmp_path: Path,
@@ -122,6 +124,49 @@ async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
     assert len(dropped) == 1
     assert dropped[0].replace(b":16000", b":32000") in shown
     assert shown == [body for body in sent_ if body != dropped[0]]
+
+
+@FORMS
+async def test_going_back_shows_and_sends_what_was_thought_behind(
+    form: ProviderSettings,
+    tmp_path: Path,
+    mock_clock: MockClock,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """Over summaries in both directions; the fake refuses thinking behind another prefix."""
+    fake = FakeModels(otherwise=asked_for)
+    async with home(tmp_path, mock_clock) as h, serving(fake.answer) as url:
+        api = attrs.evolve(form, base_url=url, key=Secret("k"))
+        live_with(h, api)
+        acting = 'do it\n/call act {"name": "x"}'
+        await say(h, "hello", acting, "/branch Early", "/retry")
+        await say(h, *[f"{n}: {LONG}" for n in range(14)])
+        assert has_summary(h)
+        while has_summary(h):
+            await say(h, "/undo")
+        await say(h, "/undo", "after")
+        whole = len(h.fold().path)
+        assert not has_summary(h)
+        await say(h, "/resume", "/retry", "and on")
+        assert has_summary(h)
+        await say(h, "/resume early", "early", "/new", "anew", "/undo", "/resume early", "/retry")
+        entries = h.entries()
+        config = attrs.evolve(h.config(), providers={"fake": api})
+
+        count = sum(isinstance(e, TurnStarted) for e in entries)
+        shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
+
+    assert whole > 4
+    assert shown == talked(fake)
+    assert sum(isinstance(e, Prompted) for e in entries) == 1  # nothing had to be mended
+    assert not any(e.why for e in entries if isinstance(e, Compacted))
+    assert not any(e.failed for e in entries if isinstance(e, Replied))
+    assert fake.bindings.rejected == 0
+    assert (fake.bindings.seen > 0) is (form.api == "anthropic")
+
+
+def has_summary(h: Home) -> bool:
+    return any(is_notice_of_cut(message) for message in h.fold().messages)
 
 
 async def test_a_conversation_is_told_while_the_house_runs(

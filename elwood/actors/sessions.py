@@ -2,21 +2,21 @@
 
 import logging
 
-import attrs
 import trio
 
+from elwood.agent.archiving import Archive
+from elwood.agent.commands import Commands
 from elwood.agent.delivery import Delivery
-from elwood.agent.recollecting import memory_command
+from elwood.agent.observe import Observer
 from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
-from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
+from elwood.agent.slash import Command, parse
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
-from elwood.core.receipts import listing
 from elwood.core.redaction import Credential, Masked, screen
 from elwood.core.replay import Session
-from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Rewound
-from elwood.core.work import commands, is_command
+from elwood.core.session import MAX_WAITING, Entry, Received, Replied
+from elwood.core.work import commands, is_command, moves
 from elwood.log import bind
 from elwood.messages import (
     Busy,
@@ -39,10 +39,8 @@ OPEN = "opening the conversation's log"
 PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
-# Seconds for approvals to carry a command out.
-APPROVALS_LIMIT = 10.0
 
-STOP, NEW = Command("stop"), Command("new")
+STOP = Command("stop")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
@@ -64,6 +62,9 @@ class SessionActor:
         limit = house.delivery_limit
         self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
+        self._observer = Observer(id_, self._log, house)
+        self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
+        self._archive = Archive(id_, self._log, self._runner, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
@@ -94,19 +95,21 @@ class SessionActor:
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
+            nursery.start_soon(self._runner.daily.note)
+            nursery.start_soon(self._observer.run)
+            await self._archive.put_away_if_due()
             left = []
             for received in commands(self._log.state):
                 # What a crash cut off here must come before a turn is resumed, or begun on a yes.
-                command = parse(received.text)
-                if command in (STOP, NEW):
+                if parse(received.text) == STOP:
                     await self._runner.withdraw()
-                    stopped = self._runner.stop(received if command == STOP else None)
-                    if stopped and command == STOP:
+                    if self._runner.stop(received):
                         continue
+                elif moves(received):
+                    self._runner.stop(None)
                 left.append(received)
+            nursery.start_soon(self._commands.resume, nursery, left)
             self._runner.work(nursery)
-            for received in left:
-                nursery.start_soon(self._command, received)
             if self._log.state.pending:
                 nursery.start_soon(self._runner.decided, nursery)
             while await self._take_next(mailbox, nursery):
@@ -116,8 +119,8 @@ class SessionActor:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
         state = self._log.state
-        if state.is_idle and not state.pending:  # nothing to be woken for
-            await self._house.mark(self._id, False)
+        if state.is_idle and not state.pending and not self._observer.is_behind:
+            await self._house.mark(self._id, False)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
         """Take one message; False when the session has been idle for long enough, or stopped."""
@@ -134,8 +137,9 @@ class SessionActor:
                 self._runner.stop(None)
             case Decided():
                 nursery.start_soon(self._runner.decided, nursery)
-            case None if self._log.state.is_idle:
-                return False
+            case None:
+                await self._archive.put_away_if_due()
+                return not self._log.state.is_idle
         return True
 
     async def _refuse_all(self, mailbox: Mailbox[SessionsMail], damage: JournalDamaged) -> bool:
@@ -166,6 +170,7 @@ class SessionActor:
         state = self._log.state
         if inbound.id in state.seen:
             return Taken()
+        await self._archive.put_away_if_due()
         text = repair_text(inbound.text)
         screened = screen(text)
         if isinstance(screened, Masked):
@@ -193,13 +198,13 @@ class SessionActor:
             answer = BELONGS.format(screened.kind)
             replied = Replied(received.id, None, (received.id,), received.route, answer)
             return await self._take(received, replied)
-        begun = None if is_command(received) else self._runner.beginning(received)
+        begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):
             return taken
         if is_command(received):
-            nursery.start_soon(self._command, received)
+            nursery.start_soon(self._commands.carry_out, nursery, received)
         else:
             self._runner.arrived()
             self._runner.work(nursery, begun)
@@ -211,69 +216,3 @@ class SessionActor:
         except DiskFull as error:
             return NotNow(str(error))
         return Taken()
-
-    async def _command(self, received: Received) -> None:
-        entries: tuple[Entry, ...] = ()
-        footer = ""
-        match parse(received.text):
-            case Command("stop"):
-                stopped, gone = await self._runner.halt(received)
-                if stopped:
-                    return  # the turn's reply answers the command as well
-                text = f"Nothing is running. {_gone(gone)}".rstrip()
-            case Command("new"):
-                await self._runner.halt(None)
-                while self._runner.is_working:
-                    await self._log.wait_change()
-                await self._runner.withdraw(anew=True)
-                entries = (Rewound(0),)
-                text = "A new conversation. I have put the old one away."
-            case Command("status"):
-                text = await self._status()
-            case Command("receipts", given):
-                text, footer = listing(self._log.state.receipts, given, self._house.zone)
-            case Command("memory", given):
-                text = await memory_command(received, given, self._house)
-            case Command("help"):
-                text = help_text()
-            case Approval() as approval:
-                text = await self._approve(approval, received)
-            case unknown:
-                text = f"I do not know /{unknown.name}.\n\n{help_text()}"
-        if received.id not in self._log.state.waiting:
-            return  # answered meanwhile, by a stop
-        replied = Replied(received.id, None, (received.id,), received.route, text, footer)
-        await self._delivery.accept(replied, *entries)
-
-    async def _approve(self, approval: Approval, received: Received) -> str:
-        """Have a decision carried out, in the name of whoever typed it."""
-        if received.untrusted:
-            return "Only your own words decide, and these are somebody else's."
-        asked = request(approval, received.principal)
-        if asked is None:
-            return f"I do not understand that. /{approval.verb}: {COMMANDS[approval.verb]}"
-        settled = None
-        with trio.move_on_after(APPROVALS_LIMIT):
-            settled = await self._house.approvals.insist(lambda: attrs.evolve(asked))
-        return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
-
-    async def _status(self) -> str:
-        state = self._log.state
-        under_way = self._runner.under_way()
-        lines = [f"Working on {under_way}." if under_way else "Nothing is running here."]
-        waiting = sum(not is_command(received) for received in state.waiting.values())
-        if waiting:
-            lines.append(f"Messages waiting: {waiting}.")
-        if state.pending:
-            lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
-        if state.undelivered:
-            lines.append(f"Answers on their way: {len(state.undelivered)}.")
-        lines.append(await self._house.status(self._id))
-        return "\n".join(lines)
-
-
-def _gone(calls: int) -> str:
-    if not calls:
-        return ""
-    what = "The call that waited" if calls == 1 else f"The {calls} calls that waited"
-    return f"{what} for your approval will not run."

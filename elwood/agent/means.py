@@ -12,6 +12,11 @@ from elwood.core.session import Entry, Received
 from elwood.messages import Complete, Completed
 
 Record = Callable[..., Awaitable[None]]
+# What a person is told of a turn that was cut off too often.
+GIVEN_UP = (
+    "I tried this several times and was cut off each time, so I have given it up. "
+    "The rest of our conversation is not affected."
+)
 
 
 @attrs.frozen(kw_only=True)

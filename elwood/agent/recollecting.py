@@ -5,11 +5,11 @@ import trio
 from elwood.agent.surroundings import Surroundings
 from elwood.core.labels import Label
 from elwood.core.note import Note
+from elwood.core.private_texts import private_texts
 from elwood.core.recall import offered, relevant
 from elwood.core.remembering import Overview, Undone
 from elwood.core.replay import Session
 from elwood.core.session import Received, Reminded
-from elwood.core.turns import private_texts
 from elwood.core.work import is_command
 from elwood.messages import MemoryMail, Overlook, ReadNotes, Recall, Suggest, Undo
 from elwood.runtime import ActorUnavailable, Address
@@ -49,7 +49,7 @@ async def reminder(house: Surroundings, session: Session) -> Reminded | None:
             notes = (await house.memory.ask(Suggest(message=message))).notes
         except ActorUnavailable:
             return None
-    seen = "\n".join(private_texts(session.path, ()))
+    seen = "\n".join(private_texts(session.path, (), summed_up=False))
     chosen = relevant([n for n in notes if n.text not in seen], message, house.offered)
     if not chosen:
         return None

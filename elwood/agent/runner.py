@@ -1,22 +1,24 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 import trio
 
+from elwood.agent.daily import Daily
 from elwood.agent.delivery import Delivery
-from elwood.agent.means import Answer, Means
+from elwood.agent.judging import judged
+from elwood.agent.means import GIVEN_UP, Answer, Means
 from elwood.agent.recollecting import reminder
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import run_turn
-from elwood.core.claims import mark
+from elwood.core import archive
 from elwood.core.compaction import told
-from elwood.core.imitation import neutralise
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
 from elwood.core.session import CallDecided, Received, Replied, TurnStarted
-from elwood.core.turns import Turn
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import Draft, Typing
@@ -31,8 +33,6 @@ SILENT = 0.5
 # Characters of a draft: twice what the longest message has, so that what is held back at the end
 # lies beyond it; more would be looked through for nothing each time the model says a word.
 DRAFT = 8192
-# Characters of an answer from which judging it might hold up everybody else for a moment.
-MUCH = 4_000
 # Draft ids of one turn: one per model response, so fewer than this.
 DRAFTS_PER_TURN = 1000
 
@@ -46,23 +46,27 @@ class TurnRunner:
         self._delivery = delivery
         self._house = house
         self._gate = house.gate(id_, log_)
+        self.daily = Daily(id_, log_, house)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._ending = False
         self._held = 0
         self._stopped_by: Received | None = None
+        # Held by the command that moves the conversation.
+        self._rest = trio.Lock()
         self.is_working = False
 
-    def beginning(self, received: Received) -> TurnStarted | None:
+    async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
 
         Who writes it, in one line with *received*, must call `work` with it at once.
         """
+        recalled = "" if self.is_working else await self.daily.recall((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
-        return self._start(Start((received,)))
+        return self._start(Start((received,)), recalled)
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
         """Begin with what is to be done, unless that has begun already.
@@ -72,6 +76,27 @@ class TurnRunner:
         if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
             self.is_working = True
             nursery.start_soon(self._run_turns, begun)
+
+    @asynccontextmanager
+    async def at_rest(self, nursery: trio.Nursery) -> AsyncIterator[None]:
+        """Hold the conversation still while the block, a command that waits, moves it.
+
+        What was said before the command is begun, and stopped with what runs.  Nothing else begins
+        until the command is answered (`next_work`).
+        """
+        async with self._rest:
+            stopped = None
+            while True:
+                turn = self._log.state.turn
+                if turn is not None and turn is not stopped and self.stop(None):
+                    stopped = turn
+                self.work(nursery)
+                if not self.is_working:
+                    break
+                await self._log.wait_change()
+            self._stopping = False
+            yield
+        self.work(nursery)
 
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
@@ -84,12 +109,14 @@ class TurnRunner:
         await self._gate.seeking.learn()
         self.work(nursery)
 
-    async def withdraw(self, *, anew: bool = False) -> int:
-        """Let go of all calls that wait for the owner, or have been allowed and not begun.
+    async def withdraw(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
+        """Let go of the calls that wait for the owner, or have been allowed and not begun.
 
-        With *anew* the conversation ends, and what was permitted for it.  Return how many.
+        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
+        calls of these are meant.  Return how many.
         """
-        kept = [kept.pending for kept in self._log.state.pending.values()]
+        pending = [kept.pending for kept in self._log.state.pending.values()]
+        kept = [one for one in pending if turns is None or one.turn in turns]
         if kept or anew:
             await self._gate.seeking.withdraw(*kept, anew=anew)
         if kept:
@@ -126,16 +153,11 @@ class TurnRunner:
         # The start of a turn may have been on its way to the disk.
         return stopped or self.stop(command), gone
 
-    def under_way(self) -> str | None:
-        """Say what the open turn is doing; None if there is none."""
-        turn = self._log.state.turn
-        return None if turn is None else turn.under_way
-
-    def _start(self, start: Start) -> TurnStarted:
+    def _start(self, start: Start, recalled: str = "") -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
-        text = ""
+        text = recalled if self.daily.is_due(start.inputs) else ""
         if start.inputs:
-            text = render(start.inputs, self._house.now(), self._house.zone)
+            text += render(start.inputs, self._house.now(), self._house.zone)
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
@@ -158,6 +180,8 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
+            waiting = [one for one in state.waiting.values() if not is_command(one)]
+            recalled = await self.daily.recall(waiting)
             while self._held:
                 await self._log.wait_change()
             match next_work(state):
@@ -169,7 +193,7 @@ class TurnRunner:
                     await self._reply(Answer(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
-                    started = self._start(start)
+                    started = self._start(start, recalled)
                 case Resume(attempt):
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
@@ -192,7 +216,7 @@ class TurnRunner:
                 answer = await self._think()
             self._scope = None
             if answer is None:
-                what = self.under_way()
+                what = turn.under_way
                 await self._gate.abandon(turn.id, list(turn.calls.values()))
                 if self._stopping:
                     answer = Answer(f"Stopped. Under way was {what}.")
@@ -260,32 +284,17 @@ class TurnRunner:
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
         self._stopping, self._ending = False, True
+        head = archive.NOTE if state.archived else ""
+        head += stale_note(turn.inputs, self._house.now())
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             turn.route,
-            stale_note(turn.inputs, self._house.now()) + await self._judged(answer.text, turn),
+            head + await judged(answer.text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
         )
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False
-
-    async def _judged(self, text: str, turn: Turn) -> str:
-        """Mark in the model's words what no receipt shows, and what looks like one.
-
-        Our own statements pass too: they claim nothing, and may have the model's words before them.
-        """
-        receipts = list(turn.receipts)
-        earlier = [past.receipt for past in self._log.state.receipts]
-        text = neutralise(self._house.strip(text))
-        if len(text) <= MUCH:
-            return mark(text, receipts, earlier)
-        return await self._house.blocking(lambda: mark(text, receipts, earlier))
-
-
-GIVEN_UP = (
-    "I tried this several times and was cut off each time, so I have given it up. "
-    "The rest of our conversation is not affected."
-)
+        await self.daily.note()

@@ -1,6 +1,7 @@
 """A session's journal while the session lives: the one place where its entries are written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import trio
 
@@ -10,6 +11,7 @@ from elwood.core.session import Entry
 from elwood.runtime import trouble, well
 from elwood.store.journal import DiskFull, Journal
 
+T = TypeVar("T")
 WRITE = "writing the conversation's log"
 # Seconds between two tries to write on a full disk, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
@@ -32,6 +34,15 @@ class SessionLog:
     def state(self) -> Session:
         """What the log adds up to."""
         return self._journal.state
+
+    @property
+    def last(self) -> float:
+        """When the newest entry was written, Unix time."""
+        return self._journal.last
+
+    async def look_back(self, read: Callable[[Iterator[tuple[int, float, Entry]]], T]) -> T:
+        """Give what *read* makes of the whole log.  Raises JournalDamaged."""
+        return await self._journal.look_back(read)
 
     def sees(self, text: str) -> bool:
         """Tell whether *text* stands in a result that the model still sees."""

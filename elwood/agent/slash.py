@@ -10,6 +10,12 @@ from elwood.runtime import Request
 
 COMMANDS = {
     "new": "start a new conversation",
+    "undo": "take back your last message and what followed; again: further back",
+    "retry": "answer your last message once more",
+    "branch": "keep the conversation as it is here, and go on: /branch NAME",
+    "tree": "list the other conversations and branches of this chat",
+    "resume": "go back to one of them: /resume NUMBER or NAME; alone: to the one before",
+    "export": "write the conversation into a file: /export md or html",
     "stop": "stop what is being done",
     "status": "say what is going on and what it has cost",
     "receipts": "list what was really done here, newest last (/receipts 20: so many)",
@@ -21,7 +27,20 @@ COMMANDS = {
     "help": "say what I understand",
 }
 
-Name = Literal["new", "stop", "status", "receipts", "memory", "help"]
+Name = Literal[
+    "new",
+    "undo",
+    "retry",
+    "branch",
+    "tree",
+    "resume",
+    "export",
+    "stop",
+    "status",
+    "receipts",
+    "memory",
+    "help",
+]
 Verb = Literal["allow", "deny", "approvals", "trust"]
 
 
@@ -55,6 +74,8 @@ def parse(text: str) -> Command | Approval | Unknown:
     Command(name='stop', given='')
     >>> parse("/Status@elwood_bot")
     Command(name='status', given='')
+    >>> parse("/branch before the trip")
+    Command(name='branch', given='before the trip')
     >>> parse("/allow abc234 always")
     Approval(verb='allow', words=('abc234', 'always'))
     >>> parse("/dance")
@@ -63,9 +84,9 @@ def parse(text: str) -> Command | Approval | Unknown:
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
-        case "receipts" | "memory":
+        case "receipts" | "memory" | "branch" | "resume" | "export":
             return Command(word, " ".join(words))
-        case "new" | "stop" | "status" | "help":
+        case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "help":
             return Command(word)
         case "allow" | "deny" | "approvals" | "trust":
             return Approval(word, tuple(words))

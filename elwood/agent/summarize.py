@@ -17,9 +17,9 @@ from elwood.core.compaction import (
     without_summary,
 )
 from elwood.core.conversation import Completion, Human, Prompt
+from elwood.core.nodes import Node
 from elwood.core.replay import Session
 from elwood.core.session import Compacted
-from elwood.core.turns import Node
 from elwood.messages import (
     BadHistory,
     BudgetSpent,

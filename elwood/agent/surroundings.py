@@ -1,22 +1,37 @@
 """What all sessions share."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 
 import attrs
 import trio
 
 from elwood.agent.gate import Gate
+from elwood.agent.learning import Learning
 from elwood.agent.session_log import SessionLog
-from elwood.core.conversation import Prompt
+from elwood.core.conversation import Message, Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.messages import ApprovalsMail, Complete, Completed, MemoryMail, ModelsMail, OutboxMail
+from elwood.core.session import Route
+from elwood.messages import (
+    ApprovalsMail,
+    Attachment,
+    Complete,
+    Completed,
+    MemoryMail,
+    ModelsMail,
+    OutboxMail,
+)
 from elwood.runtime import ActorDown, Address, Blocking
+from elwood.store.threads import Threads
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
 # 20), and between two looks.
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
+
+
+async def nothing(id_: str, conversation: Sequence[Message]) -> None:
+    """Do nothing about a conversation that is put away."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,8 +44,12 @@ class Surroundings:
     its id and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the
     house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory.  Of what is in *memory*, up to *offered* tokens may
-    go along with a message.
+    without work a session leaves the memory, after *archive* seconds its conversation is put away.
+    *on_archive* is given that before, by the session's id; it must hand it on at once.  *export*
+    gives a file to the people of a route, and says where it is; its last arguments say that words
+    of strangers are in it, and that it may have been given before.  Of what is in *memory*, up to
+    *offered* tokens may go along with a message.  *threads* are the daily notes, if any are kept;
+    *learning* is there if anything may be learned.
     """
 
     strip: Callable[[str], str]
@@ -47,6 +66,7 @@ class Surroundings:
     blocking: Blocking
     now: Callable[[], float]
     zone: tzinfo
+    export: Callable[[Attachment, Route, bool, bool], Awaitable[str]]
     turns: TurnSettings
     max_tokens: int
     memory: Address[MemoryMail] | None = None
@@ -54,6 +74,10 @@ class Surroundings:
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0
+    archive: float = 86_400.0
+    on_archive: Callable[[str, Sequence[Message]], Awaitable[None]] = nothing
+    threads: Threads | None = None
+    learning: Learning | None = None
 
     async def complete(self, request: Complete) -> Completed:
         """Ask for a response, waiting for a restart of who gives them.

@@ -30,7 +30,7 @@ from elwood.core.reaction import (
 )
 from elwood.core.session import Compacted, Entry, Joined, Noticed, Prompted, Rewound, Said
 from elwood.core.turns import Turn
-from elwood.core.work import is_command
+from elwood.core.work import inputs
 from elwood.messages import (
     BadHistory,
     BudgetSpent,
@@ -175,11 +175,10 @@ class _TurnRun:
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
-        waiting = self._means.session.waiting.values()
-        inputs = [received for received in waiting if not is_command(received)]
-        if inputs:
-            ids = tuple(received.id for received in inputs)
-            text = self._means.render(inputs)
+        joining = inputs(self._means.session)
+        if joining:
+            ids = tuple(received.id for received in joining)
+            text = self._means.render(joining)
             await self._means.record(Joined(self._turn.id, ids, text))
 
     async def _ask(self) -> Completed | None:

@@ -162,6 +162,7 @@ KEYS = (
     Key("approvals.group_after", "questions after which further ones come together", at_least(1)),
     Key("approvals.group_within", "seconds within which they are counted", at_least(0)),
     Key("sessions.idle", "seconds after which a quiet conversation leaves memory", at_least(1)),
+    Key("sessions.archive", "seconds after which a quiet conversation is put away", at_least(60)),
     Key(
         "memory.embeddings",
         "a model that makes vectors of notes, as provider/name; they are sent to it",
@@ -170,6 +171,14 @@ KEYS = (
     ),
     Key("memory.max_notes", "most notes that are kept", between(1, 1_000_000)),
     Key("memory.offered", "most tokens of notes that go along with a message", at_least(0)),
+    Key(
+        "learning.mode",
+        "suggest asks you before anything noticed is remembered; auto remembers what was seen often"
+        " enough; off calls no model",
+    ),
+    Key("learning.threshold", "conversations in which the same must be seen", between(1, 100)),
+    Key("learning.quiet", "seconds of silence before a conversation is looked at", at_least(10)),
+    Key("learning.calls_per_day", "most calls of models.summarizer for it", between(1, 1000)),
     Key(
         "telegram.token",
         f"{_SECRET} `telegram-token`. The channel is off without",
@@ -246,6 +255,10 @@ SECTIONS = {
     "approvals": "How you are asked whether a tool may do something.",
     "sessions": "Conversations.",
     "memory": "What is remembered across conversations. See docs/operating.md.",
+    "learning": (
+        "What is noticed in conversations. A quiet stretch with something new costs one short call "
+        "of models.summarizer, less than a cent with the default; it counts against `limits`."
+    ),
     "telegram": "The Telegram channel.",
     "policy": (
         "Your own word about tools, by name or by a pattern of the id, such as `web.*`. What would "

@@ -10,6 +10,7 @@ import attrs
 
 from elwood.core.budget import Limits
 from elwood.core.egress import EgressRules
+from elwood.core.learning import LearningSettings
 from elwood.core.limits import TurnSettings
 from elwood.core.permissions import ApprovalSettings
 from elwood.core.policy import Word
@@ -40,9 +41,10 @@ class Paths:
 
 @attrs.frozen(kw_only=True)
 class Sessions:
-    """Life of a conversation in memory; times in seconds."""
+    """Life of a conversation; times in seconds."""
 
     idle: float = 600.0
+    archive: float = 86_400.0
 
 
 @attrs.frozen(kw_only=True)
@@ -107,6 +109,7 @@ class Config:
     approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
     memory: MemorySettings = attrs.field(factory=MemorySettings)
+    learning: LearningSettings = attrs.field(factory=LearningSettings)
     telegram: TelegramSettings = attrs.field(factory=TelegramSettings)
     policy: Policy = attrs.field(factory=Policy)
     egress: EgressRules = attrs.field(factory=EgressRules)
@@ -136,6 +139,7 @@ SECTIONS: dict[str, type] = {
     "approvals": ApprovalSettings,
     "sessions": Sessions,
     "memory": MemorySettings,
+    "learning": LearningSettings,
     "telegram": TelegramSettings,
     "policy": Policy,
     "egress": EgressRules,

@@ -22,9 +22,9 @@ from elwood.core.conversation import (
     Text,
     ToolCall,
 )
+from elwood.core.nodes import Node
 from elwood.core.receipts import one_line
 from elwood.core.tokens import estimate, fit
-from elwood.core.turns import Node
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs (libraries.md §2.21).
 HEAD_ROOM = 1.1

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, tzinfo
 
 from elwood.core.conversation import repair_text
 from elwood.core.session import Received
+from elwood.core.threads import without_recall
 
 # Age in seconds from which an answer says how old its question is (TG-25).
 STALE = 3600.0
@@ -48,6 +49,17 @@ def render(inputs: Sequence[Received], now: float, zone: tzinfo = UTC) -> str:
             text = f"[sent {age(now - received.sent_at)} ago] {text}"
         lines.append(text)
     return "\n".join(lines)
+
+
+def said_in(text: str) -> str:
+    """Return in one line what people said in a turn's text.
+
+    >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
+    'hello there'
+    """
+    text = without_recall(text)
+    head, _, rest = text.partition("\n")
+    return " ".join((rest if head.startswith("[") and rest else text).split())
 
 
 def _replaces_waiting(received: Received, inputs: Sequence[Received]) -> bool:

@@ -8,6 +8,8 @@ import re
 
 # Addresses taken from one text; a longer list is not somebody naming a page.
 MAX_ADDRESSES = 50
+# Addresses that are remembered of one conversation.
+MAX_NAMED = 200
 _URL = re.compile(r"(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}", re.IGNORECASE)
 _USUAL = {"http": ":80", "https": ":443"}
 _HOST = re.compile(
@@ -30,6 +32,13 @@ def addresses(text: str) -> list[str]:
     for match in _HOST.finditer(_URL.sub(" ", text)):
         found[match[0].lower()] = None
     return list(found)[:MAX_ADDRESSES]
+
+
+def remember(named: dict[str, None], text: str) -> None:
+    """Add the addresses in *text* to *named*, which is changed in place; the oldest go first."""
+    named.update(dict.fromkeys(addresses(text)))
+    while len(named) > MAX_NAMED:
+        del named[next(iter(named))]
 
 
 def host_of(url: str) -> str:

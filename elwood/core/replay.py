@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.core.compaction import is_notice_of_cut
-from elwood.core.conversation import Human, Message, Notice, Prompt, Results, mend, texts
-from elwood.core.labels import Label, Taint
-from elwood.core.mentions import addresses
+from elwood.core.branches import Archived, Branched, Resumed, Retried
+from elwood.core.conversation import Human, Notice
+from elwood.core.labels import Label
+from elwood.core.line import Line
+from elwood.core.nodes import said_node
 from elwood.core.session import (
     MAX_SEEN,
     CallDecided,
@@ -24,6 +25,7 @@ from elwood.core.session import (
     Entry,
     Joined,
     Noticed,
+    Observed,
     Posted,
     Posting,
     Prompted,
@@ -34,69 +36,51 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.core.tokens import Calibration, estimate_prompt
+from elwood.core.threads import Done, done, is_private
+from elwood.core.tokens import Calibration
+from elwood.core.tree import Tree
 from elwood.core.turns import (
     UNANSWERED,
     Kept,
-    Node,
     OpenCall,
     Past,
     Turn,
     Undelivered,
     call_key,
     is_answer,
-    late,
-    node_of,
-    plain,
-    private_texts,
-    result_of,
-    said_node,
+    outcome,
 )
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
 MAX_RECEIPTS = 50
-# Addresses of the owner's that are remembered; the oldest go first.
-MAX_NAMED = 200
 
 
-class Session(msgspec.Struct):
-    """All that a session knows.
+class Session(Line):
+    """All that a session knows: the present line of the conversation, and what belongs to none.
 
     *pending* are calls that wait for the owner while the conversation goes on, by
-    ``<turn>/<call>``.  *receipts* are the newest calls that ended.  *taint* is what was read;
-    *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
-    the ids of calls that gave private data.  *failed* says that its newest answer states a failure.
-    *untold* are notices that wait until no request is under way, and no call: they would come
-    between.  *prompt_tokens* is an estimate, which *calibration* corrects.
+    ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
+    lines.  *notices* is what the model is told before a message, by its id.  *failed* says that its
+    newest answer states a failure, *archived* that the person has not been told yet that their
+    conversation was put away.  *calibration* corrects estimates: what the models have counted, on
+    whatever line.  *observed* is the entry up to which the observer has looked; *done* the newest
+    turn that ended.
     """
 
-    seen: dict[str, None] = {}
-    waiting: dict[str, Received] = {}
+    seen: dict[str, None] = msgspec.field(default_factory=dict)
+    waiting: dict[str, Received] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
-    path: list[Node] = []
-    prompt: Prompt | None = None
-    undelivered: dict[str, Undelivered] = {}
-    pending: dict[str, Kept] = {}
-    receipts: list[Past] = []
-    taint: Taint = msgspec.field(default_factory=Taint)
-    named: dict[str, None] = {}
-    private_calls: dict[str, None] = {}
+    undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
+    pending: dict[str, Kept] = msgspec.field(default_factory=dict)
+    receipts: list[Past] = msgspec.field(default_factory=list)
+    notices: dict[str, str] = msgspec.field(default_factory=dict)
+    tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
-    untold: list[str] = []
-    prompt_tokens: int = 0
+    observed: int = 0
+    done: Done | None = None
+    archived: bool = False
     calibration: Calibration = msgspec.field(default_factory=Calibration)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation as it is sent: sound, whatever happened to the log."""
-        return tuple(mend(node.message for node in self.path))
-
-    def private_texts(self) -> list[str]:
-        """List the private data that was read, offered or summed up, as the model sees it."""
-        found = list(private_texts(self.path, self.private_calls))
-        cuts = [node.message for node in self.path if is_notice_of_cut(node.message)]
-        return found + [text for message in cuts for text in texts(message) if self.taint.private]
 
     @property
     def is_idle(self) -> bool:
@@ -114,17 +98,17 @@ class Session(msgspec.Struct):
                 turn = self._open_turn(entry)
                 turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
-                self._push(seq, Human(text))
+                self._preface(seq, inputs)
+                self.push(seq, Human(text))
             case Prompted(prompt):
-                self.prompt, self.prompt_tokens = prompt, estimate_prompt(prompt)
-                self.path = list(map(plain, self.path))
+                self.begin_epoch(prompt)
             case Said():
                 self._say(seq, entry)
             case Noticed(_, text):
-                self._push(seq, Notice(text))
+                self.push(seq, Notice(text))
             case Reminded(_, text, label):
                 self.taint.add(label, "memory")
-                self._push(seq, Notice(text))
+                self.push(seq, Notice(text))
             case CallPending(_, call):
                 open_call = self._open_turn(entry).calls[call]
                 open_call.pending, open_call.decided = entry, None
@@ -139,23 +123,39 @@ class Session(msgspec.Struct):
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto, why):
-                kept = [plain(node) for node in self.path if node.seq >= upto]
-                # Its place is before what is kept, or a rewinding would lose it.
-                self.path = [node_of(upto - 1, Notice(summary)), *kept]
+                self.summarise(summary, upto)
                 if self.turn is not None:
                     self.turn.cut = why
             case Rewound(to):
+                if to == 0:
+                    self.tree.leave(self.path, seq - 1, at, "new")
+                    self.archived = False
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
-                    self._put_away()
+                    self._change_to(Resumed(0, same_prompt=True))
+            case Branched(name):
+                self.tree.mark(name, self.path, seq, at)
+            case Archived():
+                self.tree.leave(self.path, seq - 1, at, "archived")
+                self._change_to(Resumed(0, same_prompt=True))
+                self.archived = True
+            case Resumed():
+                self.tree.leave(self.path, seq - 1, at, "left" if entry.number else "undone")
+                self.tree.go_on(entry.number)
+                self._change_to(entry)
+                self.archived = False
+            case Retried():
+                self._retry(entry)
             case Replied():
-                self._reply(seq, entry)
+                self._reply(seq, at, entry)
             case Posting(reply, part, attempt):
                 self.undelivered[reply].attempts[part] = attempt
             case Posted(reply, part, message):
                 self.undelivered[reply].posted[part] = message
             case Delivered(reply):
                 del self.undelivered[reply]
+            case Observed(upto):
+                self.observed = max(self.observed, upto)
 
     def _receive(self, entry: Received) -> None:
         self.seen[entry.id] = None
@@ -167,35 +167,36 @@ class Session(msgspec.Struct):
                     # Both ids stay, so that both have their outcome; only the new text counts.
                     self.waiting[id_] = msgspec.structs.replace(waiting, text="")
         self.waiting[entry.id] = entry
-        self._hear(entry)
+        self.hear(entry)
 
-    def _hear(self, entry: Received) -> None:
-        self.taint.add(Label(untrusted=entry.untrusted), f"a message sent by {entry.principal}")
-        if not self.taint.sources:
-            self.named.update(dict.fromkeys(addresses(entry.text)))
-            while len(self.named) > MAX_NAMED:
-                del self.named[next(iter(self.named))]
-
-    def _put_away(self) -> None:
-        """Begin with a clean label; what is still to come in brings its own."""
-        old, self.taint, self.named, self.private_calls = self.taint, Taint(), {}, {}
+    def _change_to(self, line: Resumed) -> None:
+        """Go on with *line* and its label; what is still to come in brings its own."""
+        old = self.taint
+        self.move(line)
         for key, kept in self.pending.items():
             origins = tuple(dict.fromkeys((*kept.origins, *old.sources)))
             private = kept.private or old.private
             self.pending[key] = msgspec.structs.replace(kept, origins=origins, private=private)
         for received in self.waiting.values():
-            self._hear(received)
+            self.hear(received)
 
-    def _take_back(self, kept: Kept) -> None:
-        """The call of a conversation that was put away, words of its model, comes into this one."""
-        self.taint.add(Label(private=kept.private), "")
-        for origin in kept.origins:
-            self.taint.add(Label(untrusted=True), origin)
+    def _retry(self, entry: Retried) -> None:
+        asked = self.waiting[entry.input]
+        untrusted = asked.untrusted or entry.untrusted
+        asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
+        self.waiting[entry.input] = asked
+        self.bring(entry.origins, entry.private)
+        self.hear(asked)
+        if entry.notice:
+            self.notices[entry.input] = entry.notice
+
+    def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
+        for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
+            self.push(seq, Notice(notice))
 
     def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
         for id_ in inputs:
-            received = self.waiting.pop(id_, None)
-            if received is not None:
+            if (received := self.waiting.pop(id_, None)) is not None:
                 yield received
 
     def _start(self, seq: int, entry: TurnStarted) -> None:
@@ -210,10 +211,12 @@ class Session(msgspec.Struct):
         turn = self.turn = Turn(entry.turn, inputs, start=seq)
         for key in calls:
             turn.kept.append(kept := self.pending.pop(key))
-            self._take_back(kept)
+            self.bring(kept.origins, kept.private)
             turn.calls[key] = kept.opened(key)
+        self._preface(seq, entry.inputs)
         if entry.text:
-            self._push(seq, Human(entry.text))
+            self.push(seq, Human(entry.text), begins=True)
+        self.taint.add(Label(private=is_private(entry.text)), "")
 
     def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
@@ -224,31 +227,24 @@ class Session(msgspec.Struct):
                 turn.denied.append(entry.plan)
             return
         key = call_key(entry.turn, entry.call)
-        kept = self.pending.get(key)
-        if kept is None or (kept.decided is not None and entry.allowed):
+        if (kept := self.pending.get(key)) is None or (kept.decided is not None and entry.allowed):
             return
         if entry.allowed:
             self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
             return
         del self.pending[key]
-        self._take_back(kept)
+        self.bring(kept.origins, kept.private)
         self.untold.append(kept.refused(entry.ruling))
         if self.turn is None:
-            self._tell(seq)
-
-    def _tell(self, seq: int) -> None:
-        if self.untold:
-            self._push(seq, Notice("\n\n".join(self.untold)))
-            self.untold = []
+            self.tell(seq)
 
     def _say(self, seq: int, entry: Said) -> None:
         turn, message = self._open_turn(entry), entry.message
-        asked = self.prompt_tokens + sum(node.tokens for node in self.path)
-        self.calibration.learn(message.model, asked, entry.usage)
+        self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
         turn.attempts = 0
         turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
         turn.rounds += 1
-        self.path.append(said_node(seq, entry, self.calibration.ratio))
+        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
 
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
         turn.attempts = 0
@@ -267,32 +263,27 @@ class Session(msgspec.Struct):
     def _close_calls(self, seq: int, turn: Turn) -> None:
         if not turn.calls:
             return
-        kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
-        if kept.isdisjoint(turn.calls):
-            self._push(seq, Results(tuple(result_of(call) for call in turn.calls.values())))
-        else:
-            # Their results were "waiting"; a second one for the same call would be refused.
-            self._push(seq, Notice("\n\n".join(map(late, turn.calls.values()))))
+        self.push(seq, outcome(turn))
         turn.calls = {}
-        self._tell(seq)
+        self.tell(seq)
 
-    def _reply(self, seq: int, entry: Replied) -> None:
+    def _reply(self, seq: int, at: float, entry: Replied) -> None:
         if entry.turn is not None and self.turn is not None:
+            self.done = done(at, self.turn.inputs, self.turn.receipts, entry, self.taint.label)
             self._close_calls(seq, self.turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= self.turn.start and not is_answer(last.message):
                 # Or the model would go on with what was stopped or given up (poison again).
-                self._push(seq, Notice(UNANSWERED.format(entry.text[:500])))
+                self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
-            self._tell(seq)
+            self.tell(seq)
         for id_ in entry.inputs:
             self.waiting.pop(id_, None)
+            self.notices.pop(id_, None)
         self.failed = entry.failed
+        self.archived = self.archived and entry.turn is None
         if entry.text:
             self.undelivered[entry.reply] = Undelivered(entry)
-
-    def _push(self, seq: int, message: Message) -> None:
-        self.path.append(node_of(seq, message))
 
     def _open_turn(self, entry: Entry) -> Turn:
         if self.turn is None:

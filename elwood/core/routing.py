@@ -81,11 +81,15 @@ def split_name(name: str) -> tuple[str, str]:
 def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """Return the models for *role*, the preferred one first; unknown roles use the default's.
 
-    A summary by a dear model is better than none.
+    A summary by a dear model is better than none; what the observer learns is not.
 
     >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
     ('a/small', 'local/qwen')
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
+    ('a/small',)
     """
+    if role == "observer":
+        return (settings.summarizer,)
     first = (settings.summarizer,) if role == "summarizer" else ()
     return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
 

@@ -1,14 +1,15 @@
 """A session's log: its entries, what they add up to, and what is left to do.
 
 The log is the truth: this fold over it is all a session knows.  It is also the tree of the
-conversation: each entry's parent is the head at the time it was written, and `Rewound` moves the
-head, so a branch is a path back to the root.
+conversation: each entry's parent is the head at the time it was written, and `Rewound` and
+`Resumed` (`core/branches.py`) move the head, so a branch is a path back to the root.
 """
 
 from typing import Literal
 
 import msgspec
 
+from elwood.core.branches import Archived, Branched, Resumed, Retried
 from elwood.core.conversation import Assistant, Prompt, Usage
 from elwood.core.labels import CLEAN, Label
 
@@ -203,7 +204,7 @@ class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
 
 
 class Rewound(msgspec.Struct, frozen=True, tag="rewound"):
-    """The head of the conversation moved back to the entry *to*; 0 is the root."""
+    """The head of the conversation moved back to the entry *to*; 0 is the root (``/new``)."""
 
     to: int
 
@@ -246,6 +247,13 @@ class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
     why: str = ""
 
 
+class Observed(msgspec.Struct, frozen=True, tag="observed"):
+    """The observer has looked at everything up to the entry *upto*, and learned so many *facts*."""
+
+    upto: int
+    facts: int
+
+
 Entry = (
     Received
     | TurnStarted
@@ -265,4 +273,9 @@ Entry = (
     | Posting
     | Posted
     | Delivered
+    | Observed
+    | Branched
+    | Resumed
+    | Retried
+    | Archived
 )

@@ -5,8 +5,10 @@ from datetime import datetime, tzinfo
 from textwrap import indent
 
 import attrs
+import msgspec
 
 from elwood.core.audit import columns, printable
+from elwood.core.branches import Retried
 from elwood.core.conversation import Message, Prompt
 from elwood.core.receipts import MARKS, one_line
 from elwood.core.replay import Session
@@ -91,6 +93,8 @@ def _turns(log: Log) -> Iterator[tuple[Entry, float, str, list[Received]]]:
         match entry:
             case Received(id_):
                 waiting[id_] = entry
+            case Retried(id_, text) if id_ in waiting:
+                waiting[id_] = msgspec.structs.replace(waiting[id_], text=text)
             case TurnStarted(turn, ids) if turn != open_:
                 open_ = turn
                 inputs = [waiting[id_] for id_ in ids if id_ in waiting]

@@ -1,7 +1,5 @@
 """The parts of what a session knows: the running turn, its calls, what is on its way."""
 
-from collections.abc import Container, Iterable, Iterator
-
 import msgspec
 
 from elwood.core.conversation import (
@@ -12,10 +10,8 @@ from elwood.core.conversation import (
     Result,
     Results,
     ToolCall,
-    texts,
 )
 from elwood.core.mentions import addresses
-from elwood.core.recall import OFFERED
 from elwood.core.session import (
     CallDecided,
     CallEnded,
@@ -25,13 +21,8 @@ from elwood.core.session import (
     Replied,
     Route,
     Ruling,
-    Said,
 )
-from elwood.core.tokens import estimate
 
-NO_NATIVE = msgspec.Raw(b"null")
-# Characters of native content for a token, at least.
-CHARACTERS = 3
 # What the model is told of a call that waited, and of a turn that it did not answer.
 REFUSED = {
     "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
@@ -42,57 +33,6 @@ UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"
 )
-
-
-class Node(msgspec.Struct, frozen=True):
-    """One message on the present path of the conversation, and the entry that brought it.
-
-    *tokens* is an estimate.
-    """
-
-    seq: int
-    message: Message
-    tokens: int
-
-
-def node_of(seq: int, message: Message) -> Node:
-    """Estimate what *message* takes."""
-    return Node(seq, message, sum(map(estimate, texts(message))))
-
-
-def said_node(seq: int, entry: Said, ratio: float) -> Node:
-    """Estimate what a response takes when it is sent back, thinking included.
-
-    The model counted all it said; what it does not want back has no room in the native content.
-    *ratio* is what it counts for an estimated token.
-    """
-    words = node_of(seq, entry.message)
-    if entry.usage.estimated or not entry.message.codec:
-        return words
-    room = len(bytes(entry.message.native)) // CHARACTERS
-    thought = min(int(entry.usage.output / ratio), room)
-    return Node(seq, entry.message, max(words.tokens, thought))
-
-
-def plain(old: Node) -> Node:
-    """Make of a response text and calls that any codec can render, without its thinking.
-
-    Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6).
-    """
-    message = old.message
-    if not isinstance(message, Assistant) or not message.codec:
-        return old
-    return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
-
-
-def private_texts(path: Iterable[Node], calls: Container[str]) -> Iterator[str]:
-    """Find on *path* what these *calls* gave, and the notes that were offered."""
-    for node in path:
-        match node.message:
-            case Results(results):
-                yield from (result.text for result in results if result.call in calls)
-            case Notice(text) if text.startswith(OFFERED):
-                yield text
 
 
 class OpenCall(msgspec.Struct):
@@ -235,3 +175,12 @@ def late(call: OpenCall) -> str:
     what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
     head = f"The owner allowed the call that waited: {what}."
     return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
+
+
+def outcome(turn: Turn) -> Message:
+    """Say to the model what came of all calls of the last response of *turn*."""
+    kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
+    if kept.isdisjoint(turn.calls):
+        return Results(tuple(result_of(call) for call in turn.calls.values()))
+    # Their results were "waiting"; a second one for the same call would be refused.
+    return Notice("\n\n".join(map(late, turn.calls.values())))

@@ -97,18 +97,26 @@ def asked(query: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))[:MAX_WORDS]
 
 
-def expression(chosen: Sequence[str], *, every: bool) -> str:
-    """Write *chosen* as a query of SQLite's FTS5: all words, or only one of them.
+def expression(chosen: Sequence[str], least: int) -> str:
+    """Write *chosen* as a query of SQLite's FTS5 for texts that have at least so many of them.
 
-    Each stands in quotes, so none of it is syntax.
+    *least* is all, all but one, or one.  Each word stands in quotes, so none of it is syntax.
 
-    >>> expression(["sister", "4"], every=True), expression(["near", 'a"b'], every=False)
+    >>> expression(["sister", "4"], 2), expression(["near", 'a"b'], 1)
     ('"sister"* AND "4"', '"near"* OR "a""b"*')
+    >>> expression(["a", "b", "c"], 2)
+    '("b" AND "c") OR ("a" AND "c") OR ("a" AND "b")'
     """
-    quoted = (f'"{word.replace(chr(34), chr(34) * 2)}"' for word in chosen)
-    stars = ("*" if len(word) >= PREFIX else "" for word in chosen)
-    between = " AND " if every else " OR "
-    return between.join(f"{word}{star}" for word, star in zip(quoted, stars, strict=True))
+    terms = [
+        f'"{word.replace(chr(34), chr(34) * 2)}"{"*" if len(word) >= PREFIX else ""}'
+        for word in chosen
+    ]
+    if least == 1:
+        return " OR ".join(terms)
+    if least == len(terms):
+        return " AND ".join(terms)
+    without = ([*terms[:place], *terms[place + 1 :]] for place in range(len(terms)))
+    return " OR ".join(f"({' AND '.join(rest)})" for rest in without)
 
 
 def matches(word: str, other: str) -> bool:

@@ -1,5 +1,7 @@
 """What a session has left to do."""
 
+from itertools import takewhile
+
 import attrs
 
 from elwood.core.replay import Session
@@ -31,6 +33,8 @@ class Nothing:
     """No turn is to be run."""
 
 
+# Commands that move the conversation: what is said behind them is for the place they move it to.
+MOVING = frozenset({"/new", "/undo", "/retry", "/branch", "/resume"})
 Work = Start | Resume | GiveUp | Nothing
 
 
@@ -53,13 +57,30 @@ def commands(session: Session) -> tuple[Received, ...]:
     return tuple(received for received in session.waiting.values() if is_command(received))
 
 
+def moves(received: Received) -> bool:
+    """Tell whether a message is a command that moves the conversation."""
+    return is_command(received) and received.text.split(maxsplit=1)[0].lower() in MOVING
+
+
+def inputs(session: Session) -> tuple[Received, ...]:
+    """List what a turn may take of what waits: nothing behind a command that moves it away.
+
+    >>> from elwood.core.session import Route
+    >>> said = [Received(text, text, "me", Route("console"), 0.0) for text in ("a", "/new", "b")]
+    >>> [received.id for received in inputs(Session(waiting={one.id: one for one in said}))]
+    ['a']
+    """
+    before = takewhile(lambda received: not moves(received), session.waiting.values())
+    return tuple(received for received in before if not is_command(received))
+
+
 def next_work(session: Session) -> Work:
     """Decide what the session must do next about turns (deliveries go on beside)."""
     if session.turn is not None:
         attempt = session.turn.attempts + 1
         return GiveUp() if attempt >= MAX_ATTEMPTS else Resume(attempt)
     calls = tuple(key for key, kept in session.pending.items() if kept.decided is not None)
-    if calls:
+    if calls and not any(map(moves, session.waiting.values())):
         return Start((), calls)
-    inputs = tuple(r for r in session.waiting.values() if not is_command(r))
-    return Start(inputs) if inputs else Nothing()
+    taken = inputs(session)
+    return Start(taken) if taken else Nothing()

@@ -11,8 +11,9 @@ were taken away: compare the head with one noted earlier for that.
 
 import hashlib
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import attrs
@@ -147,6 +148,17 @@ def follow(
         place.at = line.at
         yield line
     return b""
+
+
+def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
+    """Yield the entries of the journal *path*, of the union *entries*, with numbers and times.
+
+    What was not written to its end is left out.  Raises Unsound and OSError.
+    """
+    with path.open("rb", buffering=1 << 20) as file:
+        for line in follow(file, Place(), decoder(entries).decode):
+            for seq, entry in enumerate(line.entries, line.seq):
+                yield seq, line.at, entry
 
 
 def _holds_a_line(raw: bytes) -> bool:

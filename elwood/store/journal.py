@@ -4,7 +4,7 @@ Rules (reliability.md §2): one write per line, newline last, fsync before anyon
 tail that was never acknowledged is cut; damage anywhere else stops the work and is left as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, Protocol, TypeVar
@@ -15,7 +15,7 @@ import trio
 
 from elwood.runtime import trouble, well
 from elwood.store.calls import DiskFull, JournalBroken, judged
-from elwood.store.chain import Place, Unsound, decoder, follow, write_line
+from elwood.store.chain import Place, Unsound, decoder, entries_of, follow, write_line
 from elwood.store.disk import Disk, temporary
 from elwood.store.snapshot import belongs, load, place_of, shape, snapshot_of, take
 
@@ -44,6 +44,7 @@ class Fold(Protocol[Entry_contra]):
         """Take in the entry *seq*, recorded at Unix time *at*."""
 
 
+T = TypeVar("T")
 S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
 
 
@@ -85,6 +86,7 @@ class Journal(Generic[E, S]):
         self.state: S = new()
         self._new = new
         self._disk = disk
+        self._entries = entries
         self._snapshot_every = snapshot_every
         self._decode: Callable[[bytes], Any] = decoder(entries).decode
         self._place = Place()
@@ -107,6 +109,18 @@ class Journal(Generic[E, S]):
             self._broken = None
             self._usable = True
             await self._snapshot_if_due()
+
+    @property
+    def last(self) -> float:
+        """When the newest line was written, Unix time; 0 if there is none."""
+        return self._place.at
+
+    async def look_back(self, read: Callable[[Iterator[tuple[int, float, E]]], T]) -> T:
+        """Give what *read* makes of the whole file, entry by entry.  Raises JournalDamaged."""
+        try:
+            return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
+        except Unsound as error:
+            raise JournalDamaged(self.path, error.line, error.why) from error
 
     async def append(self, *entries: E, last_words: bool = False) -> None:
         """Record *entries* in one line: all of them or, after a crash, none.

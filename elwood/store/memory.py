@@ -6,7 +6,8 @@ loses nothing that was there before.
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -59,18 +60,16 @@ class Memory:
                 # Of versions that fit about equally well by words, meaning must not choose the old.
                 versions = [hit.key for hit in groups[0] if hit.whole] if groups else ()
                 keys = placed(fused(keys, close), versions)
-        notes = []
-        for note in self.read(keys[: limit + SPARE]):
-            until = expires(note)
-            alive = until is None or until > asked.now
-            if note.status == "kept" and alive and (asked.untrusted or not note.untrusted):
-                notes.append(note)
-        return notes[:limit]
+        alive = (note for note in self._each(keys[: limit + SPARE]) if _is_found(note, asked))
+        return list(islice(alive, limit))
 
     def read(self, keys: Sequence[str]) -> list[Note]:
         """Read these notes, as far as they are there."""
+        return list(self._each(keys))
+
+    def _each(self, keys: Sequence[str]) -> Iterator[Note]:
         found = (self._files.read(key) for key in keys)
-        return [filed.note for filed in found if filed is not None]
+        return (filed.note for filed in found if filed is not None)
 
     def newest(self, limit: int, *, pending: bool = False) -> list[Note]:
         """Read the newest notes, kept or *pending*, the newest first."""
@@ -246,3 +245,10 @@ class Memory:
         except Unusable as error:
             return f"the index still has them, and could not be removed: {error}"
         return ""
+
+
+def _is_found(note: Note, asked: Asked) -> bool:
+    """Tell whether *note*, as its file is now, may be an answer."""
+    until = expires(note)
+    alive = until is None or until > asked.now
+    return note.status == "kept" and alive and (asked.untrusted or not note.untrusted)

@@ -20,9 +20,9 @@ class Files:
         self._files = files
 
     def search(self, asked_: Asked, tie: Tie) -> list[Hit]:
-        """Find by words: notes that have all of them, or else any."""
+        """Find by words: notes that have all of them, else all but one, else any."""
         chosen = asked(asked_.query)
-        all_, any_ = list[Hit](), list[Hit]()
+        found: dict[int, list[Hit]] = {}
         for note in self._notes(lambda: tie.is_cut):
             until = expires(note)
             gone = until is not None and until <= asked_.now
@@ -34,15 +34,15 @@ class Files:
                 whole = different == len(chosen)
                 worth_ = different + score / 1000
                 hit = Hit(note.key, worth_, note.updated, note.importance, whole)
-                (all_ if whole else any_).append(hit)
+                found.setdefault(different, []).append(hit)
+        most = len(chosen)
+        rest = [hit for hits in found.values() for hit in hits]
         match asked_.words:
             case "all":
-                found = all_
-            case "any":
-                found = [*all_, *any_]
+                rest = found.get(most, [])
             case "all, else any":
-                found = all_ or any_
-        return heapq.nlargest(MOST_HITS, found, key=lambda hit: hit.score)
+                rest = found.get(most) or found.get(most - 1) or rest
+        return heapq.nlargest(MOST_HITS, rest, key=lambda hit: hit.score)
 
     def twin(self, said: bytes) -> list[str]:
         """Name the notes that say the same."""

@@ -51,8 +51,6 @@ _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE kept = 0), sum(untrusted),
   count(*) FILTER (WHERE expires <= ?), (SELECT count(*) FROM vectors) FROM notes
 """
-# Whether all words are wanted, one try after the other.
-_TRIES = {"all": (True,), "any": (False,), "all, else any": (True, False)}
 _COLUMNS = ("key", "stamp", "kept", "untrusted", "importance", "updated", "expires", "saying")
 _INSERT = f"INSERT INTO notes ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _UPDATE = f"UPDATE notes SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHERE id = ?"
@@ -97,15 +95,20 @@ class Index(Database):
         self.truncate()
 
     def search(self, asked_: Asked, tie: Tie) -> list[Hit]:
-        """Find by words: notes that have all of them, or else any.  Raises Abandoned."""
+        """Find by words: notes that have all of them, else all but one, else any.
+
+        Raises Abandoned.
+        """
         chosen = asked(asked_.query)
         if not chosen:
             return []
+        most = len(chosen)
+        tries = {"all": (most,), "any": (1,), "all, else any": (most, max(1, most - 1), 1)}
         with self.reading(tie) as db:
-            for every in _TRIES[asked_.words]:
-                given = (expression(chosen, every=every), MOST_HITS, asked_.now, asked_.untrusted)
+            for least in dict.fromkeys(tries[asked_.words]):
+                given = (expression(chosen, least), MOST_HITS, asked_.now, asked_.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
-                    return [Hit(*row, every) for row in found]
+                    return [Hit(row[0], row[1], row[2], row[3], least == most) for row in found]
         return []
 
     def twin(self, said: bytes) -> list[str]:

@@ -14,8 +14,8 @@ from elwood.core.recall import Hit
 class Asked:
     """A search at Unix time *now*.
 
-    Of its words notes must have *all*, or *any*, or any if there is none that has all.  Without
-    *untrusted*, what may hold strangers' words is left out.
+    Of its words notes must have *all*, or *any*; or all, else all but one, else any, whatever finds
+    something first.  Without *untrusted*, what may hold strangers' words is left out.
     """
 
     query: str

@@ -97,7 +97,7 @@ def _compared(db: sqlite3.Connection, model: str, asked_: Asked) -> Iterable[tup
     if count <= MAX_COMPARED:
         return db.execute(_ALL, (model,))
     chosen = asked(asked_.query)
-    return db.execute(_SOME, (model, expression(chosen, every=False))) if chosen else ()
+    return db.execute(_SOME, (model, expression(chosen, 1))) if chosen else ()
 
 
 def _bits(vector: Vector) -> bytes:

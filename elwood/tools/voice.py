@@ -81,13 +81,20 @@ class Voice:
         part: Rich,
         files: tuple[Attachment, ...] = (),
         buttons: tuple[Button, ...] = (),
+        *,
+        repeat: bool = False,
     ) -> Outcome:
-        """Send one message, once, and return what is known of it."""
+        """Send one message, once, and return what is known of it.
+
+        *repeat* marks it as one that may have arrived before.
+        """
         outbox = self.outboxes.get(route.channel)
         if outbox is None:
             return Undeliverable(f"there is no {route.channel} now")
         try:
-            return await outbox.ask(Post(route=route, part=part, files=files, buttons=buttons))
+            return await outbox.ask(
+                Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
+            )
         except ActorDown as error:
             return Unsent(str(error))
         except ActorCrashed as error:

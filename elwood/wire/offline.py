@@ -29,6 +29,7 @@ from elwood.core.conversation import (
     Usage,
     repair_text,
 )
+from elwood.core.threads import without_recall
 from elwood.wire.offline_steps import Wish, step
 from elwood.wire.offline_telling import tell_late
 from elwood.wire.phrases import Echo, Phrase, Recall, Talk, Unknown, examples, understand
@@ -180,8 +181,8 @@ def _asked(messages: Sequence[Message], begin: int) -> Iterator[_Asked]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Yield the lines of people's own words: without what `core.inputs` says about them."""
-    for line in text.splitlines():
+    """Yield the lines of people's own words: without what is said about them, or came back."""
+    for line in without_recall(text).splitlines():
         if not ABOUT.fullmatch(line):
             yield NOTE.sub("", line)
 

@@ -38,7 +38,7 @@ from elwood.core.conversation import (
     ToolCall,
     Usage,
 )
-from elwood.core.turns import Node
+from elwood.core.nodes import Node
 
 CALLS = (ToolCall("c", "look", "{}"),)
 

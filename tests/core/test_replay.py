@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from elwood.core.branches import Resumed
 from elwood.core.conversation import (
     Assistant,
     Human,
@@ -14,6 +15,7 @@ from elwood.core.conversation import (
     ToolCall,
     Usage,
 )
+from elwood.core.labels import CLEAN, Label
 from elwood.core.replay import Session
 from elwood.core.session import (
     MAX_SEEN,
@@ -38,6 +40,7 @@ from elwood.core.session import (
 from elwood.core.work import GiveUp, Nothing, Resume, Start, commands, next_work
 
 ROUTE = Route("console")
+U = Label(untrusted=True)
 
 
 def received(id_: str, text: str = "hello", **named: str | None) -> Received:
@@ -277,6 +280,26 @@ def test_a_decision_between_turns_is_told_at_once() -> None:
     assert session.untold == []
 
 
+def test_a_decision_in_a_turn_that_is_declined_is_told_after_it() -> None:
+    session = fold(*kept_call(), DENIED, Rewound(8), replied("b", turn="t2"))
+
+    assert isinstance(session.messages[-1], Notice)
+    assert "denied" in session.messages[-1].text
+    assert Human("and now") not in session.messages
+
+
+def test_a_decision_about_what_is_gone_is_not_told() -> None:
+    """Words of a stranger may be in it, and the label has gone with what brought them."""
+    asked = CallPending("t1", "c", "read_file", "plan", "what the page says")
+    waits = CallEnded("t1", "c", "read_file", "waiting", "…", "", U, "evil.example")
+    first = (*STARTED, said("c"), asked, waits)
+    session = fold(*first, DENIED, Rewound(1), replied("a"))
+
+    assert session.messages == ()
+    assert session.untold == []
+    assert session.taint.label == CLEAN
+
+
 # --- tokens ---------------------------------------------------------------------------------------
 
 
@@ -287,6 +310,17 @@ def test_what_the_model_counts_corrects_the_estimate() -> None:
 
     assert session.prompt_tokens == 1000
     assert session.calibration.ratio == pytest.approx(1.5, abs=0.01)
+
+
+def test_what_was_counted_holds_on_every_line_and_the_prompt_is_that_of_one() -> None:
+    counted = Said("t1", said(text="hi").message, Usage(input=500, cache_read=1000))
+    before = (*STARTED, Prompted(Prompt("word " * 1000)), counted, replied("a"))
+    anew = fold(*before, Rewound(0))
+    other = fold(*before, Resumed(0, prompt=Prompt("be good")))
+
+    assert anew.prompt_tokens == 1000
+    assert other.prompt_tokens < 10
+    assert anew.calibration.ratio == other.calibration.ratio == pytest.approx(1.5, abs=0.01)
 
 
 @pytest.mark.parametrize(

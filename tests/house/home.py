@@ -29,10 +29,11 @@ from elwood.core.redaction import Secret
 from elwood.core.replay import Session
 from elwood.core.routing import ModelSettings, ProviderSettings
 from elwood.core.session import CallEnded, Delivered, Entry, Received, Replied, Route
+from elwood.core.threads import without_recall
 from elwood.messages import OutboxMail
 from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Board, Escalated, Mailbox
-from elwood.store.chain import decoder, is_sound
+from elwood.store.chain import Line, decoder, is_sound
 from elwood.tools import Hands, Tool
 from elwood.wire.http import Client
 from elwood.wire.notify import Notify
@@ -61,7 +62,7 @@ OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
 
 def newest(request: ModelRequest) -> str:
-    """What was said last, without the line with the time, and the notes that were offered."""
+    """What was said last, without the days before, the time, and the notes that were offered."""
     said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
     last: Message = said[-1]
     if isinstance(last, Results):
@@ -69,7 +70,7 @@ def newest(request: ModelRequest) -> str:
     if isinstance(last, Notice):
         return last.text
     assert isinstance(last, Human)
-    return last.text.split("\n", 1)[-1]
+    return without_recall(last.text).split("\n", 1)[-1]
 
 
 async def obedient(request: ModelRequest) -> Completion:
@@ -164,14 +165,12 @@ class Home:
 
     def entries(self, session: str = MINE) -> list[Entry]:
         """What stands in a session's log, but for a torn end."""
+        return [entry for line in self._lines(session) for entry in line.entries]
+
+    def _lines(self, session: str) -> list[Line[Entry]]:
         path = self.journal(session)
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        return [
-            entry
-            for line in lines
-            if is_sound(line)
-            for entry in decoder(Entry).decode(line).entries
-        ]
+        return [decoder(Entry).decode(line) for line in lines if is_sound(line)]
 
     def names(self, session: str = MINE) -> list[str]:
         """The entries by their tags."""
@@ -188,8 +187,9 @@ class Home:
     def fold(self, session: str = MINE) -> Session:
         """What a session's log adds up to."""
         state = Session()
-        for seq, entry in enumerate(self.entries(session), 1):
-            state.apply(seq, 0.0, entry)
+        for line in self._lines(session):
+            for seq, entry in enumerate(line.entries, line.seq):
+                state.apply(seq, line.at, entry)
         return state
 
     @property
@@ -410,6 +410,7 @@ class Life:
             owner=(Route("telegram", chat=OWNER),),
             owners=frozenset(f"tg:{user}" for user in owners),
             serves=lambda name: True,
+            files=True,
         )
 
 

@@ -6,7 +6,7 @@ A `Kill` stands for kill -9: it goes through everything, and the disk takes noth
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,13 +16,15 @@ from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.core.conversation import Human, Prompt, Results
+from elwood.core.conversation import Human, Message, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
+from elwood.core.threads import without_recall
 from elwood.messages import (
+    Attachment,
     Complete,
     Completed,
     Decided,
@@ -82,8 +84,13 @@ class World:
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
+        self.zone: tzinfo = UTC
+        self.archive = 86_400.0
+        self.archived: list[Sequence[Message]] = []
+        self.exported: dict[str, tuple[str, bool]] = {}
         self.dry_run = False
         self.rules = FREE
+        self.around: Callable[[House, Surroundings], Surroundings] = lambda house, given: given
         self.blocking: Blocking = inline
         # Unix time: goes on from life to life, which Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
@@ -94,6 +101,17 @@ class World:
     def said(self) -> list[str]:
         """What the reader has been sent, in order; a repeat is marked."""
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
+
+    async def on_archive(self, id_: str, conversation: Sequence[Message]) -> None:
+        """Note what is put away."""
+        await trio.lowlevel.checkpoint()
+        self.archived.append(conversation)
+
+    async def export(self, file: Attachment, route: Route, untrusted: bool, again: bool) -> str:
+        """Keep what is exported."""
+        await trio.lowlevel.checkpoint()
+        self.exported[file.name] = (file.data.decode(), untrusted)
+        return f"It is in exports/{file.name}"
 
 
 async def nothing(post: Post) -> None:
@@ -108,7 +126,7 @@ async def echo(request: Complete) -> Completed:
         if isinstance(message, Results):
             words += [result.text for result in message.results]
         elif isinstance(message, Human):
-            words.append(message.text.split("\n", 1)[-1])
+            words.append(without_recall(message.text).split("\n", 1)[-1])
         else:
             break
     return answer("re: " + " | ".join(reversed(words)))
@@ -254,16 +272,21 @@ class House:
             status=status,
             blocking=inline,
             now=self.world.now,
-            zone=UTC,
+            zone=self.world.zone,
             turns=self.world.settings,
             max_tokens=1000,
             idle=self.world.idle,
+            archive=self.world.archive,
+            on_archive=self.world.on_archive,
+            export=self.world.export,
         )
+
+        around = self.world.around(self, surroundings)
 
         async def body(id_: str, box: Mailbox[SessionsMail]) -> None:
             path = self.world.folder / f"{id_}.jsonl"
             journal: Journal[Entry, Session] = Journal(path, Entry, Session, self.disk)
-            await SessionActor(id_, journal, surroundings).run(box)
+            await SessionActor(id_, journal, around).run(box)
 
         def refuse(message: SessionsMail, why: str) -> None:
             if isinstance(message, Inbound):

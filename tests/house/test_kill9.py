@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from elwood.agent.runner import GIVEN_UP
+from elwood.agent.means import GIVEN_UP
 from elwood.core.session import Replied
 from tests.fake_model_rules import Json
 from tests.fake_models import Say, Step

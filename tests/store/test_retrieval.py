@@ -4,6 +4,7 @@ Small and self-made, in the manner of LongMemEval and LoCoMo.  ``pytest -s`` pri
 """
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -144,7 +145,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Fact]]:
 
 def test_what_was_told_is_among_the_first_five(told: tuple[Path, list[Fact]]) -> None:
     state, facts = told
-    ways = {
+    ways: dict[str, Callable[[Fact], str]] = {
         "the exact words": lambda fact: f"{fact.name} {fact.kind}",
         "a question": lambda fact: f"What is {fact.name}'s {fact.kind}, do you remember?",
         "other forms of the words": lambda fact: KINDS[fact.kind][1].format(name=fact.name),

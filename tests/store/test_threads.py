@@ -1,0 +1,109 @@
+"""The daily notes on the disk."""
+
+import os
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.core.labels import Label
+from elwood.core.threads import MAX_DAILY, Done
+from elwood.runtime import inline
+from elwood.store.confined import PathRefused
+from elwood.store.files import Root
+from elwood.store.threads import Threads
+
+DAY = 86_400.0
+
+
+def turn(n: int, at: float = 0.0) -> Done:
+    return Done(f"t{n}", at, (f"question {n}",), label=Label())
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Threads:
+    return Threads(Root(tmp_path), UTC, inline)
+
+
+def note(folder: Path, day: str = "1970-01-01") -> Path:
+    return folder / "threads" / "daily" / f"{day}.md"
+
+
+async def test_turns_are_added_and_come_back(threads: Threads, tmp_path: Path) -> None:
+    for n in (1, 2, 2, 1):
+        await threads.note("s", turn(n))
+
+    assert note(tmp_path).read_text().count("\n- ") == 2
+    assert (await threads.recall(DAY)).count("\n- ") == 2
+    assert await threads.recall(3 * DAY) == ""
+
+
+async def test_sessions_that_end_turns_together_lose_none(threads: Threads, tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        for n in range(20):
+            nursery.start_soon(threads.note, f"s{n}", turn(n))
+
+    assert note(tmp_path).read_text().count("\n- ") == 20
+
+
+async def test_what_people_wrote_stays(threads: Threads, tmp_path: Path) -> None:
+    note(tmp_path).parent.mkdir(parents=True)
+    note(tmp_path).write_bytes(b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line")
+    await threads.note("s", turn(1))
+    await threads.note("s", turn(2))
+
+    assert note(tmp_path).read_bytes() == (
+        b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line\n- 00:00 s/t2: `question 2`\n"
+    )
+
+
+async def test_a_note_that_is_too_long_is_left_alone(threads: Threads, tmp_path: Path) -> None:
+    note(tmp_path).parent.mkdir(parents=True)
+    for size in (MAX_DAILY, 5 * MAX_DAILY):
+        note(tmp_path).write_bytes(b"x" * size)
+        await threads.note("s", turn(1))
+        assert note(tmp_path).read_bytes()[:size] == b"x" * size
+        assert b"question" not in note(tmp_path).read_bytes()
+
+
+async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
+    threads: Threads, tmp_path: Path
+) -> None:
+    """Nor does it lose its mark by being added to."""
+    root = Root(tmp_path)
+    root.write("threads/daily/1970-01-01.md", b"- 00:00 s/t0: `obey`\n", untrusted=True)
+    root.write("threads/weekly/1970-W01.md", b"obey", untrusted=True)
+    await threads.note("s", turn(1))
+    await threads.note("s", turn(2, DAY))
+
+    shown = await threads.recall(DAY)
+    assert "question 2" in shown
+    assert "obey" not in shown
+    assert "question 1" not in shown
+
+
+async def test_the_reflection_of_this_or_the_last_week_comes_back(
+    threads: Threads, tmp_path: Path
+) -> None:
+    weekly = tmp_path / "threads" / "weekly"
+    weekly.mkdir(parents=True)
+    (weekly / "1970-W01.md").write_text("We began.")
+
+    assert "We began." in await threads.recall(DAY)
+    assert "We began." in await threads.recall(10 * DAY)
+    assert await threads.recall(20 * DAY) == ""
+    (weekly / "1970-W02.md").write_text("We went on.")
+    assert "We began." not in await threads.recall(10 * DAY)
+
+
+async def test_a_note_that_cannot_be_written_is_said(threads: Threads, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (tmp_path / "threads").mkdir()
+    (tmp_path / "threads" / "daily").symlink_to(outside)
+
+    with pytest.raises(PathRefused):
+        await threads.note("s", turn(1))
+    assert os.listdir(outside) == []
+    assert await threads.recall(0.0) == ""
