@@ -5,11 +5,14 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--kills", type=int, default=None, help="rounds of kill -9 (50; 8 where the owner is asked)"
+        "--kills", type=int, default=None, help="rounds of kill -9 (50; 4 where the owner is asked)"
     )
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
-        "--kill-pairs", type=int, default=100, help="pairs of steps an asking house dies at (100)"
+        "--kill-every", type=int, default=2, help="an asking house dies at every n-th step (2)"
+    )
+    parser.addoption(
+        "--kill-pairs", type=int, default=60, help="pairs of steps an asking house dies at (60)"
     )
     parser.addoption(
         "--policy-examples", type=int, default=2000, help="random calls the policy decides (2000)"

@@ -26,7 +26,7 @@ from tests.house.service import MARK, Town, town, words
 from tests.house.test_kill9 import Story, catch_up, one_life
 
 # Rounds, unless --kills says otherwise.
-KILLS = 8
+KILLS = 4
 # Questions come one by one, turns wait for less than an owner often takes, and what nobody answers
 # ends within the test.
 SETTINGS = """
