@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from elwood.core.choices import choice
+from elwood.core.choices import typing
 from elwood.core.learning import Kept, LearningSettings, Seen, digests
 from elwood.core.lessons import (
     Change,
@@ -152,7 +152,7 @@ class Learning:
                 await self._post(self.place, question)
 
     async def _post(self, place: Route, question: Question) -> None:
-        buttons = tuple(Button(text, choice(n)) for n, text in enumerate(question.answers))
+        buttons = tuple(Button(text, typing(n)) for n, text in enumerate(question.answers))
         post = Post(route=place, part=Rich(question.text), buttons=buttons)
         try:
             with trio.move_on_after(POST_LIMIT):

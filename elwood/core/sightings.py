@@ -59,7 +59,7 @@ def sighting(note: Note) -> Seen | None:
         note.source,
         lines.get("turn", ""),
         note.label,
-        moment(lines.get("seen", "")) or moment(note.updated) or 0.0,
+        _first(lines.get("seen", ""), note.updated),
         lines.get("batch", ""),
         lines.get("asked") == "yes",
     )
@@ -76,7 +76,7 @@ def remembered(one: Kept) -> Draft:
 def memory(note: Note) -> Kept:
     """Read what is kept, whoever wrote it."""
     kind: Kind = "procedure" if PROCEDURE in note.tags else "fact"
-    at = moment(note.updated) or moment(note.created) or 0.0
+    at = _first(note.updated, note.created)
     return Kept(note.key, note.text, kind, note.label, at, note.source)
 
 
@@ -96,6 +96,11 @@ def subject(note: Note) -> str:
 
 def _lines(more: Sequence[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (m.partition(":") for m in more)}
+
+
+def _first(*times: str) -> float:
+    """Read the first of *times* that is one; long ago if none is."""
+    return next((at for time in times if (at := moment(time)) is not None), 0.0)
 
 
 def _kind(value: str) -> Kind:
