@@ -25,7 +25,7 @@ from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
 from elwood.core.session import Entry
-from elwood.equipment import Equipment, remembering, typed_code
+from elwood.equipment import Equipment, learning, remembering, typed_code
 from elwood.messages import (
     ApprovalsMail,
     Inbound,
@@ -121,13 +121,9 @@ class House:
             outside.now,
             dry_run,
         )
+        sandbox = self._equipment.sandbox
         self._status = Status(
-            self.models.address,
-            self.board,
-            self._equipment.sandbox,
-            self.strip,
-            config,
-            outside.now,
+            self.models.address, self.board, sandbox, self.strip, config, outside.now
         )
         workspace = Workspace(Root(config.paths.workspace), outside.blocking)
         budget = config.turn.context_tokens // PROMPT_SHARE
@@ -279,6 +275,9 @@ class House:
             threads=self._equipment.threads,
             archive=config.sessions.archive,
             export=self._equipment.export,
+            learning=learning(
+                config, self._disk, self.memory.address, self._posts, self._equipment.places
+            ),
         )
 
     async def _wake(self) -> list[str]:

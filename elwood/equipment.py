@@ -13,6 +13,8 @@ import trio
 from elwood.actors.memory import Remembering
 from elwood.agent.exporting import Exports
 from elwood.agent.gate import Gate
+from elwood.agent.learning import Learning
+from elwood.agent.notebook import MemoryNotebook
 from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
@@ -27,6 +29,7 @@ from elwood.messages import ApprovalsMail, MemoryMail, OutboxMail, Recognise
 from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
+from elwood.store.allowance import Allowance
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.memory import Memory
@@ -89,6 +92,30 @@ def remembering(
     """Make the actor that remembers."""
     memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)
     return Remembering(memory, blocking=outside.blocking, now=outside.now, embedder=embedder)
+
+
+def learning(
+    config: Config,
+    disk: Disk,
+    memory: Address[MemoryMail],
+    outboxes: Mapping[str, Address[OutboxMail]],
+    places: Sequence[Route],
+) -> Learning:
+    """Make what sessions learn with; the owner is asked at the first of *places*.
+
+    The model of rules cannot observe anything, so it is not asked to.
+    """
+    settings = config.learning
+    provider = config.providers.get(config.models.summarizer.partition("/")[0])
+    if provider is None or provider.api == "offline":
+        settings = attrs.evolve(settings, mode="off")
+    return Learning(
+        settings=settings,
+        notebook=MemoryNotebook(memory),
+        allowance=Allowance(config.paths.state / "learning.day", disk, settings.calls_per_day),
+        outboxes=outboxes,
+        place=next(iter(places), None),
+    )
 
 
 def typed_code(length: int) -> str:

@@ -1,12 +1,12 @@
 """A notebook in memory, and sightings to put into it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import trio
 
+from elwood.agent.learning import Unwritten
 from elwood.core.labels import CLEAN, Label
 from elwood.core.learning import Kept, Kind, Seen
-from elwood.store.calls import DiskFull
 
 
 class MemoryNotebook:
@@ -14,8 +14,9 @@ class MemoryNotebook:
 
     def __init__(self, *notes: Seen | Kept) -> None:
         self.notes: dict[str, Seen | Kept] = {note.name: note for note in notes}
-        self.buried: set[str] = set()
-        self.full: DiskFull | None = None
+        self.graves: set[str] = set()
+        self.batches: list[tuple[str, bool]] = []
+        self.full: Unwritten | None = None
 
     @property
     def seen(self) -> list[Seen]:
@@ -29,27 +30,30 @@ class MemoryNotebook:
         await trio.lowlevel.checkpoint()
         return self.seen
 
-    async def kept(self) -> Sequence[Kept]:
+    async def kept(self, keys: Iterable[str]) -> Sequence[Kept]:
+        wanted = set(keys)
+        return [note for note in await self.newest() if note.key in wanted]
+
+    async def newest(self) -> Sequence[Kept]:
         await trio.lowlevel.checkpoint()
         return [note for note in self.notes.values() if isinstance(note, Kept)]
 
-    async def keep(self, note: Seen | Kept) -> None:
+    async def keep(self, notes: Sequence[Seen | Kept], batch: str, *, learned: bool) -> None:
         await trio.lowlevel.checkpoint()
         if self.full is not None:
             raise self.full
-        self.notes[note.name] = note
+        self.notes |= {note.name: note for note in notes}
+        self.batches.append((batch, learned))
 
-    async def drop(self, key: str) -> None:
+    async def drop(self, names: Sequence[str], bury: Sequence[str] = ()) -> None:
         await trio.lowlevel.checkpoint()
-        self.notes.pop(key, None)
+        self.graves |= set(bury)
+        for name in names:
+            self.notes.pop(name, None)
 
-    async def bury(self, hash: str) -> None:
+    async def buried(self, hashes: Iterable[str]) -> Collection[str]:
         await trio.lowlevel.checkpoint()
-        self.buried.add(hash)
-
-    async def tombstoned(self, hash: str) -> bool:
-        await trio.lowlevel.checkpoint()
-        return hash in self.buried
+        return self.graves & set(hashes)
 
 
 def seen(
@@ -66,8 +70,6 @@ def seen(
     return Seen(key, text, kind, session, "t1", label, at, f"{session}/{at:.0f}", asked)
 
 
-def kept(
-    text: str = "Likes tea.", key: str = "tea", *, batch: str = "", label: Label = CLEAN
-) -> Kept:
+def kept(text: str = "Likes tea.", key: str = "tea", *, label: Label = CLEAN) -> Kept:
     """One memory."""
-    return Kept(key, text, "fact", label, 0.0, batch)
+    return Kept(key, text, "fact", label, 0.0)

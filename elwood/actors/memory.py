@@ -12,7 +12,10 @@ from elwood.agent.vectors import Vectors
 from elwood.core.note import Note
 from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved, in_words
 from elwood.messages import (
+    Buried,
+    Discard,
     Forget,
+    KeptNotes,
     MemoryMail,
     Overlook,
     PendingNotes,
@@ -98,12 +101,14 @@ class Remembering:
                     match message:
                         case Recall() | Suggest():
                             nursery.start_soon(self._search, message)
-                        case ReadNotes() | PendingNotes() | Overlook():
+                        case ReadNotes() | PendingNotes() | KeptNotes() | Buried() | Overlook():
                             nursery.start_soon(self._read, message)
                         case Remember():
                             message.reply.set(await self._remember(message))
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
+                        case Discard(keys=keys, bury=bury):
+                            message.reply.set(await self._discard(keys, bury))
                         case Undo():
                             message.reply.set(await self._undo())
                         case Rebuild():
@@ -132,6 +137,13 @@ class Remembering:
             forgotten = Forgotten(why=str(error))
         return Settled(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)
 
+    async def _discard(self, keys: tuple[str, ...], bury: tuple[str, ...]) -> Settled:
+        try:
+            why = await self._write(lambda: self._memory.discard(keys, bury))
+        except DiskFull as error:
+            why = str(error)
+        return Settled(why or "Let go.", ok=not why)
+
     async def _undo(self) -> Undone | None:
         try:
             return await self._write(self._memory.undo)
@@ -152,7 +164,9 @@ class Remembering:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _read(self, message: ReadNotes | PendingNotes | Overlook) -> None:
+    async def _read(
+        self, message: ReadNotes | PendingNotes | KeptNotes | Buried | Overlook
+    ) -> None:
         memory = self._memory
         async with self._readers:
             match message:
@@ -161,6 +175,10 @@ class Remembering:
                 case PendingNotes(limit=limit):
                     newest = partial(memory.newest, limit, pending=True)
                     message.reply.set(tuple(await self._blocking(newest)))
+                case KeptNotes(limit=limit):
+                    message.reply.set(tuple(await self._blocking(lambda: memory.newest(limit))))
+                case Buried(hashes=hashes):
+                    message.reply.set(await self._blocking(lambda: memory.buried(hashes)))
                 case Overlook(limit=limit):
                     message.reply.set(await self._blocking(lambda: memory.overview(limit)))
 
@@ -219,7 +237,7 @@ class Remembering:
     # --- keeping up with the files ---------------------------------------------------------------
 
     async def _look(self, wait: float) -> None:
-        """Have changes by hand looked for, if that was not done just now; *wait* for it a little."""
+        """Have changes by hand looked for, if that was not just done; *wait* for it a little."""
         if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
             return
         done = self._done

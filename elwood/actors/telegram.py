@@ -11,7 +11,7 @@ import trio
 
 from elwood.agent.handing import Handing, ask
 from elwood.agent.slash import COMMANDS
-from elwood.core.choices import is_choice
+from elwood.core.choices import is_choice, types
 from elwood.core.identity import (
     Addressed,
     House,
@@ -247,7 +247,7 @@ class Intake:
                 route=route,
                 text=press.text,
                 sent_at=self._now(),
-                quote=asked(message),
+                quote="" if types(query.data) else asked(message),
             ),
         )
         if isinstance(taken, Taken):

@@ -1,13 +1,14 @@
 """What sessions share to learn with: the notes, the day's allowance, and the way to the owner."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 import attrs
 import trio
 
-from elwood.core.choices import choice
+from elwood.core.choices import typing
 from elwood.core.learning import Kept, LearningSettings, Seen, digests
 from elwood.core.lessons import (
     Change,
@@ -19,7 +20,6 @@ from elwood.core.lessons import (
     listing,
     refuse,
     take,
-    undo,
 )
 from elwood.core.markdown import Rich
 from elwood.core.session import Route
@@ -33,34 +33,41 @@ log = logging.getLogger("elwood.learning")
 POST_LIMIT = 60.0
 
 
+class Unwritten(Exception):
+    """Not all of it was written; doing it again later does no harm."""
+
+
 class Notebook(Protocol):
     """Where sightings and memories are kept.
 
-    Its methods raise DiskFull and ActorUnavailable; what is done twice is as if done once.
+    Its methods raise Unwritten and ActorUnavailable; what is done twice is as if done once.
     """
 
     async def pending(self) -> Sequence[Seen]:
         """List the sightings."""
         ...
 
-    async def kept(self) -> Sequence[Kept]:
-        """List what is remembered, also what was saved by other ways."""
+    async def kept(self, keys: Iterable[str]) -> Sequence[Kept]:
+        """List what is remembered under *keys*, also what was saved by other ways."""
         ...
 
-    async def keep(self, note: Seen | Kept) -> None:
-        """Write *note*, in the place of one of its name."""
+    async def newest(self) -> Sequence[Kept]:
+        """List what was remembered last, as far as it is of use to whoever looks for more."""
         ...
 
-    async def drop(self, key: str) -> None:
-        """Remove the note that has the name *key*, if there is one."""
+    async def keep(self, notes: Sequence[Seen | Kept], batch: str, *, learned: bool) -> None:
+        """Write *notes*, each in the place of one of its name, to be taken back together.
+
+        *learned* ones are wanted by nobody in particular: what was forgotten stays so.
+        """
         ...
 
-    async def bury(self, hash: str) -> None:
-        """Remember that what has this hash was forgotten (`core.learning.digests`)."""
+    async def drop(self, names: Sequence[str], bury: Sequence[str] = ()) -> None:
+        """Remove these sightings; what has the hashes *bury* (`digests`) is not learned again."""
         ...
 
-    async def tombstoned(self, hash: str) -> bool:
-        """Tell whether what has this hash was forgotten."""
+    async def buried(self, hashes: Iterable[str]) -> Collection[str]:
+        """Tell which of *hashes* are those of what was forgotten."""
         ...
 
 
@@ -86,18 +93,21 @@ class Learning:
 
     async def known(self) -> list[Kept | Seen]:
         """List what was noticed and is kept."""
-        return [*await self.notebook.kept(), *await self.notebook.pending()]
+        return [*await self.notebook.newest(), *await self.notebook.pending()]
 
-    async def learn(self, found: Iterable[Seen], *, corrected: bool) -> int:
-        """Take in what one pass found, and ask the owner what is to be asked; count what was new.
+    async def learn(self, found: Sequence[Seen], batch: str, *, corrected: bool) -> int:
+        """Take in what the pass *batch* found, ask the owner what is to be asked; count the new.
 
         Raises what the notebook raises; then it may be done again.
         """
         async with self._changing:
-            facts = [one for one in found if not await self._forgotten(one)]
-            pending, kept = await self.notebook.pending(), await self.notebook.kept()
+            hashes = {one: digests(one.key, one.text) for one in found}
+            buried = await self.notebook.buried(chain.from_iterable(hashes.values()))
+            facts = [one for one in found if not any(hash_ in buried for hash_ in hashes[one])]
+            pending = await self.notebook.pending()
+            kept = await self.notebook.kept(one.key for one in (*facts, *pending))
             lesson = learn(facts, pending, kept, self.settings, corrected=corrected)
-            await self._carry_out(lesson.changes)
+            await self._carry_out(lesson.changes, batch, learned=True)
         if lesson.lost:
             log.warning("oldest sightings dropped", extra={"count": lesson.lost})
         await self._ask(lesson)
@@ -109,40 +119,32 @@ class Learning:
         Raises what the notebook raises.
         """
         async with self._changing:
-            pending, kept = await self.notebook.pending(), await self.notebook.kept()
+            pending = await self.notebook.pending()
             match given.split():
                 case ["pending"]:
                     return listing(pending)
                 case ["keep", code]:
-                    return await self._settle(take(code, pending, kept, at), "Remembered")
+                    return await self._settle(take(code, pending, at), at, "Remembered")
                 case ["drop", code]:
-                    return await self._settle(refuse(code, pending), "Dropped")
-                case ["undo"]:
-                    return await self._settle(undo(pending, kept), "Taken back")
-        return "I do not understand that. /memory pending, keep CODE, drop CODE, undo"
+                    return await self._settle(refuse(code, pending), at, "Dropped")
+        return "I do not understand that. /memory pending, keep CODE, drop CODE"
 
-    async def _settle(self, changes: Sequence[Change], done: str) -> str:
+    async def _settle(self, changes: Sequence[Change], at: float, done: str) -> str:
         if not changes:
             return "There is nothing of that kind."
-        await self._carry_out(changes)
+        await self._carry_out(changes, f"owner/{at:.3f}", learned=False)
         notes = [one.note.text for one in changes if isinstance(one, Keep)]
         return f"{done}: {' '.join(notes)}" if notes else f"{done}."
 
-    async def _carry_out(self, changes: Iterable[Change]) -> None:
-        for change in changes:
-            match change:
-                case Keep(note):
-                    await self.notebook.keep(note)
-                case Drop(name, bury):
-                    for hash_ in bury:
-                        await self.notebook.bury(hash_)
-                    await self.notebook.drop(name)
-
-    async def _forgotten(self, one: Seen) -> bool:
-        for hash_ in digests(one.key, one.text):
-            if await self.notebook.tombstoned(hash_):
-                return True
-        return False
+    async def _carry_out(self, changes: Sequence[Change], batch: str, *, learned: bool) -> None:
+        """Write first, then drop: a crash between them leaves sightings of what is kept."""
+        kept = [change.note for change in changes if isinstance(change, Keep)]
+        dropped = [change for change in changes if isinstance(change, Drop)]
+        if kept:
+            await self.notebook.keep(kept, batch, learned=learned)
+        if dropped:
+            bury = dict.fromkeys(chain.from_iterable(change.bury for change in dropped))
+            await self.notebook.drop([change.name for change in dropped], tuple(bury))
 
     async def _ask(self, lesson: Lesson) -> None:
         for question in lesson.questions:
@@ -150,7 +152,7 @@ class Learning:
                 await self._post(self.place, question)
 
     async def _post(self, place: Route, question: Question) -> None:
-        buttons = tuple(Button(text, choice(n)) for n, text in enumerate(question.answers))
+        buttons = tuple(Button(text, typing(n)) for n, text in enumerate(question.answers))
         post = Post(route=place, part=Rich(question.text), buttons=buttons)
         try:
             with trio.move_on_after(POST_LIMIT):

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import trio
 
+from elwood.agent.learning import Unwritten
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Completion, Human
@@ -86,9 +87,9 @@ class Observer:
             if isinstance(found, Unreadable):
                 log.info("nothing learned", extra={"why": found.why})
                 return
-            learned = await learning.learn(found, corrected=corrected)
+            learned = await learning.learn(found, batch, corrected=corrected)
             await self._log.record(Observed(upto, learned))
-        except (ActorUnavailable, DiskFull) as error:
+        except (ActorUnavailable, DiskFull, Unwritten) as error:
             self._tried = upto
             log.info("nothing learned", extra={"why": str(error)})
         else:

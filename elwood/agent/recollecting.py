@@ -2,6 +2,7 @@
 
 import trio
 
+from elwood.agent.learning import Unwritten
 from elwood.agent.surroundings import Surroundings
 from elwood.core.labels import Label
 from elwood.core.note import Note
@@ -25,7 +26,8 @@ MAX_SHOWN = 12_000
 
 USAGE = (
     "/memory says what I remember; /memory search WORDS looks it up; /memory show KEY shows one "
-    "note; /memory undo takes back what I remembered last."
+    "note; /memory pending lists what I noticed and have not kept, /memory keep CODE and "
+    "/memory drop CODE settle it; /memory undo takes back what I remembered or noticed last."
 )
 UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
@@ -66,9 +68,18 @@ async def memory_command(received: Received, given: str, house: Surroundings) ->
     answer = UNAVAILABLE
     with trio.move_on_after(COMMAND_LIMIT):
         try:
-            answer = await _answer(given, house.memory)
+            if house.learning is not None and given.split()[:1] in (
+                ["pending"],
+                ["keep"],
+                ["drop"],
+            ):
+                answer = await house.learning.command(given, house.now())
+            else:
+                answer = await _answer(given, house.memory)
         except ActorUnavailable:
             return UNAVAILABLE
+        except Unwritten as error:
+            return f"Not all of it could be done: {error}"
     return answer
 
 

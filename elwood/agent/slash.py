@@ -23,7 +23,7 @@ COMMANDS = {
     "deny": "refuse a call that waits: /deny CODE",
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
-    "memory": "say what I remember; /memory search, show or undo",
+    "memory": "say what I remember; /memory search, show, pending, keep, drop or undo",
     "help": "say what I understand",
 }
 

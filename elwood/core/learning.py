@@ -51,7 +51,8 @@ class LearningSettings:
 class Seen(msgspec.Struct, frozen=True):
     """One sighting: *text* about *key*, in *session* before the end of *turn*, at Unix time *at*.
 
-    *batch* is the pass that found it; *asked* says that the owner was asked about it.
+    *batch* is the pass that found it; *asked* says that the owner was asked about it.  *note* is
+    the name under which it is kept, if that is another than it would be given.
     """
 
     key: str
@@ -63,11 +64,12 @@ class Seen(msgspec.Struct, frozen=True):
     at: float
     batch: str
     asked: bool = False
+    note: str = ""
 
     @property
     def name(self) -> str:
         """Under which name it is kept; the same for the same sighting."""
-        return f"seen-{_hash(f'{self.batch} {self.key} {normal(self.text)}')[:16]}"
+        return self.note or f"seen-{_hash(f'{self.batch} {self.key} {normal(self.text)}')[:16]}"
 
     @property
     def code(self) -> str:
@@ -76,18 +78,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What is remembered under *key* since *at*, by the pass *batch*; *before* is what it replaced.
-
-    Without a *batch* it was written by hand, or saved by a tool.
-    """
+    """What is remembered under *key* since *at*, Unix time; *source* says where it is from."""
 
     key: str
     text: str
     kind: Kind
     label: Label
     at: float
-    batch: str = ""
-    before: "Kept | None" = None
+    source: str = ""
 
     @property
     def name(self) -> str:

@@ -101,8 +101,8 @@ def learn(
         if promotion.key in disputed:
             continue
         if settings.mode == "auto":
-            newest = max((*found, promotion.sightings[-1]), key=_at)
-            sift.keep(promoted(promotion, newest), promotion.sightings)
+            newest = promotion.sightings[-1]
+            sift.keep(promoted(newest, newest.at), promotion.sightings)
         elif len(questions) < MAX_QUESTIONS:
             questions.append(_proposal(promotion))
             sift.mark(promotion.sightings)
@@ -164,39 +164,33 @@ class _Sift:
 
 
 def replaced(old: Kept, new: Seen) -> Kept:
-    """Put *new* in the place of *old*, so that it can be taken back."""
-    before = msgspec.structs.replace(old, before=None)
-    return Kept(new.key, new.text, old.kind, new.label, new.at, new.batch, before)
+    """Put *new* in the place of *old*."""
+    return Kept(new.key, new.text, old.kind, new.label, new.at, _noticed(new))
 
 
-def promoted(promotion: Promotion, newest: Seen) -> Kept:
-    """Make a memory of *promotion*, by the pass that found *newest*."""
-    one = promotion.sightings[-1]
+def promoted(one: Seen, at: float) -> Kept:
+    """Make a memory of the sighting *one*, at Unix time *at*."""
     kind = "fact" if one.kind == "correction" else one.kind
-    return Kept(one.key, one.text, kind, one.label, newest.at, newest.batch)
+    return Kept(one.key, one.text, kind, one.label, at, _noticed(one))
 
 
-def take(code: str, pending: Iterable[Seen], kept: Iterable[Kept], at: float) -> tuple[Change, ...]:
+def take(code: str, pending: Iterable[Seen], at: float) -> tuple[Change, ...]:
     """Keep what the owner calls *code*; whatever else was seen about its key is dropped.
 
     The owner's word makes it trusted, and replaces what was kept.
 
     >>> seen = Seen("tea", "Likes tea.", "fact", "s", "t1", CLEAN, 0.0, "s/1")
-    >>> take(seen.code, [seen], [], 5.0)[0].note.text
+    >>> take(seen.code, [seen], 5.0)[0].note.text
     'Likes tea.'
-    >>> take("nothing", [seen], [], 5.0)
+    >>> take("nothing", [seen], 5.0)
     ()
     """
     seen = list(pending)
     chosen = [one for one in seen if one.code == code.lower()]
     if not chosen:
         return ()
-    one = max(chosen, key=_at)
-    old = next((known for known in kept if known.key == one.key), None)
-    before = None if old is None else msgspec.structs.replace(old, before=None)
-    kind = "fact" if one.kind == "correction" else one.kind
-    note = Kept(one.key, one.text, kind, CLEAN, at, f"owner {at:.0f}", before)
-    return (Keep(note), *(Drop(other.name) for other in seen if other.key == one.key))
+    one = msgspec.structs.replace(max(chosen, key=_at), label=CLEAN)
+    return (Keep(promoted(one, at)), *(Drop(other.name) for other in seen if other.key == one.key))
 
 
 def refuse(code: str, pending: Iterable[Seen]) -> tuple[Change, ...]:
@@ -208,30 +202,6 @@ def refuse(code: str, pending: Iterable[Seen]) -> tuple[Change, ...]:
     """
     chosen = [one for one in pending if one.code == code.lower()]
     return tuple(Drop(one.name, digests(one.key, one.text)[1:]) for one in chosen)
-
-
-def undo(pending: Iterable[Seen], kept: Iterable[Kept]) -> tuple[Change, ...]:
-    """Take back the newest batch: what it kept goes, what it replaced returns.
-
-    >>> old = Kept("home", "Rome", "fact", CLEAN, 0.0)
-    >>> new = Kept("home", "Oslo", "fact", CLEAN, 9.0, "s/7", old)
-    >>> undo([], [new]) == (Keep(old),)
-    True
-    >>> undo([], [old])
-    ()
-    """
-    seen, known = list(pending), [one for one in kept if one.batch]
-    notes: list[Seen | Kept] = [*seen, *known]
-    times = [(one.at, one.batch) for one in notes]
-    if not times:
-        return ()
-    batch = max(times)[1]
-    back: list[Change] = [
-        Drop(one.name) if one.before is None else Keep(one.before)
-        for one in known
-        if one.batch == batch
-    ]
-    return (*back, *(Drop(one.name) for one in seen if one.batch == batch))
 
 
 def listing(pending: Iterable[Seen]) -> str:
@@ -273,6 +243,10 @@ def _dispute(dispute: Contradiction) -> Question:
 
 def _quoted(text: str) -> str:
     return f"“{flatten(text, MAX_TEXT)}”"
+
+
+def _noticed(one: Seen) -> str:
+    return f"{one.session}, noticed"
 
 
 def _at(one: Seen) -> float:

@@ -76,6 +76,7 @@ class Draft:
     importance: int | None = None
     ttl: str | None = None
     status: Status = "kept"
+    more: tuple[str, ...] | None = None
 
 
 def wrong(draft: Draft) -> str | None:
@@ -117,9 +118,9 @@ def expires(note: Note) -> float | None:
     7200.0
     """
     lasts = seconds(note.ttl)
-    since = _time(note.updated)
+    since = moment(note.updated)
     if since is None:
-        since = _time(note.created)
+        since = moment(note.created)
     return since + lasts if lasts is not None and since is not None else None
 
 
@@ -130,6 +131,32 @@ def stamped(now: float) -> str:
     '1970-01-01T00:00:00+00:00'
     """
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+
+
+def moment(value: str) -> float | None:
+    """Read a time as it stands in notes, as Unix time; None if it is none.
+
+    >>> moment(stamped(60.0)), moment("soon")
+    (60.0, None)
+    """
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    try:
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (OverflowError, OSError):
+        return None
+
+
+def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Put the lines *new* in the place of those of *old* that have their names.
+
+    >>> above(("# mine", "asked: no"), ("asked: yes",))
+    ('# mine', 'asked: yes')
+    """
+    names = {line.partition(":")[0] for line in new}
+    return (*(line for line in old if line.partition(":")[0] not in names), *new)
 
 
 def render(note: Note) -> str:
@@ -241,14 +268,3 @@ def _label(value: str) -> Label:
 def _said(label: Label) -> str:
     trust = "untrusted" if label.untrusted else "trusted"
     return trust if label.private else f"{trust}, public"
-
-
-def _time(value: str) -> float | None:
-    try:
-        at = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    try:
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (OverflowError, OSError):
-        return None

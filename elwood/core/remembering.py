@@ -64,8 +64,8 @@ def in_words(forgotten: Forgotten) -> str:
 class Undone:
     """The newest batch, of Unix time *at*, was taken back.
 
-    Its notes were removed, put back as they were before, or left, as they have changed since.
-    *why* says what could not be done.
+    Its notes, by what they are about, were removed, put back as they were before, or left, as they
+    have changed since.  *why* says what could not be done.
     """
 
     at: float = 0.0

@@ -63,6 +63,31 @@ class PendingNotes(Request[tuple[Note, ...]]):
 
 
 @attrs.frozen(kw_only=True)
+class KeptNotes(Request[tuple[Note, ...]]):
+    """Read the newest *limit* notes that are kept."""
+
+    limit: int
+
+
+@attrs.frozen(kw_only=True)
+class Discard(Request[Settled]):
+    """Let pending notes go; what has the hashes *bury* (`digests`) is not learned again.
+
+    Repeating it changes nothing.
+    """
+
+    keys: tuple[str, ...]
+    bury: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Buried(Request[frozenset[str]]):
+    """Which of *hashes* (`digests`) are those of what was forgotten?"""
+
+    hashes: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Forget(Request[Settled]):
     """Forget these notes for good, and never learn them again.  Repeating it changes nothing."""
 
@@ -87,5 +112,16 @@ class Rebuild(Request[Settled]):
 
 
 MemoryMail = (
-    Remember | Recall | Suggest | ReadNotes | PendingNotes | Forget | Undo | Overlook | Rebuild
+    Remember
+    | Recall
+    | Suggest
+    | ReadNotes
+    | PendingNotes
+    | KeptNotes
+    | Discard
+    | Buried
+    | Forget
+    | Undo
+    | Overlook
+    | Rebuild
 )

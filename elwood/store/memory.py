@@ -6,15 +6,17 @@ loses nothing that was there before.
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import attrs
 
-from elwood.core.note import MAX_TAGS, Draft, Note, expires, render, stamped, wrong
+from elwood.core.learning import MAX_PENDING, digests
+from elwood.core.note import MAX_TAGS, Draft, Note, above, expires, render, stamped, wrong
 from elwood.core.recall import fused, grouped, placed, ranked
 from elwood.core.remembering import Counts, Forgotten, Overview, Saved, Undone, Unsaved
+from elwood.core.sightings import is_sighting, subject
 from elwood.core.wording import saying
 from elwood.store import memory_vectors
 from elwood.store.calls import DiskFull
@@ -114,17 +116,19 @@ class Memory:
         draft = attrs.evolve(draft, text=draft.text.replace("\r\n", "\n").strip())
         if (why := wrong(draft)) is not None:
             return Unsaved(draft.key, why)
-        forgotten = self._tombstones.covers(draft.key, draft.text)
+        hashes = digests(draft.key, draft.text)
+        forgotten = self._tombstones.buried(hashes)
         if forgotten and learned:
             return Unsaved(draft.key, "it was forgotten, and is not learned again", forgotten=True)
         before = self._files.read(draft.key)
-        twin = self._twin(draft) if before is None else None
+        alone = before is not None or is_sighting(draft.more)
+        twin = None if alone else self._twin(draft)
         if twin is not None:
             return self._confirm(draft, twin, batch, learned=learned)
         if (why := self._refused(draft, before)) is not None:
             return Unsaved(draft.key, why)
         if forgotten:
-            self._tombstones.lift([(draft.key, draft.text)])
+            self._tombstones.lift(hashes)
         note = self._made(draft, before.note if before is not None else None)
         self._write(note, before, batch, learned=learned)
         return Saved(draft.key, replaced=before is not None)
@@ -147,11 +151,13 @@ class Memory:
         return None
 
     def _twin(self, draft: Draft) -> Filed | None:
-        """Find a note of another key that says the same."""
+        """Find a note of another key that says the same; sightings may be many, and are none."""
         said = saying(draft.text)
         for key in self.shelf.twins(said):
             filed = self._files.read(key)
-            if filed is not None and saying(filed.note.text) == said:
+            if filed is None or is_sighting(filed.note.more):
+                continue
+            if saying(filed.note.text) == said:
                 return filed
         return None
 
@@ -190,7 +196,7 @@ class Memory:
             draft.label,
             old.created or now,
             now,
-            old.more,
+            above(old.more, draft.more or ()),
         )
 
     def _write(self, note: Note, before: Filed | None, batch: str, *, learned: bool) -> None:
@@ -202,19 +208,44 @@ class Memory:
     # --- forgetting and taking back --------------------------------------------------------------
 
     def forget(self, keys: Sequence[str]) -> Forgotten:
-        """Forget these notes: no byte of them stays in the memory's files.
+        """Forget these notes: no byte of them, or seen of them, stays in the memory's files.
 
         What stays are salted hashes, which keep them from being learned again.  Raises DiskFull
         (nothing was forgotten yet) and JournalBroken.
         """
         keys = tuple(dict.fromkeys(keys))
         there = tuple(key for key in keys if self._files.there(key))
-        known = [(note.key, note.text) for note in self.read(there)]
+        known = self.read(there)
         if known:
-            self._tombstones.bury(known)
-        self._batches.forget(keys, {saying(text) for _, text in known})
-        why = self._remove(keys)
+            self._tombstones.bury(
+                hash_ for note in known for hash_ in digests(subject(note), note.text)
+            )
+        said = {saying(note.text) for note in known}
+        seen = self._sightings({subject(note) for note in known}, said)
+        self._batches.forget((*keys, *seen), said)
+        why = self._remove((*keys, *seen))
         return Forgotten(there, tuple(key for key in keys if key not in there), why)
+
+    def discard(self, keys: Sequence[str], bury: Sequence[str]) -> str:
+        """Remove pending notes; what has the hashes *bury* is not learned again.
+
+        Returns what could not be done.  Raises DiskFull and JournalBroken.
+        """
+        if bury:
+            self._tombstones.bury(bury)
+        return self._remove([note.key for note in self.read(keys) if note.status == "pending"])
+
+    def buried(self, hashes: Sequence[str]) -> frozenset[str]:
+        """Tell which of *hashes* (`core.learning.digests`) are those of what was forgotten."""
+        return self._tombstones.buried(hashes)
+
+    def _sightings(self, about: Collection[str], said: Collection[bytes]) -> list[str]:
+        """Name the sightings that are about one of these, or say one of these."""
+        return [
+            note.key
+            for note in self.newest(2 * MAX_PENDING, pending=True)
+            if is_sighting(note.more) and (subject(note) in about or saying(note.text) in said)
+        ]
 
     def undo(self) -> Undone | None:
         """Take the newest batch back; None if there is none.  Raises DiskFull, JournalBroken."""
@@ -222,7 +253,7 @@ class Memory:
         if not batches:
             return None
         batch = batches[-1]
-        removed, restored, changed = list[str](), list[str](), list[str]()
+        removed, restored, changed = dict[str, str](), list[str](), list[str]()
         for write in batch.writes:
             now = self._files.read(write.key)
             if now is None or content_hash(now.data) != write.after:
@@ -232,11 +263,14 @@ class Memory:
                 restored.append(write.key)
             else:
                 if batch.learned:
-                    self._tombstones.bury([(write.key, now.note.text)])
-                removed.append(write.key)
-        why = self._remove(removed)
+                    # The text alone: something else may be learned of the same.
+                    self._tombstones.bury(digests("", now.note.text)[1:])
+                removed[write.key] = subject(now.note)
+        why = self._remove(tuple(removed))
         self._batches.pop()
-        return Undone(batch.at, tuple(removed), tuple(restored), tuple(changed), why)
+        return Undone(
+            batch.at, tuple(dict.fromkeys(removed.values())), tuple(restored), tuple(changed), why
+        )
 
     def _remove(self, keys: Sequence[str]) -> str:
         """Remove notes; say what could not be done."""

@@ -115,7 +115,7 @@ class Index(Database):
     def twin(self, said: bytes) -> list[str]:
         """Name the notes that say the same."""
         with self.reading() as db:
-            ask = "SELECT key FROM notes WHERE saying = ? LIMIT ?"
+            ask = "SELECT key FROM notes WHERE saying = ? ORDER BY kept DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (said, MOST_TWINS))]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:

@@ -5,7 +5,7 @@ Two small files beside the notes.  Everything here blocks.
 
 import hashlib
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from elwood.store.disk import Disk
 # Batches that can be taken back, and bytes of what stood there before them.
 MAX_BATCHES = 10
 MAX_BEFORE = 4 << 20
-# Notes whose return is watched for; the oldest are let go.
+# Notes whose return is watched for, each by two hashes; the oldest are let go.
 MAX_FORGOTTEN = 20_000
 
 
@@ -108,24 +108,23 @@ class Tombstones:
         self._path = path
         self._disk = disk
 
-    def covers(self, key: str, text: str) -> bool:
-        """Tell whether a note of this key, or one that said this, was forgotten."""
+    def buried(self, hashes: Iterable[str]) -> frozenset[str]:
+        """Tell which of *hashes* (`core.learning.digests`) are here."""
         salt, marks = self._read()
-        return not set(_marks(salt, [(key, text)])).isdisjoint(marks)
+        known = set(marks)
+        return frozenset(hash_ for hash_ in hashes if _mark(salt, hash_) in known)
 
-    def bury(self, notes: Sequence[tuple[str, str]]) -> None:
-        """Remember that notes, each by key and text, were forgotten.
-
-        Raises DiskFull, JournalBroken.
-        """
+    def bury(self, hashes: Iterable[str]) -> None:
+        """Remember that what has these hashes was forgotten.  Raises DiskFull, JournalBroken."""
         salt, marks = self._read()
         salt = salt or secrets.token_hex(16)
-        self._write(salt, list(dict.fromkeys([*marks, *_marks(salt, notes)])))
+        new = (_mark(salt, hash_) for hash_ in hashes)
+        self._write(salt, list(dict.fromkeys([*marks, *new])))
 
-    def lift(self, notes: Sequence[tuple[str, str]]) -> None:
+    def lift(self, hashes: Iterable[str]) -> None:
         """The owner wants these again.  Raises DiskFull, JournalBroken."""
         salt, marks = self._read()
-        gone = set(_marks(salt, notes))
+        gone = {_mark(salt, hash_) for hash_ in hashes}
         if not gone.isdisjoint(marks):
             self._write(salt, [mark for mark in marks if mark not in gone])
 
@@ -146,13 +145,10 @@ def content_hash(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _marks(salt: str, notes: Sequence[tuple[str, str]]) -> list[str]:
-    found = []
-    for key, text in notes:
-        for what in (b"key " + key.encode(), b"text " + saying(text)):
-            mark = hashlib.blake2b(what, digest_size=16, key=salt.encode()[:64])
-            found.append(mark.hexdigest())
-    return found
+def _mark(salt: str, hash_: str) -> str:
+    # Salted, as the hashes alone could be guessed.
+    key = salt.encode()[:64]
+    return hashlib.blake2b(hash_.encode(), digest_size=16, key=key).hexdigest()
 
 
 def _size(batch: Batch) -> int:

@@ -9,10 +9,15 @@ from typing import TypeVar
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from elwood.actors.memory import LOOK_EVERY, Remembering
+from elwood.agent.learning import Unwritten
+from elwood.agent.notebook import MemoryNotebook
 from elwood.agent.vectors import PAUSE
 from elwood.core.embedding import Vector, hashed
+from elwood.core.labels import Label
+from elwood.core.learning import digests
 from elwood.core.note import Note
 from elwood.core.remembering import Saved
 from elwood.messages import (
@@ -34,6 +39,7 @@ from elwood.store.memory_store import Tie
 from elwood.store.sqlite import Abandoned
 from elwood.wire.embeddings import EmbeddingFailed, Hashing
 from tests.memories import remembering
+from tests.notebook import kept, seen
 from tests.store.remembering import draft, holding
 
 T = TypeVar("T")
@@ -135,6 +141,31 @@ async def test_forgetting_undoing_and_rebuilding_are_told(tmp_path: Path) -> Non
         await keep(memory, "pot", "A pot")
         assert (await memory.ask(Rebuild())).ok
         assert await find(memory, "pot") == ["pot"]
+
+
+async def test_the_notebook_of_what_is_learned_is_kept_here(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as mail:
+        notebook = MemoryNotebook(mail)
+        one, other = seen(), seen("Has a cat.", "cat")
+        await notebook.keep([one, other], "s/1", learned=True)
+        await notebook.keep([kept("Lives in Oslo.", "home")], "owner/1", learned=False)
+        private = {replace(each, label=Label(private=True)) for each in (one, other)}
+        assert set(await notebook.pending()) == private
+        assert [each.key for each in await notebook.kept(["home", "tea", "home"])] == ["home"]
+        assert [each.text for each in await notebook.newest()] == ["Lives in Oslo."]
+        hashes = digests(other.key, other.text)
+        await notebook.drop([one.name, other.name, "home"], hashes[1:])
+        assert not await notebook.pending()
+        assert [each.key for each in await notebook.newest()] == ["home"]
+        assert await notebook.buried(hashes) == {hashes[1]}
+        await notebook.keep([other], "s/2", learned=True)  # as nobody wants it: no error
+        assert not await notebook.pending()
+
+
+async def test_a_notebook_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as mail:
+        with pytest.raises(Unwritten, match="a key has"):
+            await MemoryNotebook(mail).keep([kept(key="No key")], "s/1", learned=True)
 
 
 async def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:

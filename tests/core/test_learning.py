@@ -33,7 +33,6 @@ from elwood.core.lessons import (
     listing,
     refuse,
     take,
-    undo,
 )
 from tests.notebook import kept, seen
 
@@ -122,7 +121,7 @@ def test_more_contradictions_than_are_asked_about_keep_nothing_either() -> None:
     assert not any(isinstance(c, Keep) and isinstance(c.note, Kept) for c in lesson.changes)
 
 
-def test_a_correction_replaces_at_once_and_can_be_taken_back() -> None:
+def test_a_correction_replaces_at_once() -> None:
     old, stale = kept("4 May", "birthday"), seen("4 May!", "birthday")
     new = seen("5 May", "birthday", kind="correction", at=9.0)
     lesson = learn([new], [stale], [old], SUGGEST, corrected=True)
@@ -131,7 +130,6 @@ def test_a_correction_replaces_at_once_and_can_be_taken_back() -> None:
     now = notes["birthday"]
     assert isinstance(now, Kept)
     assert (now.text, [*notes]) == ("5 May", ["birthday"])
-    assert undo([], [now]) == (Keep(old),)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +182,13 @@ def test_strangers_words_wait_and_do_nothing_else() -> None:
 
 def test_what_the_owner_keeps_is_trusted_and_settles_the_matter() -> None:
     pending = [seen("Rome", "home"), seen("Oslo", "home", session="b", label=STRANGE)]
-    changes = take(pending[1].code, pending, [kept("Bonn", "home")], 7.0)
+    changes = take(pending[1].code, pending, 7.0)
 
     notes = apply(Lesson(changes), pending, [kept("Bonn", "home")])
     assert [*notes] == ["home"]
     now = notes["home"]
     assert isinstance(now, Kept)
     assert (now.text, now.label) == ("Oslo", Label())
-    assert apply(Lesson(undo([], [now])), [], [now]) == {"home": kept("Bonn", "home")}
 
 
 def test_what_the_owner_refuses_is_gone_and_buried() -> None:
@@ -200,16 +197,6 @@ def test_what_the_owner_refuses_is_gone_and_buried() -> None:
     assert not apply(Lesson(changes), THREE, [])
     _, text = digests("any", "likes TEA")
     assert all(isinstance(one, Drop) and one.bury == (text,) for one in changes)
-
-
-def test_undo_takes_the_newest_batch_only() -> None:
-    pending = [seen(at=1.0), seen(at=5.0, key="a"), seen(at=5.0, key="b")]
-    known = [kept("x", "by-hand"), kept("y", "old", batch="s/0")]
-
-    assert [one.name for one in undo(pending, known) if isinstance(one, Drop)] == [
-        pending[1].name,
-        pending[2].name,
-    ]
 
 
 def test_a_pass_that_is_repeated_changes_nothing() -> None:
@@ -254,7 +241,6 @@ KEPTS = st.lists(
         st.just("fact"),
         st.builds(Label, st.booleans(), st.booleans()),
         st.just(0.0),
-        st.sampled_from(["", "a/1"]),
     ),
     max_size=2,
     unique_by=lambda one: one.key,
@@ -282,7 +268,6 @@ def test_no_stranger_is_remembered_whatever_is_seen(
     if mode == "off":
         assert lesson == Lesson()
     listing(pending)
-    undo(pending, known)
 
 
 @given(st.text(), st.text())

@@ -24,6 +24,7 @@ from elwood.config import Config, Paths
 from elwood.config.settings import Policy
 from elwood.core.conversation import Completion, Human, Message, Notice, Results
 from elwood.core.inspection import Inspection
+from elwood.core.learning import LearningSettings
 from elwood.core.recall import OFFERED
 from elwood.core.redaction import Secret
 from elwood.core.replay import Session
@@ -213,11 +214,18 @@ class Home:
         return Config(
             paths=paths,
             providers={
-                name: ProviderSettings(api="offline") for name in ("scripted", *self.providers)
+                # Models of rules are not asked to observe; this one may be.
+                name: ProviderSettings(api="openai")
+                for name in ("scripted", *self.providers)
             },
             file=self.folder / "config.toml",
             models=ModelSettings(default=self.model, summarizer=self.model),
-            **{"policy": Policy(allow=FREE), **self.settings},
+            **{
+                "policy": Policy(allow=FREE),
+                # A call more whenever it is quiet: for those who want it.
+                "learning": LearningSettings(mode="off"),
+                **self.settings,
+            },
         )
 
     def broken(self) -> list[str]:
