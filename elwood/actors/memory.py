@@ -237,7 +237,7 @@ class Remembering:
     # --- keeping up with the files ---------------------------------------------------------------
 
     async def _look(self, wait: float) -> None:
-        """Have changes by hand looked for, if that was not just done; *wait* for it a little."""
+        """Have changes by hand looked for, if that was not done just now, and *wait* a little."""
         if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
             return
         done = self._done

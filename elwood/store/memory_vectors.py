@@ -36,9 +36,10 @@ SELECT id, bits FROM vectors WHERE model = ? AND id IN (
   SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT {PRESELECTED}
 )
 """
-_EXACT = """
+_EXACT = f"""
 SELECT n.key, v.vector, n.updated, n.importance FROM vectors AS v JOIN notes AS n ON n.id = v.id
-WHERE v.id = ? AND n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ?
+WHERE n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ?
+  AND v.id IN ({", ".join("?" * CLOSE)})
 """
 
 
@@ -81,14 +82,15 @@ def near(index: Index, model: str, asked_: Asked, tie: Tie) -> list[Hit]:
             for id_, bits in _compared(db, model, asked_)
             if len(bits) == size
         ]
+        ids: list[int | None] = [id_ for _, id_ in heapq.nsmallest(CLOSE, near_)]
+        ids += [None] * (CLOSE - len(ids))
         hits = []
-        for _, id_ in heapq.nsmallest(CLOSE, near_):
-            for key, vector, updated, importance in db.execute(
-                _EXACT, (id_, asked_.now, asked_.untrusted)
-            ):
-                exact: Sequence[float] = array("f", vector)
-                if len(exact) == len(wanted) and (score := cosine(exact, wanted)) >= NEAR:
-                    hits.append(Hit(key, score, updated, importance))
+        for key, vector, updated, importance in db.execute(
+            _EXACT, (asked_.now, asked_.untrusted, *ids)
+        ):
+            exact: Sequence[float] = array("f", vector)
+            if len(exact) == len(wanted) and (score := cosine(exact, wanted)) >= NEAR:
+                hits.append(Hit(key, score, updated, importance))
     return heapq.nlargest(MOST_HITS, hits, key=lambda hit: hit.score)
 
 

@@ -84,10 +84,10 @@ async def test_changes_by_hand_are_found_within_seconds(
 
 async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
     """While the index is made anew, searches look into the files and notes are saved."""
-    async with remembering(tmp_path) as memory:
-        for number in range(400):
-            await keep(memory, f"n{number}", f"number {number} of many")
-    (tmp_path / "memory.db").unlink()
+    (tmp_path / "memory").mkdir()
+    for number in range(400):
+        text = f"---\nlabel: trusted\n---\nnumber {number} of many"
+        (tmp_path / "memory" / f"n{number}.md").write_text(text)
     held = trio.Event()
     steps = 0
 
