@@ -85,7 +85,7 @@ def stretch(path: Sequence[Node], observed: int) -> tuple[Node, ...]:
     """Take what was said after the entry *observed*; empty if no person said anything.
 
     >>> stretch([Node(3, Human("hi"), 1)], 2), stretch([Node(3, Human("hi"), 1)], 3)
-    ((Node(seq=3, message=Human(text='hi'), tokens=1),), ())
+    ((Node(seq=3, message=Human(text='hi'), tokens=1, begins=False),), ())
     """
     new = tuple(node for node in path if node.seq > observed)
     return new if any(isinstance(node.message, Human) for node in new) else ()

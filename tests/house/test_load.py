@@ -18,7 +18,7 @@ LATENCY = 0.5
 PLENTY = {"providers__anthropic__in_flight": "1000"}
 
 
-@pytest.mark.parametrize(("chats", "limit", "factor"), [(50, 0.9, 4.0), (1000, 3.0, 4.0)])
+@pytest.mark.parametrize(("chats", "limit", "factor"), [(50, 0.9, 4.0), (1000, 3.0, 6.0)])
 def test_a_crowd_is_answered_in_time(
     tmp_path: Path, chats: int, limit: float, factor: float
 ) -> None:
@@ -38,7 +38,7 @@ def test_a_crowd_is_answered_in_time(
     )
     assert ours_s < max(limit, LATENCY + factor * (least_s - LATENCY))
     # 40 MB, and for each conversation under way less than 100 kB.
-    assert size < 50 + 0.1 * chats
+    assert size < 60 + 0.1 * chats
 
 
 def test_a_hanging_chat_delays_no_other(tmp_path: Path) -> None:
