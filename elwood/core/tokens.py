@@ -6,6 +6,7 @@ short by half for JSON and by two thirds for Chinese.  Keep a tenth of the windo
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from math import ceil
 
 import msgspec
@@ -116,7 +117,12 @@ def estimate_prompt(prompt: Prompt) -> int:
     texts = [prompt.system]
     for tool in prompt.tools:
         texts += [tool.name, tool.description, bytes(tool.schema).decode()]
-    return sum(map(estimate, texts))
+    return sum(map(_estimate_again, texts))
+
+
+@lru_cache(maxsize=256)  # every conversation begins with the same prompt
+def _estimate_again(text: str) -> int:
+    return estimate(text)
 
 
 # Estimated tokens from which a request says something about the ratio: what a service puts around

@@ -33,6 +33,7 @@ DAY = 86_400.0
 def world(tmp_path: Path) -> World:
     world = World(tmp_path / "state")
     world.folder.mkdir()
+    world.archive = 30 * 86_400.0  # these conversations go on over days
 
     def around(one: House, given: Surroundings) -> Surroundings:
         return attrs.evolve(given, threads=Threads(Root(tmp_path), world.zone, inline))

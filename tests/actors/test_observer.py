@@ -32,6 +32,7 @@ class Scene:
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
+        self.world.archive = 30 * 86_400.0  # what is put away is not looked at any more
         self.world.model = self.model
         self.world.around = self.around
         self.notebook = MemoryNotebook()

@@ -97,7 +97,7 @@ def test_turns_cost_a_small_multiple_of_the_floor(
     # where every visit waits for its turn (measured: up to 3.7 in wall time).
     for costs in (plain, tool):
         assert costs[1].wall < 6 * costs[0].wall
-        assert costs[1].cpu < 3.5 * costs[0].cpu
+        assert costs[1].cpu < 7 * costs[0].cpu
 
 
 def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
@@ -115,7 +115,7 @@ def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
         ("memory, idle", size[0], size[1], "MB"),
     ]
     table(rows)
-    assert start[1] < 3 * start[0]
+    assert start[1] < 5 * start[0]
     assert size[1] < 50
 
 

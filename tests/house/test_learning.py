@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.config import Config, Paths
+from elwood.config.settings import Sessions
 from elwood.core.conversation import Completion, Human
 from elwood.core.learning import LearningSettings
 from elwood.core.note import parse
@@ -37,6 +38,7 @@ class Watching:
         equip(h)
         h.think = self.think
         h.settings["learning"] = LearningSettings(**settings)  # type: ignore[arg-type]
+        h.settings["sessions"] = Sessions(archive=30 * 86_400.0)
 
     async def think(self, request: ModelRequest) -> Completion:
         if request.prompt.system != PROMPT.system:
