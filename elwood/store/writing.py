@@ -73,7 +73,7 @@ class Writer:
             if untrusted:
                 marks.mark(fd)
             yield place.named(name), fd
-        except BaseException:
+        except BaseException:  # whatever it was, and it goes on: only the temporary file must go
             with suppress(OSError):
                 self._calls.unlink(place.named(name))
             raise
