@@ -100,7 +100,7 @@ class Database:
         try:
             with judged(tie), (tie or Tie()).to(db.interrupt):
                 yield db
-        except BaseException:  # whatever it was, and it goes on: what was broken off is not lent again
+        except BaseException:  # and it goes on: what was broken off is not lent again
             db.close()
             raise
         with self._at_idle:
@@ -155,7 +155,7 @@ class Database:
             db = _connected(f"{self.path.absolute().as_uri()}?mode=rw", WRITER_CACHE)
             try:
                 self._set_up(db)
-            except BaseException:  # whatever it was, and it goes on: only the file must not stay open
+            except BaseException:  # and it goes on: the file must not stay open
                 db.close()
                 raise
         self._db = db
@@ -195,7 +195,7 @@ def _connected(uri: str, cache: int) -> sqlite3.Connection:
         db.execute(f"PRAGMA busy_timeout = {BUSY}")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA cache_size = {cache}")
-    except BaseException:  # whatever it was, and it goes on: only the file must not stay open
+    except BaseException:  # and it goes on: the file must not stay open
         db.close()
         raise
     return db
