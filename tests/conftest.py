@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(
-        "--bench-notes", type=int, default=5_000, help="memories in tests/bench (5000)"
+        "--bench-notes", type=int, default=3_000, help="memories in tests/bench (3000)"
     )
     parser.addoption(
         "--bench-turns",
