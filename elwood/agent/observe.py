@@ -9,6 +9,7 @@ from elwood.agent.learning import Unwritten
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Completion, Human
+from elwood.core.errand import SESSION
 from elwood.core.learning import Seen, corrects
 from elwood.core.observing import AGAIN, PROMPT, Source, Unreadable, read, request, stretch
 from elwood.core.session import Observed
@@ -46,7 +47,9 @@ class Observer:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was said that has not been looked at."""
+        """Whether something was said that has not been looked at; runs of tasks are not."""
+        if self._id.startswith(SESSION):
+            return False
         if self._learning is None or not self._learning.is_on:
             return False
         return bool(stretch(self._log.state.path, self._log.state.observed))

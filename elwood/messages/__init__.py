@@ -64,6 +64,7 @@ from elwood.messages.outbox import (
     Unsure,
 )
 from elwood.messages.sessions import (
+    Await,
     Busy,
     Decided,
     Inbound,
@@ -73,11 +74,13 @@ from elwood.messages.sessions import (
     Refused,
     SessionsMail,
     Taken,
+    Unheard,
 )
 
 __all__ = [
     "ApprovalsMail",
     "Attachment",
+    "Await",
     "BadHistory",
     "BudgetSpent",
     "Buried",
@@ -132,6 +135,7 @@ __all__ = [
     "Typing",
     "Undeliverable",
     "Undo",
+    "Unheard",
     "Unsent",
     "Unsure",
     "Verdict",
