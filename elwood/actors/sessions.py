@@ -200,6 +200,8 @@ class SessionActor:
         # A command is short work, and a stop must come through when much is waiting.
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
+        if (why := self._house.refusal()) and not is_command(received):
+            return Refused(f"I have not taken this: {why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             answer = BELONGS.format(screened.kind)

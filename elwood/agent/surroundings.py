@@ -47,7 +47,8 @@ class Surroundings:
     without work a session leaves the memory, after *archive* seconds its conversation is put away.
     *on_archive* is given that before, by the session's id; it must hand it on at once.  *export*
     gives a file to the people of a route, and says where it is; its last arguments say that words
-    of strangers are in it, and that it may have been given before.  Of what is in *memory*, up to
+    of strangers are in it, and that it may have been given before.  *refusal* says why no new work
+    is taken, if none is.  Of what is in *memory*, up to
     *offered* tokens may go along with a message.  *threads* are the daily notes, if any are kept;
     *learning* is there if anything may be learned.
     """
@@ -76,6 +77,7 @@ class Surroundings:
     idle: float = 600.0
     archive: float = 86_400.0
     on_archive: Callable[[str, Sequence[Message]], Awaitable[None]] = nothing
+    refusal: Callable[[], str] = lambda: ""
     threads: Threads | None = None
     learning: Learning | None = None
 
