@@ -18,9 +18,9 @@ from elwood.agent.presence import Presence
 from elwood.agent.prompting import Prompting
 from elwood.agent.surroundings import Surroundings
 from elwood.config import Config
-from elwood.core.budget import Charged, Ledger
 from elwood.core.catalog import choose
 from elwood.core.inspection import House as HouseSeen
+from elwood.core.ledger import Ledger, UsageEntry
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
@@ -159,18 +159,16 @@ class House:
             stop=self.stop,
             strip=self.strip,
         )
-        book = UsageBook(
-            Journal(self._path("usage"), Charged, Ledger, self._disk),
-            config.limits,
-            config.owner.timezone,
-            outside.now,
-        )
+        usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
+        book = UsageBook(usage, config.limits, config.owner.timezone, outside.now)
         models = Models(
             book=book,
             providers=self._providers,
             settings=config.models,
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
+            outboxes=posts,
+            owner=owner,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
