@@ -69,7 +69,7 @@ AMOUNTS = st.builds(
     most_usd=st.none() | st.floats(0, 1e7),
 )
 NAMES = st.text(max_size=60) | st.sampled_from(
-    ["anthropic/claude-sonnet-5-5", "```", "日本語の仕事" * 5]
+    ["anthropic/claude-sonnet-5-5", "`" * 25, "日本語の仕事" * 5]
 )
 
 
