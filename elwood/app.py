@@ -17,8 +17,8 @@ from elwood.agent.presence import Presence
 from elwood.agent.vitals import Vitals
 from elwood.config import Config
 from elwood.conversing import Conversations, Neighbours
-from elwood.core.budget import Charged, Ledger
 from elwood.core.inspection import House as HouseSeen
+from elwood.core.ledger import Ledger, UsageEntry
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import strip
 from elwood.equipment import Equipment, learning, remembering, typed_code
@@ -164,18 +164,16 @@ class House:
             strip=self.strip,
             vitals=self._vitals,
         )
-        book = UsageBook(
-            Journal(self._path("usage"), Charged, Ledger, self._disk),
-            config.limits,
-            config.owner.timezone,
-            outside.now,
-        )
+        usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
+        book = UsageBook(usage, config.limits, config.owner.timezone, outside.now)
         models = Models(
             book=book,
             providers=self._providers,
             settings=config.models,
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
+            outboxes=posts,
+            owner=owner,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),

@@ -1,6 +1,7 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 import trio
@@ -15,11 +16,16 @@ from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, re
 from elwood.agent.surroundings import Surroundings
 from elwood.core.receipts import listing
 from elwood.core.session import Entry, Received, Replied
+from elwood.core.spending import in_table
 from elwood.core.tree import listing as branches
 from elwood.core.work import is_command
+from elwood.messages import Spending
+from elwood.runtime import ActorUnavailable
 
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
+# Seconds for the book of what was spent.
+MODELS_LIMIT = 5.0
 
 
 class Commands:
@@ -69,6 +75,8 @@ class Commands:
                 )
             case Command("status"):
                 text = await self._status()
+            case Command("budget"):
+                text = await self._budget()
             case Command("receipts", given):
                 text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("memory", given):
@@ -110,6 +118,11 @@ class Commands:
         with trio.move_on_after(APPROVALS_LIMIT):
             settled = await self._house.approvals.insist(lambda: attrs.evolve(asked))
         return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
+
+    async def _budget(self) -> str:
+        with trio.move_on_after(MODELS_LIMIT), suppress(ActorUnavailable):
+            return in_table(await self._house.models.ask(Spending(session=self._id)))
+        return "What it has cost cannot be said now. Try again in a minute."
 
     async def _status(self) -> str:
         state = self._log.state

@@ -146,6 +146,13 @@ KEYS = (
     Key("limits.session_usd", "most US dollars of one conversation", at_least(0), example="5.0"),
     Key("limits.day_tokens", "most tokens of one day", at_least(1), example="10000000"),
     Key("limits.day_usd", "most US dollars of one day", at_least(0), example="20.0"),
+    Key("limits.month_tokens", "most tokens of one month", at_least(1), example="100000000"),
+    Key("limits.month_usd", "most US dollars of one month", at_least(0), example="200.0"),
+    Key(
+        "limits.warn",
+        "share of a limit at which you are told, once a period; 0: never, 1: when it is reached",
+        between(0, 1),
+    ),
     Key("turn.max_rounds", "most model calls for one answer", between(1, 1000)),
     Key("turn.deadline", "seconds for one answer", between(1, 86_400)),
     Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
