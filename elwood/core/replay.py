@@ -38,7 +38,7 @@ from elwood.core.session import (
 )
 from elwood.core.threads import Done, done, is_private
 from elwood.core.tokens import Calibration
-from elwood.core.tree import Tree
+from elwood.core.tree import Tree, Why
 from elwood.core.turns import (
     UNANSWERED,
     Kept,
@@ -50,6 +50,7 @@ from elwood.core.turns import (
     is_answer,
     outcome,
 )
+from elwood.core.unobserved import Unobserved
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
 MAX_RECEIPTS = 50
@@ -63,8 +64,8 @@ class Session(Line):
     lines.  *notices* is what the model is told before a message, by its id.  *failed* says that its
     newest answer states a failure, *archived* that the person has not been told yet that their
     conversation was put away.  *calibration* corrects estimates: what the models have counted, on
-    whatever line.  *observed* is the entry up to which the observer has looked; *done* the newest
-    turn that ended.
+    whatever line.  *unobserved* is what nothing was learned from yet; *done* the newest turn that
+    ended.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -77,7 +78,7 @@ class Session(Line):
     notices: dict[str, str] = msgspec.field(default_factory=dict)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
-    observed: int = 0
+    unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
     done: Done | None = None
     archived: bool = False
     calibration: Calibration = msgspec.field(default_factory=Calibration)
@@ -128,7 +129,7 @@ class Session(Line):
                     self.turn.cut = why
             case Rewound(to):
                 if to == 0:
-                    self.tree.leave(self.path, seq - 1, at, "new")
+                    self._leave(seq, at, "new")
                     self.archived = False
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
@@ -136,13 +137,14 @@ class Session(Line):
             case Branched(name):
                 self.tree.mark(name, self.path, seq, at)
             case Archived():
-                self.tree.leave(self.path, seq - 1, at, "archived")
+                self._leave(seq, at, "archived")
                 self._change_to(Resumed(0, same_prompt=True))
                 self.archived = True
             case Resumed():
-                self.tree.leave(self.path, seq - 1, at, "left" if entry.number else "undone")
+                self._leave(seq, at, "left" if entry.number else "undone")
                 self.tree.go_on(entry.number)
                 self._change_to(entry)
+                self.unobserved.go_on(self.path)
                 self.archived = False
             case Retried():
                 self._retry(entry)
@@ -155,7 +157,7 @@ class Session(Line):
             case Delivered(reply):
                 del self.undelivered[reply]
             case Observed(upto):
-                self.observed = max(self.observed, upto)
+                self.unobserved.look(upto)
 
     def _receive(self, entry: Received) -> None:
         self.seen[entry.id] = None
@@ -168,6 +170,11 @@ class Session(Line):
                     self.waiting[id_] = msgspec.structs.replace(waiting, text="")
         self.waiting[entry.id] = entry
         self.hear(entry)
+
+    def _leave(self, seq: int, at: float, why: Why) -> None:
+        self.tree.leave(self.path, seq - 1, at, why)
+        if why != "undone":  # nothing is learned from what the owner took back
+            self.unobserved.put_away(self.path, seq)
 
     def _change_to(self, line: Resumed) -> None:
         """Go on with *line* and its label; what is still to come in brings its own."""
