@@ -171,7 +171,8 @@ def test_a_pass_that_ends_behind_a_move_counts_for_where_its_words_are() -> None
 @given(st.lists(st.sampled_from(STEPS), max_size=25))
 def test_each_word_that_stands_is_looked_at_once(steps: list[str]) -> None:
     """Whatever way the conversation goes; and a log read anew comes to the same."""
-    talk, said = Talk(), []
+    talk = Talk()
+    said: list[str] = []
     for step in steps:
         match step:
             case "say":
