@@ -260,6 +260,7 @@ class House:
             outboxes=self._posts,
             prompt=self._prompt,
             suggest=self._prompt.suggest,
+            spell_out=self._prompt.spell_out,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self.presence.publish,

@@ -36,9 +36,10 @@ class Surroundings:
 
     *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
     what the documents, skills and tools amount to now; *suggest* names the skills that fit a
-    message, but those whose mark the conversation sees.  *gate* makes the gate of a session from
-    its id and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the
-    house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
+    message, but those whose mark the conversation sees; *spell_out* says in words what a command
+    asks for that is the name of a skill.  *gate* makes the gate of a session from its id and its
+    log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's lines of
+    /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
     without work a session leaves the memory, after *archive* seconds its conversation is put away.
     *export* gives a file to the people of a route, and says where it is; its last arguments say
@@ -55,6 +56,7 @@ class Surroundings:
     approvals: Address[ApprovalsMail]
     gate: Callable[[str, SessionLog], Gate]
     suggest: Callable[[str, Callable[[str], bool]], str] = lambda message, sees: ""
+    spell_out: Callable[[str], Awaitable[str]]
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
     status: Callable[[str], Awaitable[str]]

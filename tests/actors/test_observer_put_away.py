@@ -25,6 +25,8 @@ async def test_what_was_put_away_at_once_is_looked_at_by_itself(
         for text in ("I like tea", "/new", "number two", "/new", "number three"):
             await h.say(text)
             await h.quiet()
+        await trio.sleep(QUIET + 10)
+        assert len(scene.passes) == 3  # one quiet is enough for all
         await trio.sleep(400)
 
     first, second, third = (repr(one.messages) for one in scene.passes)

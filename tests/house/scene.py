@@ -236,6 +236,11 @@ class House:
             await trio.lowlevel.checkpoint()
             return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
 
+        async def spell_out(command: str) -> str:
+            await trio.lowlevel.checkpoint()
+            word, _, rest = command.partition(" ")
+            return f"Use the skill cook: {rest}" if word == "/cook" else ""
+
         async def status(id_: str) -> str:
             await trio.lowlevel.checkpoint()
             return "The house is well."
@@ -259,6 +264,7 @@ class House:
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
+            spell_out=spell_out,
             approvals=self.approver.mailbox.address,
             gate=gate,
             mark=mark,
