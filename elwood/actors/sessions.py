@@ -13,12 +13,13 @@ from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import Command, parse
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
-from elwood.core.redaction import Credential, Masked, screen
+from elwood.core.redaction import Clean, Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied
 from elwood.core.work import commands, is_command, moves
 from elwood.log import bind
 from elwood.messages import (
+    Await,
     Busy,
     Decided,
     Inbound,
@@ -28,6 +29,7 @@ from elwood.messages import (
     Refused,
     SessionsMail,
     Taken,
+    Unheard,
 )
 from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.store.journal import DiskFull, Journal, JournalDamaged
@@ -133,6 +135,8 @@ class SessionActor:
         match message:
             case Inbound():
                 message.reply.set(await self._receive(message, nursery))
+            case Await():
+                nursery.start_soon(self._await, message)
             case Interrupt():
                 self._runner.stop(None)
             case Decided():
@@ -163,6 +167,8 @@ class SessionActor:
             async for message in mailbox:
                 if isinstance(message, Inbound):
                     message.reply.set(answer)
+                elif isinstance(message, Await):
+                    message.reply.set(Unheard())
             return False
         return True
 
@@ -172,7 +178,7 @@ class SessionActor:
             return Taken()
         await self._archive.put_away_if_due()
         text = repair_text(inbound.text)
-        screened = screen(text)
+        screened = screen(text) if inbound.errand is None else Clean()
         if isinstance(screened, Masked):
             text = screened.text
         if isinstance(screened, Credential):
@@ -188,6 +194,7 @@ class SessionActor:
             inbound.message,
             inbound.edits,
             inbound.untrusted or not inbound.principal.owner,
+            inbound.errand,
         )
         waiting = max(len(state.waiting), len(state.undelivered))
         # A command is short work, and a stop must come through when much is waiting.
@@ -197,6 +204,9 @@ class SessionActor:
             # Its answer goes into the same line: it is never a message that the model is shown.
             answer = BELONGS.format(screened.kind)
             replied = Replied(received.id, None, (received.id,), received.route, answer)
+            return await self._take(received, replied)
+        if received.errand is not None and received.errand.says == "text":
+            replied = Replied(received.id, None, (received.id,), received.route, received.text)
             return await self._take(received, replied)
         begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
@@ -209,6 +219,19 @@ class SessionActor:
             self._runner.arrived()
             self._runner.work(nursery, begun)
         return taken
+
+    async def _await(self, wanted: Await) -> None:
+        """Answer when the run has ended: until then it waits, or is the open turn's."""
+        while True:
+            state = self._log.state
+            open_ = [] if state.turn is None else [one.id for one in state.turn.inputs]
+            if (done := state.runs.get(wanted.id)) is not None:
+                wanted.reply.set(done)
+                return
+            if wanted.id not in state.waiting and wanted.id not in open_:
+                wanted.reply.set(Unheard())
+                return
+            await self._log.wait_change()
 
     async def _take(self, received: Received, *more: Entry) -> Taken | NotNow:
         try:

@@ -31,7 +31,7 @@ class Daily:
         Nobody else is told what the owner did, in a group neither.
         """
         threads = self._house.threads
-        if threads is None or not inputs or any(one.untrusted for one in inputs):
+        if threads is None or not inputs or any(one.untrusted or one.errand for one in inputs):
             return False
         if not all(one.route.private for one in inputs):
             return False

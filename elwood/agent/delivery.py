@@ -87,7 +87,7 @@ class Delivery:
                 post = Post(route=replied.route, part=piece, repeat=repeat)
                 pause = delay
                 try:
-                    outcome = await self._outboxes[replied.route.channel].ask(post)
+                    outcome = await self._ask(post)
                 except ActorDown as error:
                     outcome = Unsent(str(error))
                 except ActorCrashed as error:
@@ -112,3 +112,9 @@ class Delivery:
         if replied.reply in self._log.state.undelivered:
             # Another version cut it into more parts, and all that we would send have arrived.
             await self._log.record(Delivered(replied.reply), last_words=True)
+
+    async def _ask(self, post: Post) -> Sent | Unsure | Unsent | Undeliverable:
+        outbox = self._outboxes.get(post.route.channel)
+        if outbox is None:  # a house that runs without it: another one will send it
+            return Unsent(f"there is no channel {post.route.channel} here")
+        return await outbox.ask(post)

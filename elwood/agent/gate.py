@@ -22,7 +22,7 @@ from elwood.core.policy import Allow, Ask, Decision, Deny, Rules, Situation, Who
 from elwood.core.quotes import quotes
 from elwood.core.replay import Session
 from elwood.core.session import CallEnded, CallStarted, Outcome
-from elwood.core.turns import OpenCall
+from elwood.core.turns import OpenCall, usable
 from elwood.runtime import ActorUnavailable, waiting
 from elwood.store.journal import DiskFull
 from elwood.tools import Hands, Output, Tool, ToolFailure
@@ -140,10 +140,10 @@ class Gate:
 
     def _find(self, call: ToolCall) -> str | tuple[Tool, msgspec.Struct]:
         """Return the tool with its checked arguments, or what is wrong, for the model."""
-        tool = self.tools.get(call.name)
-        if tool is None:
-            known = ", ".join(sorted(self.tools)) or "none"
-            return f"no such tool: {call.name}; available: {known}"
+        known = usable(self.tools, self.state().turn)
+        if call.name not in known:
+            return f"no such tool: {call.name}; available: {', '.join(sorted(known)) or 'none'}"
+        tool = self.tools[call.name]
         try:
             return tool, msgspec.json.decode(call.arguments or "{}", type=tool.input)
         except (msgspec.DecodeError, UnicodeEncodeError) as error:

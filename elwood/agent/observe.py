@@ -10,6 +10,7 @@ from elwood.agent.learning import Unwritten
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Completion, Human
+from elwood.core.errand import SESSION
 from elwood.core.learning import Seen, corrects
 from elwood.core.looking_back import state_at
 from elwood.core.nodes import Node
@@ -53,7 +54,12 @@ class Observer:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was said that has not been looked at, here or on a line put away."""
+        """Whether something was said that has not been looked at, here or on a line put away.
+
+        Runs of tasks are not looked at.
+        """
+        if self._id.startswith(SESSION):
+            return False
         if self._learning is None or not self._learning.is_on:
             return False
         state = self._log.state

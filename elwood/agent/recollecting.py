@@ -41,6 +41,8 @@ async def reminder(house: Surroundings, session: Session) -> Reminded | None:
     turn = session.turn
     if house.memory is None or not house.offered or turn is None or not turn.inputs:
         return None
+    if turn.errand is not None:
+        return None  # it can look them up
     strange = session.taint.label.untrusted or any(one.untrusted for one in turn.inputs)
     if strange or not turn.route.private or turn.attempts > 1:
         return None

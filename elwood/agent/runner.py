@@ -4,6 +4,8 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
+import attrs
+import msgspec
 import trio
 
 from elwood.agent.daily import Daily
@@ -12,29 +14,22 @@ from elwood.agent.judging import judged
 from elwood.agent.means import GIVEN_UP, Answer, Means
 from elwood.agent.recollecting import reminder
 from elwood.agent.session_log import SessionLog
+from elwood.agent.showing import Showing
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import run_turn
 from elwood.core import archive
 from elwood.core.compaction import told
+from elwood.core.errand import without_quiet
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
-from elwood.core.session import CallDecided, Received, Replied, TurnStarted
+from elwood.core.session import CallDecided, Received, Replied, Rewound, TurnStarted
+from elwood.core.turns import usable
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
-from elwood.messages import Draft, Typing
+from elwood.messages import Complete, Completed
 from elwood.runtime import waiting
 
 log = logging.getLogger("elwood.turns")
-
-# Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
-TYPING_EVERY = 4.0
-# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
-SILENT = 0.5
-# Characters of a draft: twice what the longest message has, so that what is held back at the end
-# lies beyond it; more would be looked through for nothing each time the model says a word.
-DRAFT = 8192
-# Draft ids of one turn: one per model response, so fewer than this.
-DRAFTS_PER_TURN = 1000
 
 
 class TurnRunner:
@@ -62,7 +57,9 @@ class TurnRunner:
 
         Who writes it, in one line with *received*, must call `work` with it at once.
         """
-        recalled = "" if self.is_working else await self.daily.recall((received,))
+        if self.is_working or received.errand is not None:
+            return None
+        recalled = await self.daily.recall((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
@@ -184,6 +181,7 @@ class TurnRunner:
             recalled = await self.daily.recall(waiting)
             while self._held:
                 await self._log.wait_change()
+            before: tuple[Rewound, ...] = ()
             match next_work(state):
                 case Nothing():
                     return None
@@ -194,10 +192,12 @@ class TurnRunner:
                     continue
                 case Start() as start:
                     started = self._start(start, recalled)
+                    if any(one.errand and one.errand.fresh for one in start.inputs):
+                        before = (Rewound(0),)
                 case Resume(attempt):
                     assert state.turn is not None
                     started = TurnStarted(state.turn.id, (), attempt, "")
-            await self._log.keep(started)
+            await self._log.keep(*before, started)
             if state.turn is not None:  # or what it was for has been withdrawn meanwhile
                 return started
 
@@ -229,45 +229,38 @@ class TurnRunner:
     async def _think(self) -> Answer:
         house, turn = self._house, self._log.state.turn
         assert turn is not None
-        draft = self._log.state.turns * DRAFTS_PER_TURN
-        shown = False
-        loud_at = trio.current_time() + SILENT
+        errand = turn.errand
+        showing = Showing(house, turn.route, self._log.state.turns)
+        prompt = await house.prompt()
+        if errand is not None:
+            names = usable([spec.name for spec in prompt.tools], turn)
+            offered = tuple(spec for spec in prompt.tools if spec.name in names)
+            prompt = msgspec.structs.replace(prompt, tools=offered)
 
-        def show(text: str) -> bool:
-            nonlocal shown
-            route = turn.route
-            if trio.current_time() < loud_at:
-                return False
-            text = house.so_far(text[:DRAFT])
-            if not text.strip():
-                return False
-            message = Draft(route=route, draft=draft + turn.rounds + 1, text=text)
-            shown = house.outboxes[route.channel].offer(message)
-            return shown
-
-        async def type_() -> None:
-            await trio.sleep_until(loud_at)
-            while not shown:
-                house.outboxes[turn.route.channel].offer(Typing(route=turn.route))
-                await trio.sleep(TYPING_EVERY)
+        async def complete(request: Complete) -> Completed:
+            # All that is asked in a run is charged to its task, a summary too.
+            if errand is not None:
+                request = attrs.evolve(request, job=errand.job, purse=errand.purse)
+            return await house.complete(request)
 
         means = Means(
             session_id=self._id,
             session=self._log.state,
-            role="default",
-            prompt=await house.prompt(),
+            role=errand.role if errand else "default",
+            prompt=prompt,
             hint=house.suggest("\n".join(said.text for said in turn.inputs), self._log.sees),
             max_tokens=house.max_tokens,
             settings=house.turns,
             gate=self._gate,
             record=self._log.keep,
-            complete=house.complete,
+            complete=complete,
             render=lambda inputs: render(inputs, house.now(), house.zone),
-            show=show,
+            show=lambda text: errand is None and showing.text(turn.rounds + 1, text),
             arrival=lambda: self._arrival.wait(),
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(type_)
+            if errand is None:  # nobody waits for an errand
+                nursery.start_soon(showing.typing)
             answer = await run_turn(means)
             nursery.cancel_scope.cancel()
         return answer
@@ -284,16 +277,21 @@ class TurnRunner:
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
         self._stopping, self._ending = False, True
+        errand, text = turn.errand, answer.text
         head = archive.NOTE if state.archived else ""
         head += stale_note(turn.inputs, self._house.now())
+        if errand is not None:
+            head, text = "", without_quiet(text)
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             turn.route,
-            head + await judged(answer.text, turn, state, self._house),
+            head + await judged(text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
+            # Whoever planned it tells of failures, when they last.
+            quiet=errand is not None and (errand.says == "silent" or answer.failed or not text),
         )
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False

@@ -96,10 +96,21 @@ def cost(price: Price, usage: Usage) -> float:
     return dollars / 1e6
 
 
+class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job may spend in a day of the owner's zone; None means no limit.
+
+    It bounds the job in all its runs and conversations together; *usd* are US dollars.
+    """
+
+    tokens: int | None = None
+    usd: float | None = None
+
+
 class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
     """A model was used.  *day* is the date in the owner's zone, *usd* None if unknown.
 
     *estimated* counts are ours, because the provider gave none or the response broke off.
+    *job* is the scheduled job that it was done for, if it was.
     """
 
     session: str
@@ -111,6 +122,7 @@ class Charged(msgspec.Struct, frozen=True, tag="charged", omit_defaults=True):
     cache_write: int = 0
     usd: float | None = None
     estimated: bool = False
+    job: str = ""
 
 
 UsageEntry = Charged

@@ -4,17 +4,14 @@
 changed in place by `apply` alone, so that a turn costs the same however long the log is.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from elwood.core.branches import Archived, Branched, Resumed, Retried
 from elwood.core.conversation import Human, Notice
+from elwood.core.inbox import Inbox
 from elwood.core.labels import Label
-from elwood.core.line import Line
 from elwood.core.nodes import said_node
 from elwood.core.session import (
-    MAX_SEEN,
     CallDecided,
     CallEnded,
     CallPending,
@@ -56,26 +53,23 @@ from elwood.core.unobserved import Unobserved
 MAX_RECEIPTS = 50
 
 
-class Session(Line):
+class Session(Inbox):
     """All that a session knows: the present line of the conversation, and what belongs to none.
 
     *pending* are calls that wait for the owner while the conversation goes on, by
     ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
-    lines.  *notices* is what the model is told before a message, by its id.  *failed* says that its
+    lines.  *failed* says that its
     newest answer states a failure, *archived* that the person has not been told yet that their
     conversation was put away.  *calibration* corrects estimates: what the models have counted, on
     whatever line.  *unobserved* is what nothing was learned from yet; *done* the newest turn that
     ended.
     """
 
-    seen: dict[str, None] = msgspec.field(default_factory=dict)
-    waiting: dict[str, Received] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
     pending: dict[str, Kept] = msgspec.field(default_factory=dict)
     receipts: list[Past] = msgspec.field(default_factory=list)
-    notices: dict[str, str] = msgspec.field(default_factory=dict)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
@@ -92,14 +86,14 @@ class Session(Line):
         """Take the entry number *seq*, written at Unix time *at*, into account."""
         match entry:
             case Received():
-                self._receive(entry)
+                self.receive(entry)
             case TurnStarted():
                 self._start(seq, entry)
             case Joined(_, inputs, text):
                 turn = self._open_turn(entry)
-                turn.inputs.extend(self._take(inputs))
+                turn.inputs.extend(self.take(inputs))
                 turn.attempts = 1
-                self._preface(seq, inputs)
+                self.preface(seq, inputs)
                 self.push(seq, Human(text))
             case Prompted(prompt):
                 self.begin_epoch(prompt)
@@ -117,8 +111,10 @@ class Session(Line):
                 self._decide(seq, at, entry)
             case Endorsed(origins):
                 self.taint.endorse(origins)
-            case CallStarted(_, call):
-                self._open_turn(entry).calls[call].started = entry
+            case CallStarted(_, call, effect=effect):
+                turn = self._open_turn(entry)
+                turn.calls[call].started = entry
+                turn.acted = turn.acted or effect == "once"
             case CallEnded(_, call):
                 self._end_call(seq, self._open_turn(entry), entry)
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
@@ -159,18 +155,6 @@ class Session(Line):
             case Observed(upto):
                 self.unobserved.look(upto)
 
-    def _receive(self, entry: Received) -> None:
-        self.seen[entry.id] = None
-        while len(self.seen) > MAX_SEEN:
-            del self.seen[next(iter(self.seen))]
-        if entry.edits is not None:
-            for id_, waiting in self.waiting.items():
-                if waiting.message == entry.edits or waiting.edits == entry.edits:
-                    # Both ids stay, so that both have their outcome; only the new text counts.
-                    self.waiting[id_] = msgspec.structs.replace(waiting, text="")
-        self.waiting[entry.id] = entry
-        self.hear(entry)
-
     def _leave(self, seq: int, at: float, why: Why) -> None:
         self.tree.leave(self.path, seq - 1, at, why)
         if why != "undone":  # nothing is learned from what the owner took back
@@ -197,21 +181,12 @@ class Session(Line):
         if entry.notice:
             self.notices[entry.input] = entry.notice
 
-    def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
-        for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
-            self.push(seq, Notice(notice))
-
-    def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
-        for id_ in inputs:
-            if (received := self.waiting.pop(id_, None)) is not None:
-                yield received
-
     def _start(self, seq: int, entry: TurnStarted) -> None:
         if self.turn is not None and self.turn.id == entry.turn:
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        inputs = list(self._take(entry.inputs))
+        inputs = list(self.take(entry.inputs))
         calls = [key for key in entry.calls if key in self.pending]
         if entry.calls and not (inputs or calls):
             return  # withdrawn while this was being written
@@ -220,7 +195,7 @@ class Session(Line):
             turn.kept.append(kept := self.pending.pop(key))
             self.bring(kept.origins, kept.private)
             turn.calls[key] = kept.opened(key)
-        self._preface(seq, entry.inputs)
+        self.preface(seq, entry.inputs)
         if entry.text:
             self.push(seq, Human(entry.text), begins=True)
         self.taint.add(Label(private=is_private(entry.text)), "")
@@ -262,7 +237,7 @@ class Session(Line):
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
         if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
-            kept = Kept(open_call.call, pending, turn.principal, turn.route)
+            kept = Kept(open_call.call, pending, turn.principal, turn.route, errand=turn.errand)
             self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
@@ -275,21 +250,21 @@ class Session(Line):
         self.tell(seq)
 
     def _reply(self, seq: int, at: float, entry: Replied) -> None:
-        if entry.turn is not None and self.turn is not None:
-            self.done = done(at, self.turn.inputs, self.turn.receipts, entry, self.taint.label)
-            self._close_calls(seq, self.turn)
+        turn = None if entry.turn is None else self.turn
+        if turn is not None:
+            self.done = done(at, turn.inputs, turn.receipts, entry, self.taint.label)
+            self._close_calls(seq, turn)
             last = self.path[-1] if self.path else None
-            if last is not None and last.seq >= self.turn.start and not is_answer(last.message):
+            if last is not None and last.seq >= turn.start and not is_answer(last.message):
                 # Or the model would go on with what was stopped or given up (poison again).
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
+        self.answer(entry, turn, self.pending)
+        if self.turn is None:
             self.tell(seq)
-        for id_ in entry.inputs:
-            self.waiting.pop(id_, None)
-            self.notices.pop(id_, None)
         self.failed = entry.failed
         self.archived = self.archived and entry.turn is None
-        if entry.text:
+        if entry.text and not entry.quiet:
             self.undelivered[entry.reply] = Undelivered(entry)
 
     def _open_turn(self, entry: Entry) -> Turn:

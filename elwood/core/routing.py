@@ -81,16 +81,19 @@ def split_name(name: str) -> tuple[str, str]:
 def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
     """Return the models for *role*, the preferred one first; unknown roles use the default's.
 
-    A summary by a dear model is better than none; what the observer learns is not.
+    A summary by a dear model is better than none; what the observer learns is not, nor what is
+    done in a role that is to be "cheap".  A role may be the name of a model.
 
     >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
     ('a/small', 'local/qwen')
     >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
     ('a/small',)
     """
-    if role == "observer":
+    if role in ("observer", "cheap"):
         return (settings.summarizer,)
     first = (settings.summarizer,) if role == "summarizer" else ()
+    if "/" in role:
+        first = (role,)
     return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from elwood.core.branches import Archived, Branched, Resumed, Retried
 from elwood.core.conversation import Assistant, Prompt, Usage
+from elwood.core.errand import Errand
 from elwood.core.labels import CLEAN, Label
 
 # Accepted messages that may wait in one session before it answers Busy.
@@ -40,7 +41,8 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
 
     *message* names the message in its channel, so that an edit can find it; *edits* is that name
     when this is an edit.  *sent_at* is the sender's time, Unix seconds.  *untrusted* are words
-    that are not the owner's: somebody else's, or forwarded ones.
+    that are not the owner's: somebody else's, or forwarded ones.  *errand* is there if it is a run
+    of a task, which nobody typed.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     message: str | None = None
     edits: str | None = None
     untrusted: bool = False
+    errand: Errand | None = None
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
@@ -212,7 +215,8 @@ class Rewound(msgspec.Struct, frozen=True, tag="rewound"):
 class Replied(msgspec.Struct, frozen=True, tag="replied"):
     """*inputs* have their answer: *text*, with *footer* made from receipts.
 
-    *turn* is None for a slash command.  *failed* says that the answer is a statement of failure.
+    *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
+    a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them.
     """
 
     reply: str
@@ -222,6 +226,8 @@ class Replied(msgspec.Struct, frozen=True, tag="replied"):
     text: str
     footer: str = ""
     failed: bool = False
+    quiet: bool = False
+    buttons: tuple[str, ...] = ()
 
 
 class Posting(msgspec.Struct, frozen=True, tag="posting"):

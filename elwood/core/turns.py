@@ -1,5 +1,7 @@
 """The parts of what a session knows: the running turn, its calls, what is on its way."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from elwood.core.conversation import (
@@ -11,6 +13,7 @@ from elwood.core.conversation import (
     Results,
     ToolCall,
 )
+from elwood.core.errand import Errand
 from elwood.core.mentions import addresses
 from elwood.core.session import (
     CallDecided,
@@ -29,6 +32,8 @@ REFUSED = {
     "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
     "withdrawn": "The call that waited was withdrawn and will not run: {}.",
 }
+# What the model is told of a plain reminder, which it had no part in.
+REMINDED = "The person was sent the reminder that they had asked for: {}"
 UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"
@@ -60,7 +65,7 @@ class Kept(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
     *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
-    conversation that was put away.
+    conversation that was put away; *errand* is there if it was proposed in the run of a task.
     """
 
     call: ToolCall
@@ -71,6 +76,7 @@ class Kept(msgspec.Struct, frozen=True):
     decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
+    errand: Errand | None = None
 
     def opened(self, key: str) -> OpenCall:
         """Make a call of the running turn of it, named *key* there."""
@@ -94,7 +100,8 @@ class Turn(msgspec.Struct):
     *attempts* counts starts in a row without progress; *calls* are those of the last response;
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
-    left out in it has no summary.
+    left out in it has no summary.  *acted* says that something was begun that must not be done
+    twice unasked.
     """
 
     id: str
@@ -107,6 +114,12 @@ class Turn(msgspec.Struct):
     denied: list[str] = []
     kept: list[Kept] = []
     cut: str = ""
+    acted: bool = False
+
+    @property
+    def errand(self) -> Errand | None:
+        """What bounds it, if nobody typed what it is about."""
+        return self.inputs[-1].errand if self.inputs else self.kept[-1].errand
 
     @property
     def route(self) -> Route:
@@ -149,6 +162,12 @@ class Undelivered(msgspec.Struct):
     replied: Replied
     posted: dict[int, str] = {}
     attempts: dict[int, int] = {}
+
+
+def usable(tools: Iterable[str], turn: Turn | None) -> list[str]:
+    """List those of *tools* that may be used in *turn*: the run of a task may be held to some."""
+    only = turn.errand.tools if turn is not None and turn.errand is not None else None
+    return [tool for tool in tools if only is None or tool in only]
 
 
 def call_key(turn: str, call: str) -> str:

@@ -48,7 +48,7 @@ def is_command(received: Received) -> bool:
     >>> is_command(Received("1", "/etc/hosts says what?", "me", route, 0.0))
     False
     """
-    words = received.text.split(maxsplit=1)
+    words = received.text.split(maxsplit=1) if received.errand is None else []
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
 
 
@@ -65,13 +65,20 @@ def moves(received: Received) -> bool:
 def inputs(session: Session) -> tuple[Received, ...]:
     """List what a turn may take of what waits: nothing behind a command that moves it away.
 
+    The run of a task is a turn of its own: nothing joins it, and it joins nothing.
+
     >>> from elwood.core.session import Route
     >>> said = [Received(text, text, "me", Route("console"), 0.0) for text in ("a", "/new", "b")]
     >>> [received.id for received in inputs(Session(waiting={one.id: one for one in said}))]
     ['a']
     """
     before = takewhile(lambda received: not moves(received), session.waiting.values())
-    return tuple(received for received in before if not is_command(received))
+    said = [received for received in before if not is_command(received)]
+    if session.turn is None and said and said[0].errand is not None:
+        return (said[0],)
+    if session.turn is not None and session.turn.errand is not None:
+        return ()
+    return tuple(received for received in said if received.errand is None)
 
 
 def next_work(session: Session) -> Work:

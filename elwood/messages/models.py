@@ -6,7 +6,7 @@ from typing import Literal
 import attrs
 import trio
 
-from elwood.core.budget import Spent
+from elwood.core.budget import Purse, Spent
 from elwood.core.conversation import Completion, Message, Prompt
 from elwood.runtime import Request
 
@@ -54,6 +54,8 @@ class Complete(Request[Completed]):
     *progress* gets the text so far, as a whole, each time there is more; what does not fit is
     dropped.  *max_tokens* overrides the configured limit.  *no_thinking* leaves old thinking out.
     *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
+    *job* is the scheduled job that it is asked for, if any, and *purse* what that may spend; what
+    is asked within its turn, such as a summary, carries both.
     """
 
     session: str
@@ -64,6 +66,8 @@ class Complete(Request[Completed]):
     max_tokens: int | None = None
     no_thinking: bool = False
     until: float = math.inf
+    job: str = ""
+    purse: Purse | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,7 @@
 
 import attrs
 
+from elwood.core.errand import Done, Errand
 from elwood.core.identity import Principal
 from elwood.core.session import Route
 from elwood.runtime import Request
@@ -45,7 +46,7 @@ class Inbound(Request[Reception]):
 
     *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
     text it replies to; *untrusted* says that the words are not the sender's own (forwarded).
-    *sent_at* is the sender's clock, Unix seconds.
+    *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the run of a task.
     """
 
     session: str
@@ -58,6 +59,20 @@ class Inbound(Request[Reception]):
     edits: str | None = None
     quote: str | None = None
     untrusted: bool = False
+    errand: Errand | None = None
+
+
+@attrs.frozen
+class Unheard:
+    """No such run stands in the log, or it is too old to be remembered."""
+
+
+@attrs.frozen(kw_only=True)
+class Await(Request[Done | Unheard]):
+    """Wait until the run of a task with the message *id* has its answer.  From the scheduler."""
+
+    session: str
+    id: str
 
 
 @attrs.frozen
@@ -77,4 +92,4 @@ class Decided:
     session: str
 
 
-SessionsMail = Inbound | Interrupt | Decided
+SessionsMail = Inbound | Await | Interrupt | Decided

@@ -1,0 +1,56 @@
+"""What bounds a run that nobody typed: the part of a task that goes along with its message."""
+
+from typing import Literal
+
+import msgspec
+
+from elwood.core.budget import Purse
+
+# With what the principals and the sessions of tasks begin, and the ids of their messages.
+PRINCIPAL, SESSION, MESSAGE = "task:", "task-", "task:"
+# What a model answers that has nothing to tell; it stands for the whole answer or is left out.
+QUIET = "HEARTBEAT_OK"
+
+
+class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What bounds the run that a message stands for; it is kept with the message.
+
+    *job* is the task that is charged, *purse* what it may spend in a day, *role* which model
+    thinks (`core.routing.candidates`), *tools* those it may use (None: all).  A *fresh* run begins
+    with an empty conversation.  *says* is what becomes of the text: "answer" has the model answer
+    it, and keeps an answer that says that there is nothing to tell; "silent" keeps every answer;
+    "text" is a plain reminder, which is the answer itself and needs no model.
+    """
+
+    job: str
+    role: str = "default"
+    tools: tuple[str, ...] | None = None
+    purse: Purse | None = None
+    fresh: bool = True
+    says: Literal["answer", "silent", "text"] = "answer"
+
+
+class Done(msgspec.Struct, frozen=True):
+    """How a run ended: *text* is its answer, *failed* says that this states a failure.
+
+    *acted* says that something was done which must not be done twice unasked, *waiting* that a
+    call waits for the owner, *told* that the answer was posted.
+    """
+
+    text: str
+    failed: bool = False
+    acted: bool = False
+    waiting: bool = False
+    told: bool = False
+
+
+def without_quiet(text: str) -> str:
+    """Return what there is to tell; empty if the answer says that there is nothing.
+
+    >>> without_quiet("**HEARTBEAT_OK**."), without_quiet("The disk is full. HEARTBEAT_OK")
+    ('', 'The disk is full.')
+    """
+    if QUIET not in text:
+        return text
+    rest = text.replace(QUIET, "").strip()
+    return rest if any(character.isalnum() for character in rest) else ""

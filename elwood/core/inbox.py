@@ -1,0 +1,71 @@
+"""What people and the clock have said to a session: what waits, and how the clock's runs ended."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from elwood.core.conversation import Notice
+from elwood.core.errand import Done
+from elwood.core.line import Line
+from elwood.core.session import MAX_SEEN, Received, Replied
+from elwood.core.turns import REMINDED, Kept, Turn
+
+# Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
+MAX_RUNS = 20
+
+
+class Inbox(Line):
+    """The part of a session that takes messages in.  Changed in place by the session's fold.
+
+    *notices* is what the model is told before a message, by its id; *runs* how runs of tasks ended,
+    by the id of their message.
+    """
+
+    seen: dict[str, None] = msgspec.field(default_factory=dict)
+    waiting: dict[str, Received] = msgspec.field(default_factory=dict)
+    notices: dict[str, str] = msgspec.field(default_factory=dict)
+    runs: dict[str, Done] = msgspec.field(default_factory=dict)
+
+    def receive(self, entry: Received) -> None:
+        """Take a message in."""
+        self.seen[entry.id] = None
+        while len(self.seen) > MAX_SEEN:
+            del self.seen[next(iter(self.seen))]
+        if entry.edits is not None:
+            for id_, waiting in self.waiting.items():
+                if waiting.message == entry.edits or waiting.edits == entry.edits:
+                    # Both ids stay, so that both have their outcome; only the new text counts.
+                    self.waiting[id_] = msgspec.structs.replace(waiting, text="")
+        self.waiting[entry.id] = entry
+        self.hear(entry)
+
+    def take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
+        """Take out what waits of *inputs*."""
+        for id_ in inputs:
+            if (received := self.waiting.pop(id_, None)) is not None:
+                yield received
+
+    def preface(self, seq: int, inputs: tuple[str, ...]) -> None:
+        """Tell the model what is to be said before *inputs*."""
+        for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
+            self.push(seq, Notice(notice))
+
+    def answer(self, replied: Replied, turn: Turn | None, kept: Mapping[str, Kept]) -> None:
+        """Take out what *replied* answers, and note how runs ended; *kept* are calls that wait.
+
+        *turn* is the one that ends with it, if one does.
+        """
+        answered = [self.waiting[id_] for id_ in replied.inputs if id_ in self.waiting]
+        for received in (*(turn.inputs if turn else ()), *answered):
+            if received.errand is not None:
+                acted = turn is not None and turn.acted
+                waits = any(one.pending.turn == replied.turn for one in kept.values())
+                told = not replied.quiet
+                self.runs[received.id] = Done(replied.text, replied.failed, acted, waits, told)
+                if received.errand.says == "text":
+                    self.untold.append(REMINDED.format(received.text))
+        while len(self.runs) > MAX_RUNS:
+            del self.runs[next(iter(self.runs))]
+        for id_ in replied.inputs:
+            self.waiting.pop(id_, None)
+            self.notices.pop(id_, None)

@@ -1,0 +1,99 @@
+"""What the timetable is asked: about tasks by tools and commands, about runs by the scheduler."""
+
+from typing import Literal
+
+import attrs
+
+from elwood.core.planning import Agenda, Planned
+from elwood.core.tasks import Origin, Result, Seen, Task
+from elwood.messages.approvals import Settled
+from elwood.runtime import Request
+
+
+@attrs.frozen
+class Unscheduled:
+    """The task was not taken; *why* is for the model and people."""
+
+    why: str
+
+
+@attrs.frozen(kw_only=True)
+class Schedule(Request[Seen | Unscheduled]):
+    """Take *task*, made in a conversation.  Without an id it gets one of its title.
+
+    What differs from a task that is there in nothing but the id is that task: repeating it changes
+    nothing.
+    """
+
+    task: Task
+
+
+@attrs.frozen(kw_only=True)
+class ListTasks(Request[tuple[Seen, ...]]):
+    """All tasks, those that run next first; with *chores* also what the house does itself."""
+
+    chores: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Change(Request[Settled]):
+    """Pause, resume, cancel the task *id*, or run it now.  *by* is who wants it.
+
+    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.
+    """
+
+    id: str
+    verb: Literal["pause", "resume", "cancel", "run"]
+    by: str
+
+
+@attrs.frozen(kw_only=True)
+class Adopt(Request[None]):
+    """These are the tasks of *origin* now; others of it are gone.  From the scheduler."""
+
+    origin: Origin
+    tasks: tuple[Task, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Consult(Request[Agenda]):
+    """What is to be done at Unix time *now*, and when to ask again.  From the scheduler."""
+
+    now: float
+
+
+@attrs.frozen(kw_only=True)
+class Begin(Request[bool]):
+    """Write down that a run begins; False if it must not, as things have changed meanwhile."""
+
+    run: Planned
+
+
+@attrs.frozen(kw_only=True)
+class End(Request[None]):
+    """Write down what became of a run.
+
+    *acted*: it did something that must not be done twice, so it is not tried again.  *seen* is the
+    fingerprint of what it watched.
+    """
+
+    run: Planned
+    result: Result
+    words: str = ""
+    acted: bool = False
+    seen: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Heard(Request[None]):
+    """The owner has been told all up to the entry *upto* of what `Agenda.tell` listed."""
+
+    upto: int
+
+
+@attrs.frozen
+class Woken:
+    """The timetable has changed: look again.  A hint to the scheduler; it may be lost."""
+
+
+TimetableMail = Schedule | ListTasks | Change | Adopt | Consult | Begin | End | Heard

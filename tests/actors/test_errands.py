@@ -1,0 +1,217 @@
+"""Runs of tasks as a session takes them: bounded, kept apart, and answered for."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.core.budget import Purse
+from elwood.core.conversation import Human, Notice
+from elwood.core.errand import QUIET, Done, Errand
+from elwood.core.identity import Principal
+from elwood.core.session import Route
+from elwood.messages import Await, Complete, Completed, Inbound, ModelUnavailable, Taken, Unheard
+from tests.house.scene import ROUTE, House, World, house
+from tests.scripted import answer, call
+
+TASK = Principal("task:inbox", "inbox", owner=True)
+ERRAND = Errand("inbox", role="cheap", purse=Purse(tokens=1000))
+WORDS = "⏰ /call mum"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def run(
+    h: House,
+    id_: str,
+    text: str,
+    errand: Errand = ERRAND,
+    session: str = "task-inbox",
+    route: Route = ROUTE,
+) -> Done | Unheard:
+    """Have *text* done, as the scheduler does."""
+
+    def make() -> Inbound:
+        return Inbound(
+            session=session,
+            id=id_,
+            principal=TASK,
+            route=route,
+            text=text,
+            sent_at=h.world.now(),
+            errand=errand,
+        )
+
+    assert await h.sessions.address.insist(make) == Taken()
+    return await h.sessions.address.insist(lambda: Await(session=session, id=id_))
+
+
+async def test_a_run_is_answered_and_posted(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("re: look", told=True)
+        await h.quiet()
+
+    assert world.said == ["re: look"]
+    assert world.typing == 0, "nobody waits for it"
+
+
+async def test_what_a_run_costs_is_charged_to_its_task(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+
+    (asked,) = world.asked
+    assert (asked.role, asked.job, asked.purse) == ("cheap", "inbox", Purse(tokens=1000))
+
+
+@pytest.mark.parametrize("text", [QUIET, f"**{QUIET}**", ""])
+async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object, text: str) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return answer(text or QUIET)
+
+    world.model = model
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("")
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_a_silent_run_says_nothing(world: World, autojump_clock: object) -> None:
+    errand = Errand("inbox", says="silent")
+    async with house(world) as h:
+        assert await run(h, "task:1", "look", errand) == Done("re: look")
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_a_failure_is_left_to_the_scheduler(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return ModelUnavailable("it is gone")
+
+    world.model = model
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("I cannot answer now: it is gone", True)
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_each_run_begins_with_nothing(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await run(h, "task:1", "one")
+        await run(h, "task:2", "two")
+
+    assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 1
+
+
+async def test_a_run_in_a_conversation_goes_on_with_it(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+        await run(h, "task:1", "look", Errand("inbox", fresh=False), session="s")
+
+    assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 2
+
+
+async def test_messages_and_runs_are_turns_of_their_own(
+    world: World, autojump_clock: object
+) -> None:
+    """Nothing that is said joins a run, and no run joins what somebody asked for."""
+    began, go = trio.Event(), trio.Event()
+
+    async def model(request: Complete) -> Completed:
+        began.set()
+        await go.wait()
+        said = [m.text.split("\n")[-1] for m in request.messages if isinstance(m, Human)]
+        return answer("re: " + " | ".join(said[-1:]))
+
+    world.model = model
+    errand = Errand("inbox", fresh=False)
+    async with house(world) as h, trio.open_nursery() as nursery:
+        await h.say("first")
+        await began.wait()
+        nursery.start_soon(run, h, "task:1", "look", errand, "s")
+        await trio.testing.wait_all_tasks_blocked()
+        await h.say("second")
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+        await h.quiet()
+
+    assert world.said == ["re: second", "re: look"]
+
+
+async def test_a_run_is_held_to_its_tools(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        if len(request.messages) > 1:
+            return answer("done")
+        return call(("c1", "act", '{"name": "x"}'))
+
+    world.model = model
+    async with house(world) as h:
+        await run(h, "task:1", "look", Errand("inbox", tools=("look",)))
+
+    assert [tool.name for tool in world.asked[0].prompt.tools] == ["look"]
+    assert world.effects.done == []
+
+
+async def test_what_was_done_once_is_said(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        if len(request.messages) > 1:
+            return ModelUnavailable("it is gone")
+        return call(("c1", "act", '{"name": "x"}'))
+
+    world.model = model
+    async with house(world) as h:
+        done = await run(h, "task:1", "look")
+
+    assert isinstance(done, Done)
+    assert (done.failed, done.acted) == (True, True)
+
+
+async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        errand = Errand("call", says="text")
+        assert await run(h, "task:1", "⏰ /call mum", errand, "s") == Done(
+            "⏰ /call mum", told=True
+        )
+        await h.quiet()
+        assert world.asked == []
+        await h.say("thanks")
+        await h.quiet()
+
+    assert world.said[0] == WORDS
+    told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert any(WORDS in text for text in told), "the model knows what was sent"
+
+
+async def test_a_run_is_taken_and_waited_for_again_after_a_restart(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+        await h.quiet()
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("re: look", told=True)
+        await h.quiet()
+
+    assert world.said == ["re: look"]
+    assert len(world.asked) == 1
+
+
+async def test_a_run_that_never_was_is_unheard(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        asked = await h.sessions.address.ask(Await(session="s", id="task:9"))
+
+    assert asked == Unheard()
