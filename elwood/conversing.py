@@ -129,6 +129,7 @@ class Conversations:
             outboxes=near.outboxes,
             prompt=self._prompt,
             suggest=self._prompt.suggest,
+            spell_out=self._prompt.spell_out,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self._presence.publish,

@@ -66,7 +66,7 @@ class SessionActor:
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
         self._observer = Observer(id_, self._log, house)
         self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
-        self._archive = Archive(id_, self._log, self._runner, house)
+        self._archive = Archive(self._log, self._runner, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""

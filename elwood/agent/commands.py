@@ -14,6 +14,7 @@ from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
+from elwood.core.branches import Retried
 from elwood.core.receipts import listing
 from elwood.core.session import Entry, Received, Replied
 from elwood.core.spending import in_table
@@ -86,6 +87,11 @@ class Commands:
             case Approval() as approval:
                 text = await self._approve(approval, received)
             case unknown:
+                if asked := await self._house.spell_out(received.text):
+                    await self._log.keep(Retried(received.id, asked, received.untrusted))
+                    self._runner.arrived()
+                    self._runner.work(nursery)
+                    return  # what answers it is the turn
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
         await self._answer(received, text, footer)
 

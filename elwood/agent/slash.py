@@ -124,4 +124,5 @@ def request(approval: Approval, by: str) -> Request[Settled] | None:
 def help_text() -> str:
     """List the commands."""
     lines = [f"/{name}: {meaning}" for name, meaning in COMMANDS.items()]
+    lines.append("/NAME of a skill: use it, for what is said behind it")
     return "Write to me in plain words. Besides, I understand:\n" + "\n".join(lines)

@@ -521,7 +521,7 @@ async def test_the_owner_is_told_once_that_a_limit_is_near_over_restarts(
 async def test_each_limit_and_each_period_has_its_warning(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    limits = Limits(session_tokens=270, day_tokens=275, month_tokens=550)
+    limits = Limits(session_tokens=135, day_tokens=275, month_tokens=550)
     async with house(tmp_path, limits=limits, a=Scripted()) as it:
         for session, job in (("s", "news"), ("s", ""), ("t", "news")):
             await it.models.ask(attrs.evolve(wanted(session), job=job, purse=Purse(130)))
@@ -529,7 +529,7 @@ async def test_each_limit_and_each_period_has_its_warning(
         words = "\n".join(it.told)
         assert len(it.told) == 3
         assert "84 % of the limit of 130 tokens a day for the job news" in words
-        assert "81 % of the limit of 270 tokens for the conversation s" in words
+        assert "81 % of the limit of 135 tokens for the conversation s" in words
         assert "80 % of the limit of 275 tokens a day" in words
         await trio.sleep(12 * 3600)
         for session in ("u", "v", "w"):
@@ -538,6 +538,7 @@ async def test_each_limit_and_each_period_has_its_warning(
         assert sorted(text.partition(" is used")[0] for text in it.told[3:]) == [
             "80 % of the limit of 275 tokens a day",
             "80 % of the limit of 550 tokens a month",
+            *(f"81 % of the limit of 135 tokens for the conversation {one}" for one in "uvw"),
         ]
 
 
