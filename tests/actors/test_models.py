@@ -538,7 +538,7 @@ async def test_each_limit_and_each_period_has_its_warning(
         assert sorted(text.partition(" is used")[0] for text in it.told[3:]) == [
             "80 % of the limit of 275 tokens a day",
             "80 % of the limit of 550 tokens a month",
-            *(f"81 % of the limit of 135 tokens for the conversation {one}" for one in "uvw"),
+            *(f"81 % of the limit of 135 tokens for the conversation {one}" for one in "uv"),
         ]
 
 
