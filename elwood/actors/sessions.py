@@ -16,6 +16,7 @@ from elwood.core.conversation import repair_text
 from elwood.core.redaction import Clean, Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied
+from elwood.core.turns import TOLD
 from elwood.core.work import commands, is_command, moves
 from elwood.log import bind
 from elwood.messages import (
@@ -204,12 +205,10 @@ class SessionActor:
             return Refused(f"I have not taken this: {why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
-            answer = BELONGS.format(screened.kind)
-            replied = Replied(received.id, None, (received.id,), received.route, answer)
-            return await self._take(received, replied)
-        if received.errand is not None and received.errand.says == "text":
-            replied = Replied(received.id, None, (received.id,), received.route, received.text)
-            return await self._take(received, replied)
+            return await self._take(received, _said(received, BELONGS.format(screened.kind)))
+        if received.errand is not None and received.errand.says in TOLD:
+            quiet = received.errand.says == "note"
+            return await self._take(received, _said(received, received.text, quiet=quiet))
         begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
@@ -241,3 +240,8 @@ class SessionActor:
         except DiskFull as error:
             return NotNow(str(error))
         return Taken()
+
+
+def _said(received: Received, text: str, *, quiet: bool = False) -> Replied:
+    """Answer *received* with *text*, without a turn."""
+    return Replied(received.id, None, (received.id,), received.route, text, quiet=quiet)
