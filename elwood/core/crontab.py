@@ -62,9 +62,7 @@ def complaint(expression: str) -> str:
             return f"{field!r} is no {name}: write {span}"
         steps = [part.partition("/")[2] for part in field.split(",")]
         if any(int(step or 0) >= size for step in steps):
-            return (
-                f"{field!r} steps over every {name}: write 'every 90 minutes' or the like"
-            )
+            return f"{field!r} steps over every {name}: write 'every 90 minutes' or the like"
     return "" if _comes(fields) else f"no day ever fits {expression!r}"
 
 
