@@ -24,7 +24,7 @@ from elwood.messages import (
     Unscheduled,
     Woken,
 )
-from elwood.runtime import Mailbox, trouble, well
+from elwood.runtime import Halt, Mailbox, trouble, well
 from elwood.store.journal import DiskFull, Journal
 
 log = logging.getLogger(__name__)
@@ -192,6 +192,8 @@ class TimetableActor:
             if tasks != self._copied:
                 try:
                     await self._changed(tasks)
+                except Halt:
+                    raise
                 except Exception as error:  # a copy: the truth stands in the log, and goes on
                     log.exception("tasks not copied")
                     trouble(COPY, f"{type(error).__name__}: {error}")

@@ -31,8 +31,6 @@ MAX_TASKS = 200
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
-# Characters of news in one message; channels take some 4,000.
-MAX_TELL = 3_000
 # Future times that are tried to find one within the hours, for people.
 TRIED = 200
 
@@ -60,25 +58,12 @@ class Run:
 
 
 @attrs.frozen
-class Telling:
-    """News for the owner, which stand in the timetable up to its entry *upto*.
-
-    They may have been told before if *again*.  *buttons* type what stands on them.
-    """
-
-    text: str
-    upto: int
-    buttons: tuple[str, ...] = ()
-    again: bool = False
-
-
-@attrs.frozen
 class Agenda:
     """What is to be done; *next* is when to ask again, Unix seconds."""
 
     runs: tuple[Run, ...] = ()
     next: float | None = None
-    tell: Telling | None = None
+    tell: tidings.Telling | None = None
 
 
 def following(row: Row) -> float | None:
@@ -119,24 +104,7 @@ def agenda(table: Timetable, now: float) -> Agenda:
         if at is not None:
             times.append(at)
     runs.sort(key=lambda run: (not run.begun, not run.wanted, run.planned.due))
-    return Agenda(tuple(runs), min(times, default=None), telling(table))
-
-
-def telling(table: Timetable) -> Telling | None:
-    """Say what the owner must be told next, as much as one message holds."""
-    lines, buttons, upto, size = [], [], 0, 0
-    again = bool(table.news) and table.news[0].seq <= table.shown
-    if table.lost:
-        lines.append(f"({table.lost} older lines found no room; /tasks shows how things stand.)")
-    for news in table.news:
-        size += len(news.text)
-        if (news.seq <= table.shown) != again or (upto and size > MAX_TELL):
-            break
-        lines.append(news.text)
-        upto = news.seq
-        if news.button:
-            buttons.append(news.button)
-    return Telling("\n".join(lines), upto, tuple(buttons), again) if upto else None
+    return Agenda(tuple(runs), min(times, default=None), tidings.telling(table))
 
 
 def ended(

@@ -1,16 +1,51 @@
 """What is said about tasks: to the owner when something went wrong, to the model with each run."""
 
+import attrs
+
 from elwood.core import wall
 from elwood.core.errand import QUIET
 from elwood.core.identity import flatten
 from elwood.core.tasks import Task
+from elwood.core.timetable import Timetable
 
 # Characters of a title, and of a reason, in a line.
 MAX_TITLE, MAX_WORDS = 80, 300
+# Characters of news in one message; channels take some 4,000.
+MAX_TELL = 3_000
 # Seconds that a run may be late without a word: the scheduler looks once a minute.
 ON_TIME = 120.0
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+@attrs.frozen
+class Telling:
+    """News for the owner, which stand in the timetable up to its entry *upto*.
+
+    They may have been told before if *again*.  *buttons* type what stands on them.
+    """
+
+    text: str
+    upto: int
+    buttons: tuple[str, ...] = ()
+    again: bool = False
+
+
+def telling(table: Timetable) -> Telling | None:
+    """Say what the owner must be told next, as much as one message holds."""
+    lines, buttons, upto, size = [], [], 0, 0
+    again = bool(table.news) and table.news[0].seq <= table.shown
+    if table.lost:
+        lines.append(f"({table.lost} older lines found no room; /tasks shows how things stand.)")
+    for news in table.news:
+        size += len(news.text)
+        if (news.seq <= table.shown) != again or (upto and size > MAX_TELL):
+            break
+        lines.append(news.text)
+        upto = news.seq
+        if news.button:
+            buttons.append(news.button)
+    return Telling("\n".join(lines), upto, tuple(buttons), again) if upto else None
 
 
 def clock(at: float, zone: str) -> str:
