@@ -4,6 +4,7 @@ Times are Unix seconds, zones are IANA names that were checked before.  Nothing 
 """
 
 import math
+import re
 from datetime import timedelta
 from hashlib import sha256
 from typing import Literal
@@ -187,6 +188,20 @@ def next_active(hours: Hours | None, at: float, zone: str) -> float:
         if is_active(hours, now, zone):
             return float(now)
     raise ValueError(f"{hours} never come; check_hours tells why")
+
+
+def check_hours(hours: Hours) -> str:
+    """Say what is wrong with *hours* and what to write instead; "" if they are fine.
+
+    >>> check_hours(Hours("8:00", "24:00")), check_hours(Hours("08:00", "later"))
+    ('', "'later' is no time of day: write it like 22:00")
+    """
+    for clock in (hours.begin, hours.end):
+        found = re.fullmatch(r"([0-9]{1,2}):([0-5][0-9])", clock)
+        if found is None or _minutes(clock) > 24 * 60 - (clock == hours.begin):
+            return f"{clock!r} is no time of day: write it like 22:00"
+    wrong = [day for day in hours.days if not 0 <= day <= 6]
+    return f"{wrong[0]} is no day of the week: write 0 (Monday) to 6 (Sunday)" if wrong else ""
 
 
 def _minutes(clock: str) -> int:
