@@ -22,6 +22,7 @@ LATEST = 7_258_118_400.0
 MOST = 100
 # Seconds.  Planned times that are older when they are looked for are not even counted.
 OLDEST = 10 * 366 * 86_400.0
+_OUT_OF_RANGE = "times are from 1970 to 2200"
 _HOUR = 3600
 _DAY = 86_400
 # Days that every month has.
@@ -135,15 +136,13 @@ def check(when: When) -> str:
             if seconds < MIN_EVERY:
                 return f"every {seconds:g} seconds is too often: the least is {MIN_EVERY:g} seconds"
             if not seconds <= MAX_EVERY:
-                return f"{seconds:g} seconds is too long: the most is {MAX_EVERY / _DAY:g} days"
-            return "" if 0 <= start <= LATEST else f"there is no time {start:g}: {_RANGE}"
+                days = f"every {seconds / _DAY:g} days"
+                return f"{days} is too seldom: the most is {MAX_EVERY / _DAY:g} days"
+            return "" if 0 <= start <= LATEST else _OUT_OF_RANGE
         case Once(at):
-            return "" if 0 <= at <= LATEST else f"there is no time {at:g}: {_RANGE}"
+            return "" if 0 <= at <= LATEST else _OUT_OF_RANGE
         case Cadence():
             return ""
-
-
-_RANGE = "write Unix seconds, from 1970 to 2200"
 
 
 def is_active(hours: Hours | None, at: float, zone: str) -> bool:
