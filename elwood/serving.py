@@ -18,7 +18,7 @@ from elwood.app import LAST_TURN, House
 from elwood.channels import Saying, console, notices, telegram
 from elwood.config import Config, Paths
 from elwood.core.catalog import merge
-from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
+from elwood.core.routing import ModelSettings, ProviderSettings, split_name
 from elwood.equipment import equipped
 from elwood.installing import copy_documents
 from elwood.outside import Channel, Outside
@@ -185,10 +185,8 @@ async def _watch_signals(stop: trio.Event) -> None:
 
 def _providers(config: Config, outside: Outside) -> dict[str, Provider]:
     """Make the clients of the providers in use."""
-    models = config.models
-    names = {*candidates(models, "default"), *candidates(models, "summarizer")}
     providers = {}
-    for name in sorted({split_name(model)[0] for model in names}):
+    for name in sorted({split_name(model)[0] for model in config.models_in_use}):
         settings = config.providers[name]
         providers[name] = make_provider(
             name,

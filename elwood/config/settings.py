@@ -10,12 +10,14 @@ import attrs
 
 from elwood.core.budget import Limits
 from elwood.core.egress import EgressRules
+from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.learning import LearningSettings
 from elwood.core.limits import TurnSettings
 from elwood.core.permissions import ApprovalSettings
 from elwood.core.policy import Word
 from elwood.core.redaction import Secret
-from elwood.core.routing import ModelSettings, ProviderSettings
+from elwood.core.routing import ModelSettings, ProviderSettings, candidates
+from elwood.core.tasks import Task
 from elwood.sandbox.settings import SandboxSettings
 from elwood.store.memory_settings import MemorySettings
 from elwood.wire.search_settings import SearchSettings
@@ -24,10 +26,11 @@ from elwood.wire.telegram_settings import TelegramSettings
 
 @attrs.frozen(kw_only=True)
 class Owner:
-    """The person Elwood works for."""
+    """The person Elwood works for, who may be bothered in *hours*."""
 
     name: str = ""
     timezone: str = "UTC"
+    hours: str = "08:00-22:00"
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +108,8 @@ class Config:
     owner: Owner = attrs.field(factory=Owner)
     models: ModelSettings = attrs.field(factory=ModelSettings)
     limits: Limits = attrs.field(factory=Limits)
+    heartbeat: HeartbeatSettings = attrs.field(factory=HeartbeatSettings)
+    tasks: tuple[Task, ...] = ()
     turn: TurnSettings = attrs.field(factory=TurnSettings)
     approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
@@ -127,14 +132,22 @@ class Config:
         found = (self.telegram.token, self.search.brave_key, *keys)
         return tuple(secret for secret in found if secret is not None)
 
+    @property
+    def models_in_use(self) -> tuple[str, ...]:
+        """Every model that may be asked to think: in conversations, for summaries, by tasks."""
+        roles = ("default", "summarizer", self.heartbeat.model, *(job.role for job in self.tasks))
+        found = (model for role in roles for model in candidates(self.models, role))
+        return tuple(dict.fromkeys(found))
+
 
 # Sections and the classes of their keys.  `providers` is none: it has one of
-# ProviderSettings per name.
+# ProviderSettings per name; nor is `tasks`, which has one `TaskForm` each.
 SECTIONS: dict[str, type] = {
     "owner": Owner,
     "paths": Paths,
     "models": ModelSettings,
     "limits": Limits,
+    "heartbeat": HeartbeatSettings,
     "turn": TurnSettings,
     "approvals": ApprovalSettings,
     "sessions": Sessions,
