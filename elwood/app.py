@@ -275,6 +275,7 @@ class House:
             threads=self._equipment.threads,
             archive=config.sessions.archive,
             export=self._equipment.export,
+            restored=self._equipment.restored,
             learning=learning(
                 config, self._disk, self.memory.address, self._posts, self._equipment.places
             ),

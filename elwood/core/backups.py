@@ -18,6 +18,8 @@ STATE, WORKSPACE, BUNDLE, MANIFEST = "state", "workspace", "workspace.bundle", "
 
 # Files, folders and links of one backup: so many that their list still fits into memory.
 MAX_MEMBERS = 500_000
+# Folders below one of the two; what is deeper is left out.
+MAX_DEPTH = 64
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"elwood-(\d{8}T\d{6}Z)\.tar\.gz")
@@ -135,6 +137,8 @@ def is_plain(name: str) -> bool:
     """
     parts = name.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        return False
+    if len(parts) > MAX_DEPTH + 1:
         return False
     return parts[0] in (STATE, WORKSPACE) or name in (BUNDLE, MANIFEST)
 

@@ -22,12 +22,11 @@ from typing import IO
 import attrs
 import msgspec
 
+from elwood.core.backups import MAX_DEPTH
 from elwood.store.chain import Place, Unsound, decoder, follow
 from elwood.store.marks import is_marked
 from elwood.store.sqlite import BUSY
 
-# Folders below one of the two; what is deeper is left out.
-MAX_DEPTH = 64
 # Bytes of one file that are held in memory; of larger ones a copy is written beside the backup.
 SPOOL = 8 << 20
 # Bytes that are copied at once.

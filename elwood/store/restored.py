@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from elwood.store.backup_sources import BackupFailed
+
 NAME = "restored.json"
 
 
@@ -21,9 +23,12 @@ class Restored(msgspec.Struct, frozen=True):
 def restored(state: Path) -> Restored | None:
     """Read when the state folder *state* was restored last; None if it never was.
 
-    Raises OSError, and msgspec.DecodeError if somebody edited it.
+    Raises OSError, and BackupFailed if somebody edited it.
     """
+    path = state / NAME
     try:
-        return msgspec.json.decode((state / NAME).read_bytes(), type=Restored)
+        return msgspec.json.decode(path.read_bytes(), type=Restored)
     except FileNotFoundError:
         return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BackupFailed(f"{path} was changed: restore the backup again") from error

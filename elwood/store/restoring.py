@@ -10,6 +10,7 @@ ours.
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
             beside = _workspace_stage(scope)
             try:
                 done, moves = _prepared(scope, archive, beside, clock)
-                _commit(stage, moves)
+                _commit(stage, beside, moves)
             except BaseException:  # and it goes on: nothing half-made stays
                 shutil.rmtree(stage, ignore_errors=True)
                 shutil.rmtree(beside, ignore_errors=True)
@@ -163,8 +164,6 @@ def _prepared(
     gone = [Path(os.fsdecode(move.aside)) for move in moves if os.path.lexists(move.target)]
     inside = scope.state / f"{ASIDE}{stamp(now)}"
     aside = tuple(dict.fromkeys(inside if path.parent == inside else path for path in gone))
-    for folder in (new / OPEN, new / OPEN.partition("/")[0], new, beside.parent):
-        sync_folder(folder)
     return Done(manifest, aside, tuple(problems)), moves
 
 
@@ -228,14 +227,30 @@ def _put_back_history(stage: Path, workspace: Path, manifest: Manifest) -> Itera
         (stage / BUNDLE).unlink()
 
 
-def _commit(stage: Path, moves: list[Move]) -> None:
-    """Let the plan count, once all that it moves is on the disk (what git wrote, too)."""
-    os.sync()
+def _commit(stage: Path, beside: Path, moves: list[Move]) -> None:
+    """Let the plan count, once all that it moves is on the disk."""
+    for made in (stage, beside):
+        if made.is_dir():
+            _settle(made)
+            sync_folder(made.parent)
     plan = stage.parent / PLAN
     temporary = plan.with_suffix(".tmp")
     _write(temporary, msgspec.json.encode(moves))
     os.rename(temporary, plan)
     sync_folder(stage)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until everything beneath *folder* is on the disk."""
+    for _, _, names, fd in os.fwalk(folder):
+        for name in names:
+            if stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+        os.fsync(fd)
 
 
 def _write(path: Path, data: bytes) -> None:

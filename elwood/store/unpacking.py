@@ -152,7 +152,6 @@ class _Unpacking:
             self._mark(info, path)
             os.fchmod(file.fileno(), info.mode & 0o777)
             os.utime(file.fileno(), (info.mtime, info.mtime))
-            os.fsync(file.fileno())
         return digest.hexdigest()
 
     @staticmethod
