@@ -1,5 +1,6 @@
 """Backups: what is in them, what is not, and how that is told."""
 
+import fcntl
 import os
 import resource
 import shutil
@@ -320,13 +321,15 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
 def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
     here = scope(tmp_path)
     furnish(here)
-
-    def meanwhile() -> float:
-        return NOW
-
-    take(here, clock=meanwhile, keep=3)
+    take(here, clock=lambda: NOW, keep=3)
     with pytest.raises(BackupFailed, match="already"):
-        take(here, clock=meanwhile, keep=3)
+        take(here, clock=lambda: NOW, keep=3)
+    held = os.open(here.folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(BackupFailed, match="another backup"):
+        take(here, clock=lambda: NOW + 1, keep=3)
+    os.close(held)
+    take(here, clock=lambda: NOW + 1, keep=3)
 
 
 @pytest.mark.parametrize("place", ["workspace/backups", "state", "state/memory/backups"])
