@@ -84,11 +84,9 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
     """
     at = clock()
     _need_own(scope)
-    path = scope.folder / backups.name_of(at)
     try:
         with _alone(scope.folder) as work:
-            if path.exists():
-                raise BackupFailed(f"there is {path} already; a second later there is room for one")
+            path = _free(scope.folder, at)
             made = work / "archive"
             manifest = _write(scope, made, work, at)
             os.rename(made, path)
@@ -224,6 +222,13 @@ def _alone(folder: Path) -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
     finally:
         os.close(fd)
+
+
+def _free(folder: Path, at: float) -> Path:
+    """Name a backup of the Unix time *at*, or of the next second of which there is none."""
+    while (path := folder / backups.name_of(at)).exists():
+        at += 1
+    return path
 
 
 def _rotate(folder: Path, keep: int) -> tuple[Path, ...]:
