@@ -56,6 +56,16 @@ class Scope:
     folder: Path
     limit: int
 
+    def real(self) -> "Scope":
+        """Give the folders themselves, by whatever links they are named: paths are compared."""
+        return attrs.evolve(
+            self,
+            state=self.state.resolve(),
+            workspace=self.workspace.resolve(),
+            runtime=self.runtime.resolve(),
+            folder=self.folder.resolve(),
+        )
+
 
 @attrs.frozen
 class Taken:
@@ -82,9 +92,9 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
 
     Nothing of the house is asked or stopped.  Raises BackupFailed; then there is no new file.
     """
-    at = clock()
-    _need_own(scope)
+    at, scope = clock(), scope.real()
     try:
+        _need_own(scope)
         with _alone(scope.folder) as work:
             path = _free(scope.folder, at)
             made = work / "archive"
@@ -245,8 +255,8 @@ def _need_own(scope: Scope) -> None:
     need_owner(scope.state)
     if (scope.state / PLAN).exists():
         raise BackupFailed("a restore was cut off: start Elwood, which brings it to its end, first")
-    folder, state = scope.folder.resolve(), scope.state.resolve()
-    if folder.is_relative_to(scope.workspace.resolve()):
+    folder, state = scope.folder, scope.state
+    if folder.is_relative_to(scope.workspace):
         raise BackupFailed(
             f"backup.folder, {scope.folder}, lies in the workspace, where tools could read it: "
             "name a folder elsewhere"

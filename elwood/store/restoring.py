@@ -56,6 +56,7 @@ def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
 
     Raises AlreadyRunning, and BackupFailed: then nothing was changed.
     """
+    scope = scope.real()
     state = scope.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -102,6 +102,28 @@ def test_a_workspace_in_the_state_folder_goes_along_once(tmp_path: Path) -> None
     assert (aside / "workspace" / "folder" / "said.txt").read_text() == "later"
 
 
+def test_folders_may_be_named_by_links(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    here.workspace.rename(here.state / "workspace")
+    (tmp_path / "link").symlink_to(here.state)
+    named = attrs.evolve(
+        here,
+        state=tmp_path / "link",
+        workspace=here.state / "workspace",
+        folder=here.state / "kept",
+    )
+    before = contents(here.state / "workspace"), contents(here.state / "memory")
+    path = take(named, clock=Clock(), keep=3).path
+    restore(named, path, clock=lambda: NOW + 60)
+    assert (contents(here.state / "workspace"), contents(here.state / "memory")) == (
+        before[0],
+        {"note.md": b"hello"},
+    )
+    assert [backup.path for backup in found(named.folder)] == [path]
+    assert named.state.is_symlink()
+
+
 def test_the_marks_of_strangers_words_stay(tmp_path: Path) -> None:
     here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
     furnish(here)

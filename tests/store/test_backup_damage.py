@@ -48,7 +48,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Scope:
     return one
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_flipped_bit_is_found(sound: Path, there: Scope, data: st.DataObject) -> None:
     content = bytearray(sound.read_bytes())

@@ -14,8 +14,8 @@ from elwood.store.restored import restored
 from elwood.store.restoring import mend, restore
 from tests.store.keeping import NOW, contents, furnish, is_kept, scope
 
-# Processes that are killed at random steps, of each kind, beside those of every change of a name.
-KILLS = 12
+# How many of the last steps a process is killed at, and at how many of those before, at random.
+LAST, OTHERS = 12, 5
 # What changes a disk, as Python's audit hooks name it.
 STEPS = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink"})
 
@@ -39,16 +39,22 @@ def killed_at(step: int, do: Callable[[], object]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def steps_of(do: Callable[[int], bool]) -> list[int]:
+def steps_of(do: Callable[[], object]) -> list[int]:
     """Choose steps to be killed at, of all that *do* has: the last ones, and others at random."""
-    most = next(bound for bound in (2**n for n in range(4, 20)) if not do(bound))
-    low, high = most // 2, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if do(middle) else (low, middle)
-    last = range(max(1, low - KILLS), low + 1)
-    others = range(1, max(2, low - KILLS))
-    return sorted({*last, *random.sample(others, min(KILLS, len(others)))})
+    given, taken = os.pipe()
+    child = os.fork()
+    if child == 0:
+        seen: list[str] = []
+        sys.addaudithook(lambda event, _: seen.append(event) if event in STEPS else None)
+        do()
+        os.write(taken, b"%d" % len(seen))
+        os._exit(0)
+    os.close(taken)
+    os.waitpid(child, 0)
+    most = int(os.read(given, 20))
+    os.close(given)
+    last = range(most - LAST + 1, most + 1)
+    return sorted({*last, *random.sample(range(1, most - LAST + 1), OTHERS)})
 
 
 def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> None:
@@ -62,7 +68,7 @@ def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> N
     def take_(one: Scope) -> Callable[[], object]:
         return lambda: take(one, clock=lambda: NOW, keep=2)
 
-    for step in steps_of(lambda step: killed_at(step, take_(here()))):
+    for step in steps_of(take_(here())):
         one = here()
         before = contents(one.state, is_kept)
         assert killed_at(step, take_(one))
@@ -95,7 +101,7 @@ def test_a_restore_that_was_killed_is_over_or_did_not_begin(tmp_path: Path) -> N
         return contents(one.state, is_kept), contents(one.workspace)
 
     then, now = all_of(source), all_of(there())
-    for step in steps_of(lambda step: killed_at(step, restore_(there()))):
+    for step in steps_of(restore_(there())):
         one = there()
         assert killed_at(step, restore_(one))
         killed_at(random.randrange(1, 30), lambda one=one: mended(one))  # type: ignore[misc]
