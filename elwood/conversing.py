@@ -147,6 +147,7 @@ class Conversations:
             archive=config.sessions.archive,
             export=self._equipment.export,
             learning=self._learning,
+            restored=self._equipment.restored,
         )
 
     async def _wake(self) -> list[str]:

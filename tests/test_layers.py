@@ -21,6 +21,7 @@ STEPS = {
     "agent": 5,
     "actors": 6,
     "auditing": 7,
+    "backing_up": 8,
     "config": 7,
     "exporting": 7,
     "inspecting": 7,

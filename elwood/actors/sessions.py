@@ -4,6 +4,7 @@ import logging
 
 import trio
 
+from elwood.agent.after_restore import let_go
 from elwood.agent.archiving import Archive
 from elwood.agent.commands import Commands
 from elwood.agent.delivery import Delivery
@@ -96,6 +97,7 @@ class SessionActor:
                 return True
 
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
+        await let_go(self._id, self._log, self._house)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._runner.daily.note)

@@ -23,6 +23,7 @@ from elwood.messages import (
     OutboxMail,
 )
 from elwood.runtime import ActorDown, Address, Blocking
+from elwood.store.restored import Restored
 from elwood.store.threads import Threads
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
@@ -46,7 +47,7 @@ class Surroundings:
     that words of strangers are in it, and that it may have been given before.  *refusal* says why
     no new work is taken, if none is.  Of what is in *memory*, up to *offered* tokens may go along
     with a message.  *threads* are the daily notes, if any are kept; *learning* is there if anything
-    may be learned.
+    may be learned; *restored* if the state came out of a backup.
     """
 
     strip: Callable[[str], str]
@@ -76,6 +77,7 @@ class Surroundings:
     refusal: Callable[[], str] = lambda: ""
     threads: Threads | None = None
     learning: Learning | None = None
+    restored: Restored | None = None
 
     async def complete(self, request: Complete) -> Completed:
         """Ask for a response, waiting for a restart of who gives them.
