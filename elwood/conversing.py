@@ -1,6 +1,6 @@
 """The conversations of the house: what they share, and the pool in which they live."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from zoneinfo import ZoneInfo
 
 import attrs
@@ -14,7 +14,7 @@ from elwood.config import Config
 from elwood.core.catalog import choose
 from elwood.core.redaction import so_far, strip
 from elwood.core.replay import Session
-from elwood.core.session import Entry
+from elwood.core.session import Entry, Route
 from elwood.equipment import Equipment
 from elwood.messages import (
     ApprovalsMail,
@@ -52,7 +52,10 @@ class Neighbours:
 
 
 class Conversations:
-    """Makes the sessions, and runs them.  *refusal* says why no new work is taken, if none is."""
+    """Makes the sessions, and runs them.
+
+    *refusal* says why no new work is taken, if none is; *heard* is told where the owner writes.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Conversations:
         presence: Presence,
         board: Board,
         refusal: Callable[[], str],
+        heard: Callable[[Route], Awaitable[None]],
     ) -> None:
         self._config = config
         self._outside = outside
@@ -80,6 +84,7 @@ class Conversations:
         self._presence = presence
         self._board = board
         self._refusal = refusal
+        self._heard = heard
         self._markers = Markers(config.paths.state / "sessions" / "open", disk)
         self._status = Status(
             neighbours.models, board, equipment.sandbox, self._strip, config, outside.now
@@ -143,6 +148,7 @@ class Conversations:
             turn_limit=config.watchdog.turn,
             idle=config.sessions.idle,
             refusal=self._refusal,
+            heard=self._heard,
             threads=self._equipment.threads,
             archive=config.sessions.archive,
             export=self._equipment.export,

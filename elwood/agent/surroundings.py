@@ -31,6 +31,10 @@ from elwood.store.threads import Threads
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 
 
+async def unheard(route: Route) -> None:
+    """Do not care where the owner was heard."""
+
+
 @attrs.frozen(kw_only=True)
 class Surroundings:
     """What all sessions share.
@@ -45,9 +49,10 @@ class Surroundings:
     without work a session leaves the memory, after *archive* seconds its conversation is put away.
     *export* gives a file to the people of a route, and says where it is; its last arguments say
     that words of strangers are in it, and that it may have been given before.  *refusal* says why
-    no new work is taken, if none is.  Of what is in *memory*, up to *offered* tokens may go along
-    with a message.  *threads* are the daily notes, if any are kept; *learning* is there if anything
-    may be learned; *restored* if the state came out of a backup.
+    no new work is taken, if none is; *heard* is told where the owner writes, in private.  Of what
+    is in *memory*, up to *offered* tokens may go along with a message.  *threads* are the daily
+    notes, if any are kept; *learning* is there if anything may be learned, *restored* if the state
+    came out of a backup.
     """
 
     strip: Callable[[str], str]
@@ -75,6 +80,7 @@ class Surroundings:
     idle: float = 600.0
     archive: float = 86_400.0
     refusal: Callable[[], str] = lambda: ""
+    heard: Callable[[Route], Awaitable[None]] = unheard
     threads: Threads | None = None
     learning: Learning | None = None
     restored: Restored | None = None
