@@ -31,7 +31,8 @@ class AgentFile:
     def write(self, tasks: Sequence[Task]) -> bool:
         """Let the file say *tasks*, with its version raised; False if it says so already; blocks.
 
-        Without any there is no file, unless there were some before.  After a crash it is the old one or the new one.  Raises DiskFull and JournalBroken.
+        Without any there is no file, unless there were some before.  After a crash it is the old
+        one or the new one.  Raises DiskFull and JournalBroken.
         """
         there = self._read()
         if not (there or tasks):
