@@ -93,6 +93,13 @@ KEYS = (
     Key("limits.session_usd", "most US dollars of one conversation", at_least(0), example="5.0"),
     Key("limits.day_tokens", "most tokens of one day", at_least(1), example="10000000"),
     Key("limits.day_usd", "most US dollars of one day", at_least(0), example="20.0"),
+    Key("limits.month_tokens", "most tokens of one month", at_least(1), example="100000000"),
+    Key("limits.month_usd", "most US dollars of one month", at_least(0), example="200.0"),
+    Key(
+        "limits.warn",
+        "share of a limit at which you are told, once a period; 0: never, 1: when it is reached",
+        between(0, 1),
+    ),
     Key("heartbeat.on", "whether it is looked at"),
     Key("heartbeat.every", "seconds between two looks at the checklist", between(60, 366 * 86_400)),
     Key("heartbeat.hours", "hours in which that is done", is_hours, default="owner.hours"),
@@ -222,6 +229,15 @@ KEYS = (
     ),
     Key("skills.always", "skills whose instructions stand in every prompt", example='["style"]'),
     Key("skills.off", "skills that are not used", example='["github"]'),
+    Key(
+        "backup.folder",
+        "folder of the backups; a second disk is better",
+        default="`backups` in paths.state",
+        example='"/mnt/backups/elwood"',
+    ),
+    Key("backup.keep", "newest backups that stay, beside those of the last weeks", at_least(1)),
+    Key("backup.every", "seconds between two backups; 0 for none", at_least(0)),
+    Key("backup.size", "megabytes of one backup at most, unpacked", at_least(1)),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -267,6 +283,10 @@ SECTIONS = {
     "search": "Who searches the web for Elwood; without either there is no search.",
     "sandbox": "Where commands run. See docs/sandbox.md.",
     "skills": "Instructions for kinds of work, each a folder with a SKILL.md.",
+    "backup": (
+        "Copies of the state folder and the workspace. Beside the newest `keep`, the last of each "
+        "of the last four weeks stays. See docs/operating.md."
+    ),
     "log": "What is written to stderr.",
     "watchdog": "When something counts as stuck: it is then told to the owner.",
 }

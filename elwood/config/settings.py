@@ -5,6 +5,7 @@ The rooms have their own settings; here are those of nobody in particular, and h
 
 from pathlib import Path
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import attrs
 
@@ -99,6 +100,16 @@ class Watchdog:
 
 
 @attrs.frozen(kw_only=True)
+class Backups:
+    """Where backups go and how many stay; *every* in seconds (0: never), *size* in megabytes."""
+
+    folder: Path | None = None
+    keep: int = 7
+    every: float = 86_400.0
+    size: int = 4096
+
+
+@attrs.frozen(kw_only=True)
 class Config:
     """All settings.  *file* is where they stand; *inline* names the secrets in clear in it."""
 
@@ -121,9 +132,15 @@ class Config:
     search: SearchSettings = attrs.field(factory=SearchSettings)
     sandbox: SandboxSettings = attrs.field(factory=SandboxSettings)
     skills: Skills = attrs.field(factory=Skills)
+    backup: Backups = attrs.field(factory=Backups)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Where the owner lives."""
+        return ZoneInfo(self.owner.timezone)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -159,6 +176,7 @@ SECTIONS: dict[str, type] = {
     "search": SearchSettings,
     "sandbox": SandboxSettings,
     "skills": Skills,
+    "backup": Backups,
     "log": Log,
     "watchdog": Watchdog,
 }

@@ -254,7 +254,7 @@ def advice(text: str) -> tuple[str, str]:
 
 
 def never(when: When, hours: Hours | None, zone: str, key: str) -> bool:
-    """Tell whether no planned time is ever within *hours*.
+    """Tell whether no planned time is ever within *hours*, which do not hold for a single one.
 
     >>> never(Cron("0 7 * * *"), Hours("08:00", "22:00"), "UTC", "news")
     True
@@ -262,7 +262,7 @@ def never(when: When, hours: Hours | None, zone: str, key: str) -> bool:
     False
     """
     if isinstance(when, Once):
-        return not is_active(hours, when.at, zone)
+        return False
     at = _ANCHOR
     for _ in range(_TRIES):
         found = next_at(when, at, zone, key)

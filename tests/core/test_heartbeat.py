@@ -110,7 +110,7 @@ def test_a_section_without_cadence_and_prompt_belongs_to_the_checklist() -> None
 def test_after_a_first_level_heading_the_checklist_goes_on() -> None:
     checklist, news = tasks("- a\n## News\nCadence: daily\nPrompt: x\n# Home\n- b\nCadences vary")
     assert checklist.prompt.endswith("- a\n# Home\n- b\nCadences vary")
-    assert news.prompt.startswith("x\n\n")
+    assert news.prompt == "x"
 
 
 def test_a_pattern_that_leads_out_is_told_and_the_checklist_stands() -> None:
@@ -153,14 +153,14 @@ def test_an_entry_has_all_it_says() -> None:
     assert (task.role, task.silent) == ("local/qwen", True)
     lines = ["Look into it.", "", "- what is new", "- Watch: is no key in a list"]
     lines.append(" Hours: behind a space neither")
-    assert task.prompt.startswith("\n".join([*lines, "", ""]))
+    assert task.prompt == "\n".join(lines)
     assert "\r" not in task.prompt
 
 
 def test_keys_may_be_a_list() -> None:
     (task,) = tasks("## A\n- Cadence: hourly\n- Prompt: Look.\n- Silent: no\n- Model: default")
     assert (task.when, task.silent, task.role) == (Cadence("hourly"), False, "default")
-    assert task.prompt.startswith("Look.\n\n")
+    assert task.prompt == "Look."
 
 
 def test_an_entry_without_watch_always_runs() -> None:

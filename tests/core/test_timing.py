@@ -285,10 +285,10 @@ def test_ten_years_are_the_same_asked_at_once_and_step_by_step(zone: str, expres
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_every_minute_of_two_years(zone: str) -> None:
+def test_every_minute_of_a_year(zone: str) -> None:
     """As a pattern, each real minute is one; as a list of times, each on the clock, and once."""
-    begin, end = BEGIN + 3 * 366 * DAY, BEGIN + 5 * 366 * DAY
-    assert planned(Cron("* * * * *"), begin, end, zone, most=1) == ((end,), 2 * 366 * 1440)
+    begin, end = BEGIN + 3 * 366 * DAY, BEGIN + 4 * 366 * DAY
+    assert planned(Cron("* * * * *"), begin, end, zone, most=1) == ((end,), 366 * 1440)
     jumps = [
         (offset(zone, change - 60) - offset(zone, change)).total_seconds()
         for change in changes(zone)
@@ -296,14 +296,14 @@ def test_every_minute_of_two_years(zone: str) -> None:
     ]
     repeated = sum(jump for jump in jumps if jump > 0)
     _, count = planned(Cron("0-59 0-23 * * *"), begin, end, zone)
-    assert count == 2 * 366 * 1440 - repeated // 60
+    assert count == 366 * 1440 - repeated // 60
 
 
 def offset(zone: str, moment: float) -> timedelta:
     return datetime.fromtimestamp(moment, ZoneInfo(zone)).utcoffset() or timedelta()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     st.sampled_from(ZONES), PATTERNS,
     st.lists(st.integers(BEGIN, END), min_size=3, max_size=3).map(sorted),
@@ -398,11 +398,12 @@ def test_a_cadence_stays_where_it_is_over_versions() -> None:
     assert next_at(Cadence("daily"), 0, "UTC", "backup") == 17294
 
 
-HOURS = st.builds(
-    Hours,
-    *[st.builds("{:02}:{:02}".format, st.integers(0, 23), st.integers(0, 59))] * 2,
-    st.lists(st.integers(0, 6), max_size=3).map(tuple),
+CLOCKS = st.builds(
+    "{:02}:{:02}".format,
+    st.sampled_from([0, 1, 2, 3, 4, 12, 22, 23]),
+    st.sampled_from([0, 15, 30, 44, 45, 59]),
 )
+HOURS = st.builds(Hours, CLOCKS, CLOCKS, st.lists(st.integers(0, 6), max_size=3).map(tuple))
 
 
 def by_the_clock(hours: Hours, wall: datetime) -> bool:
@@ -418,7 +419,7 @@ def by_the_clock(hours: Hours, wall: datetime) -> bool:
 
 def test_active_hours(examples: int) -> None:
     @settings(max_examples=examples, deadline=None, derandomize=True)
-    @given(st.sampled_from(CHANGES), HOURS, st.lists(st.integers(0, 3 * DAY), max_size=5))
+    @given(st.sampled_from(CHANGES), HOURS, st.lists(st.integers(-DAY, DAY), max_size=5))
     def holds(change: tuple[str, int], hours: Hours, leads: list[int]) -> None:
         zone, moment = change
         begin, end = moment - DAY, moment + 2 * DAY
@@ -426,7 +427,8 @@ def test_active_hours(examples: int) -> None:
         expected = [time for time, wall in walls if by_the_clock(hours, wall)]
         for time, wall in walls[::7]:
             assert is_active(hours, time, zone) == by_the_clock(hours, wall)
-        for asked in (begin + lead for lead in leads):
+        near = range(-2 * 3600, 3 * 3600, 600)
+        for asked in (moment + lead for lead in (*near, *leads)):
             found = next_active(hours, asked, zone)
             assert is_active(hours, found, zone)
             if is_active(hours, asked, zone):
