@@ -24,7 +24,7 @@ def sensible(draw: st.DrawFn) -> Task:
     whens: list[st.SearchStrategy[When]] = [
         st.sampled_from([Cron("*/7 * * * *"), Cron("@daily"), Cadence("hourly")]),
         st.builds(Every, st.integers(60, 86_400).map(float), st.integers(0, 2**31).map(float)),
-        st.builds(Once, st.integers(172_800, 2**32).map(float)),
+        st.builds(Once, st.integers(320_000_000, 2**32).map(float)),
     ]
     if hours is None:
         whens.append(st.sampled_from([Cadence("daily"), Cadence("weekly"), Cadence("monthly")]))
@@ -34,7 +34,8 @@ def sensible(draw: st.DrawFn) -> Task:
     if hours is not None and never(when, hours, zone, id):
         hours = None
     characters = st.characters(exclude_categories=["Cs"])
-    text = draw(st.text(characters, min_size=1, max_size=40))
+    pieces = st.sampled_from(["${", "$${HOME}", '"""', "\n", "\r\n", "\\", "\0", "#"])
+    text = "".join(draw(st.lists(st.text(characters) | pieces, min_size=1, max_size=5))) or "x"
     tokens, usd = draw(st.none() | st.integers(1, 10**6)), draw(st.none() | st.floats(0, 100))
     number = draw(st.integers(-(10**12), 10**12))
     is_message = draw(st.booleans())

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elwood
@@ -200,6 +200,7 @@ def test_the_usual_hours_hold_for_what_names_no_time_of_day(
     assert (task.when, task.hours) == (when, hours)
 
 
+@settings(max_examples=60)
 @given(
     cadence=st.sampled_from(["daily", "weekly", "monthly", "every 2 days", "every 12 hours"]),
     title=st.text("abcdefghij", min_size=1, max_size=8),
