@@ -24,9 +24,15 @@ from elwood.core.timing import (
     next_active,
     next_at,
 )
-from elwood.core.timing_text import parse_when, say
+from elwood.core.timing_text import FORMS, parse_when, say
 from elwood.core.timing_words import DAYS, weekday
 
+# Of the forms of times those that do not depend on the day on which they are read.
+_STANDING = (
+    "every 20 minutes, every 2h, hourly, daily, weekly, monthly, every day at 9, every weekday at "
+    "7:30, every monday and thursday at 8, on the 1st of every month at 10:00, every year on "
+    "24 december at 18:00, 2026-12-24 18:00, a cron expression like 30 7 * * 1-5, @daily"
+)
 # Unix seconds of 1980-01-01: no text that depends on today means the same on both days.
 _ANOTHER_DAY = 315_532_800.0
 # Unix seconds of 2020-01-01: before anything is planned, and zones have hardly changed since; and
@@ -54,6 +60,8 @@ def read_when(text: str, zone: str) -> When | str:
     "'tomorrow at nine' depends on the day: write date and time, like 2026-12-24 18:00"
     """
     found = parse_when(text, zone, 0.0)
+    if isinstance(found, str):
+        return found.replace(FORMS, _STANDING)
     if isinstance(found, Once) and parse_when(text, zone, _ANOTHER_DAY) != found:
         said = " ".join(text.split())
         return f"{said!r} depends on the day: write date and time, like 2026-12-24 18:00"

@@ -1,5 +1,7 @@
 """What is written about tasks is read as it was meant, each time the same."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +35,14 @@ def test_what_depends_on_the_day_is_refused(text: str) -> None:
     found = read_when(text, "Europe/Berlin")
     assert isinstance(found, str)
     assert found.endswith("depends on the day: write date and time, like 2026-12-24 18:00")
+
+
+def test_only_what_may_be_written_is_proposed() -> None:
+    said = read_when("often", "UTC")
+    assert isinstance(said, str)
+    proposed = said.split("Write one of: ")[1].removesuffix(".")
+    for text in re.split(r", (?!a cron)", proposed.replace("a cron expression like ", "")):
+        assert not isinstance(read_when(text, "UTC"), str), text
 
 
 @given(zone=st.sampled_from(ZONES), at=MOMENTS)
