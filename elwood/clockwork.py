@@ -19,6 +19,7 @@ from elwood.core.choices import typing
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
 from elwood.core.markdown import Rich
 from elwood.core.redaction import strip
+from elwood.core.routing import split_name
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task
 from elwood.core.timetable import Timetable, TimetableEntry
@@ -188,9 +189,8 @@ class Clockwork:
         if written is before:
             return before
         owner, settings = config.owner, config.heartbeat
-        found = heartbeat.read(
-            written.text, settings, owner.timezone, owner.hours, frozenset(config.providers)
-        )
+        providers = frozenset(split_name(model)[0] for model in config.models_in_use)
+        found = heartbeat.read(written.text, settings, owner.timezone, owner.hours, providers)
         problems = [*filter(None, [written.problem]), *found.problems]
         if problems:
             log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
@@ -215,9 +215,12 @@ class Clockwork:
         return [route for route in (*places, *self._owner) if route.channel in self._outboxes]
 
     def _route(self, task: Task) -> Route | None:
-        if task.route is not None and task.route.channel in self._outboxes:
-            return task.route
-        return next(iter(self._places()), None)
+        wanted, places = task.route, self._places()
+        if wanted is not None and wanted.chat and wanted.channel in self._outboxes:
+            return wanted
+        # Without a chat any place of the owner's in that channel is meant.
+        near = [one for one in places if wanted is not None and one.channel == wanted.channel]
+        return next(iter([*near, *places]), None)
 
     def _home(self, route: Route) -> str | None:
         channel = self._channels.get(route.channel)

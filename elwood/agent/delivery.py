@@ -45,8 +45,8 @@ class Delivery:
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
-        """Record *before* and *replied* as one; from then on the reply is ours to deliver."""
-        if self._log.state.undelivered:
+        """Record *before* and *replied* as one; from then on the reply is ours, unless quiet."""
+        if self._log.state.undelivered or replied.quiet:
             await self._log.record(*before, replied, last_words=True)
             return
         # Nothing is in front of it: the first part's record can go along, saving a write.
