@@ -1,6 +1,7 @@
 """The daily notes on the disk."""
 
 import os
+import re
 from datetime import UTC
 from pathlib import Path
 
@@ -47,6 +48,32 @@ async def test_sessions_that_end_turns_together_lose_none(threads: Threads, tmp_
     assert note(tmp_path).read_text().count("\n- ") == 20
 
 
+async def test_what_was_gathered_is_written_once_with_the_next(
+    threads: Threads, tmp_path: Path
+) -> None:
+    for n in range(3):
+        threads.gather(f"s{n}", turn(n, n * DAY / 2))
+    await threads.note("s2", turn(2, DAY))
+    assert not note(tmp_path).exists()  # that is of another day
+    await threads.note("s3", turn(3))
+
+    assert re.findall(r"s\d/t\d", note(tmp_path).read_text()) == ["s0/t0", "s1/t1", "s3/t3"]
+    await threads.note("s1", turn(1, DAY / 2))
+    assert note(tmp_path).read_text().count("s1/t1") == 1
+
+
+async def test_what_comes_back_is_read_once_in_a_while(
+    threads: Threads, tmp_path: Path, autojump_clock: object
+) -> None:
+    await threads.note("s", turn(1))
+    assert "question 1" in await threads.recall(DAY)
+    note(tmp_path).unlink()
+    assert "question 1" in await threads.recall(DAY)
+    assert "question 1" not in await threads.recall(9 * DAY)
+    await trio.sleep(5)
+    assert await threads.recall(DAY) == ""
+
+
 async def test_what_people_wrote_stays(threads: Threads, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     note(tmp_path).write_bytes(b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line")
@@ -84,7 +111,7 @@ async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
 
 
 async def test_the_reflection_of_this_or_the_last_week_comes_back(
-    threads: Threads, tmp_path: Path
+    threads: Threads, tmp_path: Path, autojump_clock: object
 ) -> None:
     weekly = tmp_path / "threads" / "weekly"
     weekly.mkdir(parents=True)
@@ -94,6 +121,7 @@ async def test_the_reflection_of_this_or_the_last_week_comes_back(
     assert "We began." in await threads.recall(10 * DAY)
     assert await threads.recall(20 * DAY) == ""
     (weekly / "1970-W02.md").write_text("We went on.")
+    await trio.sleep(5)
     assert "We began." not in await threads.recall(10 * DAY)
 
 
