@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
 # What a shell shows for a command ended by Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
-# New objects until garbage is looked for: imports are none, and looking takes a sixth of a start.
-IMPORTING = 100_000
+IMPORTING = 100_000  # new objects until garbage is looked for: a sixth of a start's time else
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
