@@ -11,7 +11,6 @@ from elwood.core.session import Received
 from elwood.core.threads import Done, is_first
 from elwood.runtime import trouble, well
 from elwood.store.confined import PathRefused, Unconfined
-from elwood.store.threads import Threads
 
 NOTE = "writing the daily note"
 # Seconds that a turn waits for others, to be written together: writing is two syncs and a rename,
@@ -31,6 +30,7 @@ class Daily:
         self._id = id_
         self._log = log
         self._house = house
+        self._gathered: Done | None = None
         self._noted: Done | None = None
 
     def is_due(self, inputs: Sequence[Received]) -> bool:
@@ -60,26 +60,29 @@ class Daily:
 
     async def note(self) -> None:
         """Have the newest turn that ended written soon; return when it was."""
-        if (unwritten := self._unwritten) is not None:
-            threads, turn = unwritten
-            threads.gather(self._id, turn)
+        if self._gather():
             await trio.sleep(GATHER)
             await self.settle()
 
     async def settle(self) -> None:
         """Write the newest turn that ended into its day's note now, unless it stands there."""
-        if (unwritten := self._unwritten) is None:
+        threads, turn = self._house.threads, self._log.state.done
+        if threads is None or not self._gather():
             return
-        threads, turn = unwritten
         try:
-            await threads.note(self._id, turn)
+            await threads.settle(self._id)
         except (PathRefused, Unconfined) as error:
             trouble(NOTE, str(error))
         else:
             well(NOTE)
         self._noted = turn
 
-    @property
-    def _unwritten(self) -> tuple[Threads, Done] | None:
+    def _gather(self) -> bool:
+        """Hand the newest turn that ended over, to be written; False if it has been written."""
         threads, turn = self._house.threads, self._log.state.done
-        return None if threads is None or turn is None or turn is self._noted else (threads, turn)
+        if threads is None or turn is None or turn is self._noted:
+            return False
+        if turn is not self._gathered:
+            threads.gather(self._id, turn)
+            self._gathered = turn
+        return True

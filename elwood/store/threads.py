@@ -14,7 +14,7 @@ import trio
 from elwood.core.reflections import week_of
 from elwood.core.threads import MAX_DAILY, Done, add, days_until, recall
 from elwood.runtime import Blocking
-from elwood.store.confined import PathMissing, PathRefused
+from elwood.store.confined import PathMissing, PathRefused, Unconfined
 from elwood.store.files import Root
 
 # Bytes of one note that are read: all characters may be long ones.
@@ -49,22 +49,24 @@ class Threads:
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
     def gather(self, session: str, turn: Done) -> None:
-        """Have *turn* written with the next one that is; who says so makes sure of it by `note`."""
+        """Have *turn* written with the next one of its day; who says so must `settle` it later."""
         self._gathered[session] = turn
 
-    async def note(self, session: str, turn: Done) -> None:
-        """Write *turn* into the note of its day, on the disk; nothing if it stands there.
+    async def settle(self, session: str) -> None:
+        """Write what was gathered, on the disk, if the turn of *session* has not been written.
 
-        What has been gathered of that day is written with it.
+        What stands in its note is not written again.
         """
-        self.gather(session, turn)
-        try:
-            async with self._writing:
-                if self._gathered.get(session) is turn:  # or somebody has written it meanwhile
-                    await self._write(self.today(turn.at))
-        finally:
-            # What cannot be written must not keep others from being written later.
-            self._gathered.pop(session, None)
+        async with self._writing:
+            turn = self._gathered.get(session)
+            if turn is None:
+                return
+            try:
+                await self._write(self.today(turn.at))
+            except (PathRefused, Unconfined):
+                # It must not keep others from being written later.
+                del self._gathered[session]
+                raise
 
     async def recall(self, now: float) -> str:
         """Write what comes back on the day of Unix time *now*; empty if there is nothing.
