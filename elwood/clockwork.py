@@ -150,7 +150,7 @@ class Clockwork:
         config = self._config
         provider = config.providers.get(config.models.summarizer.partition("/")[0])
         # The model of rules has nothing to say about a week.
-        thinks = provider is not None and provider.api != "offline"
+        thinks = provider is not None and provider.api != "offline" and config.learning.reflections
         zone, every = config.owner.timezone, config.backup.every
         return house_tasks(zone, backup_every=every, off=() if thinks else (REFLECTIONS,))
 

@@ -101,6 +101,9 @@ class Remembering:
                 self._due.set()
                 async for message in mailbox:
                     match message:
+                        case Suggest() if shelf.is_empty:
+                            self._want_look()
+                            message.reply.set(Recalled(()))
                         case Recall() | Suggest():
                             nursery.start_soon(self._search, message)
                         case ReadNotes() | PendingNotes() | KeptNotes() | Buried() | Overlook():
@@ -249,12 +252,17 @@ class Remembering:
 
     async def _look(self, wait: float) -> None:
         """Have changes by hand looked for, if that was not done just now, and *wait* a little."""
-        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
-            return
         done = self._done
+        if self._want_look():
+            with trio.move_on_after(wait):
+                await done.wait()
+
+    def _want_look(self) -> bool:
+        """Have changes by hand looked for; False if that was done just now."""
+        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
+            return False
         self._due.set()
-        with trio.move_on_after(wait):
-            await done.wait()
+        return True
 
     async def _keep_up(self) -> None:
         """Bring the index up to the files whenever that is due, and notes their vectors."""

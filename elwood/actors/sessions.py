@@ -123,6 +123,7 @@ class SessionActor:
             while self._runner.is_working or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
+        await self._runner.daily.settle()
         state = self._log.state
         if state.is_idle and not state.pending and not self._observer.is_behind:
             await self._house.mark(self._id, False)  # nothing to be woken for

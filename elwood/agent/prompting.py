@@ -1,6 +1,9 @@
 """What stands before every conversation: the documents, skills and tools, as they are now."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
+
+import trio
 
 from elwood.core.context import Documents, assemble
 from elwood.core.conversation import Prompt
@@ -17,6 +20,11 @@ NOTE = (
 )
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
 SKILLS_SHARE = 5
+# Seconds for which documents and skills are not looked at again: nobody saves one and sends a
+# message sooner, and conversations that begin turns together need one look.
+LOOK_EVERY = 1.0
+
+_Made = tuple[Documents, tuple[Placed, ...], Prompt]
 
 
 class Prompting:
@@ -42,18 +50,27 @@ class Prompting:
         self._shelf = shelf
         self._always = always
         self._skills: tuple[Placed, ...] = ()
-        self._made: tuple[Documents, tuple[Placed, ...], Prompt] | None = None
+        self._made: _Made | None = None
+        self._looking = trio.Lock()
+        self._looked = -math.inf
 
     async def __call__(self) -> Prompt:
+        """Give the prompt, as documents and skills were at most `LOOK_EVERY` seconds ago."""
+        async with self._looking:
+            made = self._made
+            if made is None or trio.current_time() >= self._looked + LOOK_EVERY:
+                self._made = made = await self._look(made)
+                self._looked = trio.current_time()
+            return made[2]
+
+    async def _look(self, made: _Made | None) -> _Made:
         """Look at documents and skills, and make the prompt anew if they have changed."""
         documents = await self._workspace.documents()
         found = Found() if self._shelf is None else await self._shelf.found()
         self._skills = tuple(usable(found))
-        made = self._made
-        if made is None or made[0] is not documents or made[1] != self._skills:
-            prompt = self._make(documents)
-            self._made = made = (documents, self._skills, prompt)
-        return made[2]
+        if made is not None and made[0] is documents and made[1] == self._skills:
+            return made
+        return documents, self._skills, self._make(documents)
 
     def suggest(self, message: str, sees: Callable[[str], bool]) -> str:
         """Name the skill that *message* calls, or those that clearly fit and are not known yet."""

@@ -172,6 +172,7 @@ KEYS = (
     ),
     Key("learning.threshold", "conversations in which the same must be seen", between(1, 100)),
     Key("learning.quiet", "seconds of silence before a conversation is looked at", at_least(10)),
+    Key("learning.reflections", "write reflections on what was done, each week and month"),
     Key("learning.calls_per_day", "most calls of models.summarizer for it", between(1, 1000)),
     Key(
         "telegram.token",

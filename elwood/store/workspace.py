@@ -1,7 +1,7 @@
 """The workspace's documents, as they stand now.
 
-They are looked at before every turn, so that an edit counts at once; a file that has not changed is
-not read again.
+They are looked at again and again, so that an edit counts soon; a file that has not changed is not
+read again.
 """
 
 import os

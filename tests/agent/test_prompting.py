@@ -4,8 +4,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 
-from elwood.agent.prompting import Prompting
+from elwood.agent.prompting import LOOK_EVERY, Prompting
+from elwood.core.conversation import Prompt
 from elwood.runtime import inline
 from elwood.store.files import Root
 from elwood.store.skills import Shelf
@@ -27,8 +29,15 @@ def prompting(workspace: Path, *always: str, budget: int = 10_000) -> Prompting:
     return Prompting(Workspace(root, inline), tools, budget, str, shelf, always)
 
 
-async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(tmp_path: Path) -> None:
-    prompt = prompting(tmp_path)
+async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    now = prompting(tmp_path)
+
+    async def prompt() -> Prompt:
+        await trio.sleep(LOOK_EVERY)
+        return await now()
+
     empty = await prompt()
     assert [tool.name for tool in empty.tools] == ["list_files"]
     assert "Skills" not in empty.system
@@ -42,6 +51,15 @@ async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(tmp_pat
     assert (await prompt()).system == first.system, "what the model sees did not change"
     put(tmp_path / "skills/new")
     assert (await prompt()).system != first.system
+
+
+async def test_turns_that_begin_together_look_once(tmp_path: Path, autojump_clock: object) -> None:
+    prompt = prompting(tmp_path)
+    first = await prompt()
+    put(tmp_path / "skills/pdf")
+    assert await prompt() is first
+    await trio.sleep(LOOK_EVERY)
+    assert await prompt() is not first
 
 
 async def test_a_skill_whose_needs_are_not_met_is_not_offered(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ class Home:
             **{
                 "policy": Policy(allow=FREE),
                 # A call more whenever it is quiet: for those who want it.
-                "learning": LearningSettings(mode="off"),
+                "learning": LearningSettings(mode="off", reflections=False),
                 **self.settings,
             },
         )
