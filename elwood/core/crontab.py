@@ -51,11 +51,11 @@ def complaint(expression: str) -> str:
     """
     if len(expression) > MAX_EXPRESSION:
         return f"a cron expression has at most {MAX_EXPRESSION} characters"
-    fields = _fields(expression)
-    if len(fields) != len(_FIELDS):
+    given = fields(expression)
+    if len(given) != len(_FIELDS):
         return f"{expression!r} is no cron expression: {_FORM}{' '.join(ALIASES)}"
     for position, (name, span, size) in enumerate(_FIELDS):
-        field = fields[position]
+        field = given[position]
         alone = ["*"] * len(_FIELDS)
         alone[position] = field
         if not _comes(alone):
@@ -63,7 +63,16 @@ def complaint(expression: str) -> str:
         steps = [part.partition("/")[2] for part in field.split(",")]
         if any(int(step or 0) >= size for step in steps):
             return f"{field!r} steps over every {name}: write 'every 90 minutes' or the like"
-    return "" if _comes(fields) else f"no day ever fits {expression!r}"
+    return "" if _comes(given) else f"no day ever fits {expression!r}"
+
+
+def fields(expression: str) -> list[str]:
+    """Return the fields of *expression*, or of what it stands for.
+
+    >>> fields("@weekly")
+    ['0', '0', '*', '*', '0']
+    """
+    return ALIASES.get(expression.strip().lower(), expression).split()
 
 
 def next_at(expression: str, after: float, zone: str) -> int | None:
@@ -87,10 +96,10 @@ def next_at(expression: str, after: float, zone: str) -> int | None:
     at = floor(after) + 1
     while True:
         here = wall.local(at, zone)
-        fitting_next = next(_fitting(expression, here - _SECOND), None)
-        if fitting_next is None:
+        soonest = next(_fitting(expression, here - _SECOND), None)
+        if soonest is None:
             return None
-        then = at + int((fitting_next - here).total_seconds())  # if the clocks do not change
+        then = at + int((soonest - here).total_seconds())  # if the clocks do not change
         changed = wall.change(at, min(then, at + _WINDOW), zone)
         if changed is not None:
             at = changed
@@ -111,7 +120,7 @@ def planned(
     >>> planned("* * * * *", 0, 365 * 86_400, "Europe/Paris", 2)
     ((31535940, 31536000), 525600)
     """
-    matcher = CronSim(" ".join(_fields(expression)), _BEGINNING)
+    matcher = CronSim(" ".join(fields(expression)), _BEGINNING)
     clock = sorted(
         hour * 3600 + minute * 60 + second
         for hour in matcher.hours
@@ -125,12 +134,13 @@ def planned(
         begin = max(wall.moment(datetime.combine(day, time()), zone) - 1, after)
         if end - begin == _DAY and wall.change(int(begin), int(end) + 1, zone) is None:
             fits = day.month in matcher.months and matcher.match_day(day)
-            times = [int(begin) + 1 + seconds for seconds in clock] if fits else []
+            count += len(clock) if fits else 0
+            if fits and len(newest) < most:
+                newest[:0] = [int(begin) + 1 + seconds for seconds in clock]
         else:
             times = _between(expression, begin, end, zone)
-        count += len(times)
-        if len(newest) < most:
-            newest = times + newest
+            count += len(times)
+            newest[:0] = times if len(newest) < most else []
         end, day = begin, date.fromordinal(day.toordinal() - 1)
     return tuple(newest[max(0, len(newest) - most) :]), count
 
@@ -143,21 +153,17 @@ def _between(expression: str, after: float, until: float, zone: str) -> list[int
     return times
 
 
-def _fields(expression: str) -> list[str]:
-    return ALIASES.get(expression.strip().lower(), expression).split()
-
-
 def _is_fixed(expression: str) -> bool:
-    minute, hour = _fields(expression)[-5:-3]
+    minute, hour = fields(expression)[-5:-3]
     return not minute.startswith("*") and not hour.startswith("*")
 
 
 def _fitting(expression: str, after: datetime) -> CronSim:
-    return CronSim(" ".join(_fields(expression)), after)
+    return CronSim(" ".join(fields(expression)), after)
 
 
-def _comes(fields: list[str]) -> bool:
+def _comes(given: list[str]) -> bool:
     try:
-        return next(CronSim(" ".join(fields), _BEGINNING), None) is not None
+        return next(CronSim(" ".join(given), _BEGINNING), None) is not None
     except CronSimError:
         return False
