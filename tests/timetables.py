@@ -1,0 +1,100 @@
+"""A timetable that keeps its tasks in memory, for tests of those who ask one."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import attrs
+import msgspec
+import trio
+
+from elwood.core.tasks import Result, Seen, Task
+from elwood.core.timing import next_at
+from elwood.messages import Change, ListTasks, Schedule, Settled, TimetableMail, Unscheduled
+from elwood.runtime import Address, Mailbox
+
+
+@attrs.define
+class Timetable:
+    """Answers as the real one does, and forgets everything; *full* refuses what is new."""
+
+    now: Callable[[], float]
+    seen: dict[str, Seen] = attrs.field(factory=dict)
+    gone: set[str] = attrs.field(factory=set)
+    changes: list[tuple[str, str, str]] = attrs.field(factory=list)
+    full: bool = False
+
+    async def run(self, mailbox: Mailbox[TimetableMail]) -> None:
+        """Answer until the mailbox is closed."""
+        async for message in mailbox:
+            match message:
+                case Schedule(task=task):
+                    message.reply.set(self._take(task))
+                case ListTasks(chores=chores):
+                    shown = [one for one in self.seen.values() if chores or not one.task.chore]
+                    message.reply.set(tuple(shown))
+                case Change(id=id_, verb=verb, by=by):
+                    self.changes.append((id_, verb, by))
+                    message.reply.set(self._change(id_, verb, by))
+                case _:
+                    raise AssertionError(message)
+
+    def put(
+        self,
+        task: Task,
+        *,
+        last: float | None = None,
+        result: Result | None = None,
+        paused: str = "",
+        failures: int = 0,
+        spent: float = 0.0,
+    ) -> None:
+        """Have *task* in it."""
+        next_ = None if paused else next_at(task.when, self.now(), task.zone, task.id)
+        self.seen[task.id] = Seen(
+            task,
+            next=next_,
+            last=last,
+            result=result,
+            paused=paused,
+            failures=failures,
+            spent=spent,
+        )
+
+    def _take(self, task: Task) -> Seen | Unscheduled:
+        for old in self.seen.values():
+            if msgspec.structs.replace(old.task, id="") == task:
+                return old
+        if self.full:
+            return Unscheduled("there are 100 tasks already")
+        slug = "-".join(re.findall("[a-z0-9]+", task.title.lower())) or "task"
+        task = msgspec.structs.replace(task, id=slug)
+        self.put(task)
+        return self.seen[slug]
+
+    def _change(self, id_: str, verb: str, by: str) -> Settled:
+        if id_ not in self.seen:
+            return Settled(f"There is no task {id_} any more.", ok=id_ in self.gone)
+        match verb:
+            case "cancel":
+                del self.seen[id_]
+                self.gone.add(id_)
+                return Settled(f"Cancelled {id_}.", ok=True)
+            case "pause":
+                self.seen[id_] = attrs.evolve(self.seen[id_], paused=f"by {by}", next=None)
+                return Settled(f"Paused {id_}.", ok=True)
+            case "resume":
+                self.put(self.seen[id_].task)
+                return Settled(f"{id_} goes on.", ok=True)
+            case _:
+                return Settled(f"{id_} runs now.", ok=True)
+
+
+@asynccontextmanager
+async def answering(timetable: Timetable) -> AsyncIterator[Address[TimetableMail]]:
+    """Run *timetable*."""
+    mailbox: Mailbox[TimetableMail] = Mailbox("timetable", 16)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timetable.run, mailbox)
+        yield mailbox.address
+        mailbox.close()
