@@ -21,6 +21,7 @@ from elwood.messages import (
     MemoryMail,
     ModelsMail,
     OutboxMail,
+    TimetableMail,
 )
 from elwood.runtime import ActorDown, Address, Blocking
 from elwood.store.threads import Threads
@@ -49,7 +50,7 @@ class Surroundings:
     gives a file to the people of a route, and says where it is; its last arguments say that words
     of strangers are in it, and that it may have been given before.  Of what is in *memory*, up to
     *offered* tokens may go along with a message.  *threads* are the daily notes, if any are kept;
-    *learning* is there if anything may be learned.
+    *learning* is there if anything may be learned, *timetable* if anything can be planned.
     """
 
     strip: Callable[[str], str]
@@ -71,6 +72,7 @@ class Surroundings:
     max_tokens: int
     memory: Address[MemoryMail] | None = None
     offered: int = 0
+    timetable: Address[TimetableMail] | None = None
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0

@@ -166,7 +166,7 @@ async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
         (ScheduleTask("a", "in 1 hour", do="x", only_between="22-23"), "never run"),
         (ScheduleTask("a", "every day at 9", do="x", until="today at 18:00"), "never run"),
         (ScheduleTask("a", "every day at 9", do="x", until="it is green"), "says so in do"),
-        (ScheduleTask("a", "every day at 9", do="x", until="every day at 9"), "a day or a moment"),
+        (ScheduleTask("a", "every day at 9", do="x", until="every day at 9"), "no day or moment"),
     ],
 )
 async def test_what_cannot_be_planned_is_said_with_what_can(
