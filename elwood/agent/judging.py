@@ -19,5 +19,7 @@ async def judged(text: str, turn: Turn, state: Session, house: Surroundings) -> 
     earlier = [past.receipt for past in state.receipts]
     text = neutralise(house.strip(text))
     if len(text) <= MUCH:
-        return mark(text, receipts, earlier)
-    return await house.blocking(lambda: mark(text, receipts, earlier))
+        return mark(text, receipts, earlier, planned=turn.errand is not None)
+    return await house.blocking(
+        lambda: mark(text, receipts, earlier, planned=turn.errand is not None)
+    )
