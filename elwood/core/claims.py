@@ -1,10 +1,10 @@
 """Finds what the model says it has done, and marks what no receipt bears out (reliability.md, P4).
 
 Rules, not understanding; for English and German.  A claim is a completed action of the writer's:
-"I sent", "has been saved", "Mail sent", "Done", or a promise for later, "I'll remind you".  It needs a call of this turn that went well, of a
-tool that does such things, about the file or address that is named.  What is asked, offered,
-denied, quoted, or told of others claims nothing.  What is said to have been done before may rest
-on the receipts of earlier turns.
+"I sent", "has been saved", "Mail sent", "Done"; or a promise for later, "I'll remind you".  It
+needs a call of this turn that went well, of a tool that does such things, about the file or address
+that is named.  What is asked, offered, denied, quoted, or told of others claims nothing.  What is
+said to have been done before may rest on the receipts of earlier turns.
 """
 
 import re
