@@ -20,7 +20,6 @@ class Timetable:
 
     now: Callable[[], float]
     seen: dict[str, Seen] = attrs.field(factory=dict)
-    gone: set[str] = attrs.field(factory=set)
     changes: list[tuple[str, str, str]] = attrs.field(factory=list)
     full: bool = False
 
@@ -68,26 +67,26 @@ class Timetable:
         if self.full:
             return Unscheduled("there are 100 tasks already")
         slug = "-".join(re.findall("[a-z0-9]+", task.title.lower())) or "task"
+        slug += f"-{len(self.seen)}" if slug in self.seen else ""
         task = msgspec.structs.replace(task, id=slug)
         self.put(task)
         return self.seen[slug]
 
     def _change(self, id_: str, verb: str, by: str) -> Settled:
         if id_ not in self.seen:
-            return Settled(f"There is no task {id_} any more.", ok=id_ in self.gone)
+            return Settled(f"There is no task {id_!r}; /tasks lists them.", ok=False)
         match verb:
             case "cancel":
                 del self.seen[id_]
-                self.gone.add(id_)
-                return Settled(f"Cancelled {id_}.", ok=True)
+                return Settled("Cancelled.", ok=True)
             case "pause":
-                self.seen[id_] = attrs.evolve(self.seen[id_], paused=f"by {by}", next=None)
-                return Settled(f"Paused {id_}.", ok=True)
+                self.seen[id_] = attrs.evolve(self.seen[id_], paused=f"paused by {by}", next=None)
+                return Settled("Paused.", ok=True)
             case "resume":
                 self.put(self.seen[id_].task)
-                return Settled(f"{id_} goes on.", ok=True)
+                return Settled("It goes on.", ok=True)
             case _:
-                return Settled(f"{id_} runs now.", ok=True)
+                return Settled("It runs now.", ok=True)
 
 
 @asynccontextmanager

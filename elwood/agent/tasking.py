@@ -10,6 +10,8 @@ from elwood.runtime import ActorUnavailable, Address
 
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
+# Who changes a task, as the model and people read it.
+BY = "the owner"
 UNAVAILABLE = "Nobody can say now what is planned. Try again in a minute."
 
 Answer = tuple[str, tuple[str, ...]]
@@ -29,15 +31,13 @@ async def tasks_command(
     answer: Answer = (UNAVAILABLE, ())
     with trio.move_on_after(COMMAND_LIMIT):
         try:
-            answer = await _answer(given, received.principal, house, house.timetable)
+            answer = await _answer(given, house, house.timetable)
         except ActorUnavailable:
             return UNAVAILABLE, ()
     return answer
 
 
-async def _answer(
-    given: str, by: str, house: Surroundings, timetable: Address[TimetableMail]
-) -> Answer:
+async def _answer(given: str, house: Surroundings, timetable: Address[TimetableMail]) -> Answer:
     # The owner's zone: its name is what it was made of.
     zone, now = str(house.zone), house.now()
     match given.split(maxsplit=1):
@@ -49,9 +49,9 @@ async def _answer(
             found = find(wanted, tasks)
             if isinstance(found, str):
                 return f"{found[0].upper()}{found[1:]}.", ()
-            settled = await timetable.ask(Change(id=found.task.id, verb=verb, by=by))
+            settled = await timetable.ask(Change(id=found.task.id, verb=verb, by=BY))
             after = await timetable.ask(ListTasks(chores=True))
             changed = [one for one in after if one.task.id == found.task.id]
-            return settled.text, (*buttons(changed), "/tasks")
+            return f"{found.task.id}: {settled.text}", (*buttons(changed), "/tasks")
         case _:
             return f"I do not understand that. {USAGE}", ()

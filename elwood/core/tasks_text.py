@@ -118,7 +118,8 @@ def state(seen: Seen, zone: str, now: float) -> str:
     if seen.running is not None:
         parts.append(f"running since {say_time(seen.running, zone, now)}")
     if seen.paused:
-        parts.append(f"paused: {one_line(seen.paused, MAX_WORDS)}")
+        why = one_line(seen.paused, MAX_WORDS)
+        parts.append(why if why.startswith("paused") else f"paused: {why}")
     elif seen.next is not None:
         parts.append(f"next {say_time(seen.next, zone, now)}")
     elif seen.running is None:

@@ -1,6 +1,7 @@
 """The tool that has something done later, or again and again."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 import attrs
@@ -13,9 +14,9 @@ from elwood.core.plans import Plan
 from elwood.core.receipts import one_line
 from elwood.core.tasks import CATCH_UP, CATCH_UP_ONCE, Seen, Task
 from elwood.core.tasks_text import MAX_TITLE, cadence, clock, moment, runs
-from elwood.core.timing import Cadence, Hours, Once, When, check_hours
+from elwood.core.timing import Cadence, Every, Hours, Once, When, check_hours
 from elwood.core.timing_text import MAX_TEXT, parse_when
-from elwood.messages import Schedule, Unscheduled
+from elwood.messages import ListTasks, Schedule, Unscheduled
 from elwood.tools import Hands, Tool, ToolFailure
 from elwood.tools.tasks import timetable
 
@@ -101,7 +102,9 @@ async def schedule(given: ScheduleTask, hands: Hands) -> str:
     drafted = await _draft(given, hands)
     if drafted.facts != dict(hands.facts):
         raise ToolFailure("what it would plan changed since it was allowed; nothing was scheduled")
-    answer = await timetable(hands).ask(Schedule(task=drafted.task))
+    tasks = await timetable(hands).ask(ListTasks())
+    task = _goes_on(drafted.task, tasks)
+    answer = await timetable(hands).ask(Schedule(task=task))
     match answer:
         case Unscheduled(why):
             raise ToolFailure(f"not scheduled: {why}")
@@ -205,6 +208,17 @@ def _hours(text: str) -> Hours | None:
     if wrong := check_hours(hours):
         raise ToolFailure(f"only_between: {wrong}")
     return hours
+
+
+def _goes_on(task: Task, tasks: Sequence[Seen]) -> Task:
+    """Let an interval that is planned already go on counting as it does: it is the same task."""
+    if isinstance(task.when, Every):
+        for old in (seen.task for seen in tasks):
+            begun = msgspec.structs.replace(task, when=old.when)
+            same = isinstance(old.when, Every) and old.when.seconds == task.when.seconds
+            if same and msgspec.structs.replace(old, id="") == begun:
+                return begun
+    return task
 
 
 def _scheduled(task: Task, at: float | None, hands: Hands) -> str:

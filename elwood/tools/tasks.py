@@ -12,6 +12,7 @@ from elwood.core.actions import Other, Reschedule
 from elwood.core.labels import PRIVATE
 from elwood.core.plans import Plan
 from elwood.core.receipts import one_line
+from elwood.core.session import Effect
 from elwood.core.tasks import Seen
 from elwood.core.tasks_text import MAX_TITLE, cadence, clock, find, table, whole
 from elwood.messages import Change, ListTasks, TimetableMail
@@ -69,12 +70,7 @@ async def plan_change(verb: Verb, given: ChangeTask, hands: Hands) -> Plan:
     tasks = await timetable(hands).ask(ListTasks())
     found = find(wanted, tasks)
     if isinstance(found, str):
-        if verb != "cancel":
-            raise ToolFailure(f"{found}; nothing was changed")
-        # It may be cancelled already: the timetable knows.
-        return Plan(
-            Reschedule(wanted == hands.job()), f"Cancel the task {wanted}", {"task": wanted}
-        )
+        raise ToolFailure(f"{found}; nothing was changed")
     task = found.task
     title = one_line(task.title, MAX_TITLE)
     subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, hands.zone)}"
@@ -86,7 +82,7 @@ async def change(verb: Verb, given: ChangeTask, hands: Hands) -> str:
     settled = await timetable(hands).ask(Change(id=hands.facts["task"], verb=verb, by=BY))
     if not settled.ok:
         raise ToolFailure(settled.text)
-    return settled.text
+    return f"{hands.facts['task']}: {settled.text}"
 
 
 def timetable(hands: Hands) -> Address[TimetableMail]:
@@ -103,7 +99,7 @@ def _found(wanted: str, tasks: Sequence[Seen]) -> Seen:
     return found
 
 
-def _changing(verb: Verb, description: str) -> Tool:
+def _changing(verb: Verb, effect: Effect, description: str) -> Tool:
     plan: Callable[[ChangeTask, Hands], Awaitable[Plan]] = partial(plan_change, verb)
     run: Callable[[ChangeTask, Hands], Awaitable[str]] = partial(change, verb)
     return Tool(
@@ -113,7 +109,7 @@ def _changing(verb: Verb, description: str) -> Tool:
         input=ChangeTask,
         run=run,
         risk="write",
-        effect="keyed",
+        effect=effect,
         timeout=30.0,
         target=lambda given: given.task,
         plan=plan,
@@ -137,10 +133,11 @@ LIST_TASKS = Tool(
     gives=PRIVATE,
 )
 
-PAUSE_TASK = _changing("pause", "Let a task rest until it is resumed.")
-RESUME_TASK = _changing("resume", "Have a paused task go on, at its next time.")
+PAUSE_TASK = _changing("pause", "keyed", "Let a task rest until it is resumed.")
+RESUME_TASK = _changing("resume", "keyed", "Have a paused task go on, at its next time.")
 CANCEL_TASK = _changing(
     "cancel",
-    "End a task for good: a reminder or job that is not wanted any more, or is done. Cancelling "
-    "twice does no harm.",
+    # What is gone cannot be found again: after a crash it is looked up, and not repeated.
+    "once",
+    "End a task for good: a reminder or job that is not wanted any more, or is done.",
 )

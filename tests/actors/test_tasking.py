@@ -60,14 +60,14 @@ async def test_the_owner_sees_what_is_planned_and_presses(
 
         # A press types what stands on the button.
         text, buttons = await said(h, buttons[0].text)
-        assert text == "Paused mail."
+        assert text == "mail: Paused."
         assert [button.text for button in buttons] == ["/tasks resume mail", "/tasks"]
         text, buttons = await said(h, buttons[0].text)
         assert [button.text for button in buttons] == ["/tasks pause mail", "/tasks"]
-        assert (await said(h, "/tasks run mail"))[0] == "mail runs now."
+        assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
         text, buttons = await said(h, "/tasks cancel look for mail")
-        assert (text, [button.text for button in buttons]) == ("Cancelled mail.", ["/tasks"])
-        assert [change[::2] for change in timetable.changes] == [("mail", "me")] * 4
+        assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
+        assert [change[::2] for change in timetable.changes] == [("mail", "the owner")] * 4
         assert h.world.asked == [], "no model was asked"
 
 
