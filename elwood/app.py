@@ -3,36 +3,30 @@
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import trio
 
 from elwood import __version__
 from elwood.actors.approvals import Approvals
-from elwood.actors.control import Control
+from elwood.actors.control import Control, look
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
-from elwood.actors.sessions import SessionActor
 from elwood.agent.presence import Presence
-from elwood.agent.prompting import Prompting
-from elwood.agent.surroundings import Surroundings
+from elwood.agent.vitals import Vitals
 from elwood.config import Config
-from elwood.core.budget import Charged, Ledger
-from elwood.core.catalog import choose
+from elwood.conversing import Conversations, Neighbours
 from elwood.core.inspection import House as HouseSeen
+from elwood.core.ledger import Ledger, UsageEntry
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
-from elwood.core.redaction import so_far, strip
-from elwood.core.replay import Session
-from elwood.core.session import Entry
+from elwood.core.redaction import strip
 from elwood.equipment import Equipment, learning, remembering, typed_code
 from elwood.messages import (
     ApprovalsMail,
-    Inbound,
     MemoryMail,
     ModelsMail,
     OutboxMail,
-    Refused,
     SessionsMail,
 )
 from elwood.outside import Channel, Doors, Outside
@@ -41,18 +35,13 @@ from elwood.runtime import (
     Child,
     Event,
     Mailbox,
-    PoolPolicy,
     RestartPolicy,
-    run_pool,
     supervise,
 )
-from elwood.status import Status
 from elwood.store.disk import Disk
-from elwood.store.files import Root
 from elwood.store.journal import Journal
-from elwood.store.markers import Markers
+from elwood.store.space import measure
 from elwood.store.usage import UsageBook
-from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
 from elwood.wire.embeddings import Embedder
 from elwood.wire.provider import Provider
@@ -107,7 +96,6 @@ class House:
             reserve=state / "reserve",
             calls=outside.calls(),
         )
-        self._markers = Markers(state / "sessions" / "open", self._disk)
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
         self._equipment = Equipment(
@@ -121,15 +109,31 @@ class House:
             outside.now,
             dry_run,
         )
-        sandbox = self._equipment.sandbox
-        self._status = Status(
-            self.models.address, self.board, sandbox, self.strip, config, outside.now
+        self._vitals = Vitals(
+            lambda: outside.blocking(lambda: measure(state)),
+            lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
+            lambda: look(self.board, self._seen(), self.strip),
+            outside.now,
         )
-        workspace = Workspace(Root(config.paths.workspace), outside.blocking)
-        budget = config.turn.context_tokens // PROMPT_SHARE
-        shown = choose(tools, "", config.turn.max_tools)
-        self._prompt = Prompting(
-            workspace, shown, budget, self.strip, hands.skills, config.skills.always
+        places = self._equipment.places
+        self._conversations = Conversations(
+            config,
+            outside,
+            self._disk,
+            Neighbours(
+                models=self.models.address,
+                approvals=asks,
+                memory=self.memory.address,
+                outboxes=self._posts,
+            ),
+            self._equipment,
+            hands=hands,
+            tools=tools,
+            learning=learning(config, self._disk, self.memory.address, self._posts, places),
+            channels=channels,
+            presence=self.presence,
+            board=self.board,
+            refusal=lambda: self._vitals.refusal,
         )
 
     async def live(self) -> None:
@@ -158,19 +162,18 @@ class House:
             up=self.up,
             stop=self.stop,
             strip=self.strip,
+            vitals=self._vitals,
         )
-        book = UsageBook(
-            Journal(self._path("usage"), Charged, Ledger, self._disk),
-            config.limits,
-            config.owner.timezone,
-            outside.now,
-        )
+        usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
+        book = UsageBook(usage, config.limits, config.owner.timezone, outside.now)
         models = Models(
             book=book,
             providers=self._providers,
             settings=config.models,
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
+            outboxes=posts,
+            owner=owner,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
@@ -195,18 +198,7 @@ class House:
             blocking=outside.blocking,
         )
 
-        async def sessions(mailbox: Mailbox[SessionsMail]) -> None:
-            surroundings = self._surroundings()
-            await run_pool(
-                mailbox,
-                key=lambda message: message.session,
-                body=lambda id_, box: self._session(id_, surroundings).run(box),
-                wake=self._wake,
-                refuse=_refuse,
-                policy=PoolPolicy(grace=self._grace),
-                listener=listen,
-                board=self.board,
-            )
+        sessions = partial(self._conversations.run, grace=self._grace, listener=listen)
 
         intakes = [
             Child(Mailbox(channel.name, 16), channel.intake(self._doors(channel)), WORLD, grace=1.0)
@@ -241,59 +233,8 @@ class House:
     def _path(self, name: str) -> Path:
         return self.config.paths.state / f"{name}.jsonl"
 
-    # --- sessions --------------------------------------------------------------------------------
-
-    def _session(self, id_: str, surroundings: Surroundings) -> SessionActor:
-        path = self._path(f"sessions/{id_}")
-        journal: Journal[Entry, Session] = Journal(path, Entry, Session, self._disk)
-        return SessionActor(id_, journal, surroundings)
-
-    def _surroundings(self) -> Surroundings:
-        config, outside = self.config, self.outside
-        return Surroundings(
-            strip=self.strip,
-            so_far=lambda text: so_far(text, config.secrets),
-            models=self.models.address,
-            approvals=self.approvals.address,
-            memory=self.memory.address,
-            offered=config.memory.offered,
-            outboxes=self._posts,
-            prompt=self._prompt,
-            suggest=self._prompt.suggest,
-            gate=self._equipment.gate,
-            mark=self._mark,
-            publish=self.presence.publish,
-            status=self._status.of,
-            blocking=outside.blocking,
-            now=outside.now,
-            zone=ZoneInfo(config.owner.timezone),
-            turns=config.turn,
-            max_tokens=config.models.max_tokens,
-            delivery_limit=config.watchdog.delivery,
-            turn_limit=config.watchdog.turn,
-            idle=config.sessions.idle,
-            threads=self._equipment.threads,
-            archive=config.sessions.archive,
-            export=self._equipment.export,
-            learning=learning(
-                config, self._disk, self.memory.address, self._posts, self._equipment.places
-            ),
-        )
-
-    async def _wake(self) -> list[str]:
-        names = await self._markers.names()
-        return [name for name in names if any(channel.serves(name) for channel in self._channels)]
-
-    async def _mark(self, id_: str, lives: bool) -> None:
-        await (self._markers.set(id_) if lives else self._markers.clear(id_))
-
     # --- what people ask about the house ---------------------------------------------------------
 
     def _seen(self) -> HouseSeen:
         python, seen = platform.python_version(), self.presence.seen()
         return HouseSeen(__version__, self._started, os.getpid(), python, seen)
-
-
-def _refuse(message: SessionsMail, why: str) -> None:
-    if isinstance(message, Inbound):
-        message.reply.set(Refused(f"This conversation cannot take anything now: {why}."))

@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "approve": _approve,
             "skills": _skills,
             "memory": _memory,
+            "backup": _backup,
         }
     )
     given = parser.parse_args(arguments)
@@ -180,15 +181,23 @@ def _memory(given: argparse.Namespace) -> int:
     return _configured(given, body, console=True, secrets=False)
 
 
+def _backup(given: argparse.Namespace) -> int:
+    def body(config: "Config") -> int:
+        from elwood import backing_up
+
+        return backing_up.backup(config, given.what, given.which, agreed=given.yes)
+
+    return _configured(given, body, console=True, secrets=False)
+
+
 def _receipts(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         import time
-        from zoneinfo import ZoneInfo
 
         from elwood import auditing
         from elwood.core import audit
 
-        zone = ZoneInfo(config.owner.timezone)
+        zone = config.zone
         since = 0.0 if given.since is None else audit.since(given.since, time.time(), zone)
         if since is None:
             print(f"--since {given.since}: {SINCE}", file=sys.stderr)
@@ -220,25 +229,20 @@ def _verify(given: argparse.Namespace) -> int:
 def _session_list(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         import time
-        from zoneinfo import ZoneInfo
 
         from elwood import exporting
 
-        zone = ZoneInfo(config.owner.timezone)
-        return exporting.sessions(config.paths.state, zone, time.time())
+        return exporting.sessions(config.paths.state, config.zone, time.time())
 
     return _configured(given, body, console=True, secrets=False)
 
 
 def _session_show(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
-        from zoneinfo import ZoneInfo
-
         from elwood import showing_sessions
 
-        zone = ZoneInfo(config.owner.timezone)
         return showing_sessions.show(
-            config, given.session, zone, turn=given.turn, prompt=given.prompt
+            config, given.session, config.zone, turn=given.turn, prompt=given.prompt
         )
 
     return _configured(given, body, console=True, secrets=False)
@@ -246,16 +250,13 @@ def _session_show(given: argparse.Namespace) -> int:
 
 def _session_export(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
-        from zoneinfo import ZoneInfo
-
         from elwood import exporting
         from elwood.core.redaction import strip
 
-        zone = ZoneInfo(config.owner.timezone)
         return exporting.export(
             config.paths.state,
             given.id,
-            zone,
+            config.zone,
             given.format,
             given.output,
             lambda text: strip(text, config.secrets),

@@ -33,6 +33,7 @@ from elwood.store.allowance import Allowance
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.memory import Memory
+from elwood.store.restored import restored
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
 from elwood.store.threads import Threads
@@ -128,7 +129,7 @@ class Equipment:
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
     *places* are where the owner can be told something, *threads* the daily notes; *export* gives
-    files to people.  *now* is the wall clock.
+    files to people.  *now* is the wall clock; *restored* is there if the state was restored.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class Equipment:
         carrying = frozenset(channel.name for channel in channels if channel.files)
         self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
         self._version = version(self._rules)
+        self.restored = restored(config.paths.state)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:
         """Make the gate of one session."""

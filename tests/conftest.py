@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(
+        "--timing-examples", type=int, default=40, help="clocks compared minute by minute (40)"
+    )
+    parser.addoption(
         "--bench-notes", type=int, default=3_000, help="memories in tests/bench (3000)"
     )
     parser.addoption(

@@ -11,7 +11,7 @@ import msgspec
 
 import elwood
 from elwood import messages
-from elwood.core.budget import Charged
+from elwood.core.ledger import UsageEntry
 from elwood.core.permissions import ApprovalEntry
 from elwood.core.session import Entry
 from elwood.messages import approvals, memory, models, outbox, sessions
@@ -64,7 +64,7 @@ def state() -> str:
     files = {
         "sessions/<id>.jsonl": get_args(Entry),
         "approvals.jsonl": get_args(ApprovalEntry),
-        "usage.jsonl": (Charged,),
+        "usage.jsonl": get_args(UsageEntry),
     }
     for file, entries in files.items():
         parts.append(f"## {file}\n")

@@ -1,17 +1,23 @@
 """A timetable that keeps its tasks in memory, for tests of those who ask one."""
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import attrs
 import msgspec
 import trio
 
+from elwood.actors.timetable import TimetableActor
 from elwood.core.tasks import Result, Seen, Task
-from elwood.core.timing import next_at
+from elwood.core.tasks_text import runs
+from elwood.core.timetable import Timetable as Kept
+from elwood.core.timetable import TimetableEntry
 from elwood.messages import Change, ListTasks, Schedule, Settled, TimetableMail, Unscheduled
-from elwood.runtime import Address, Mailbox
+from elwood.runtime import Address, Mailbox, inline
+from elwood.store.disk import Disk
+from elwood.store.journal import Journal
 
 
 @attrs.define
@@ -49,7 +55,7 @@ class Timetable:
         spent: float = 0.0,
     ) -> None:
         """Have *task* in it."""
-        next_ = None if paused else next_at(task.when, self.now(), task.zone, task.id)
+        next_ = None if paused else next(iter(runs(task, self.now(), 1)), None)
         self.seen[task.id] = Seen(
             task,
             next=next_,
@@ -95,5 +101,25 @@ async def answering(timetable: Timetable) -> AsyncIterator[Address[TimetableMail
     mailbox: Mailbox[TimetableMail] = Mailbox("timetable", 16)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timetable.run, mailbox)
+        yield mailbox.address
+        mailbox.close()
+
+
+@asynccontextmanager
+async def keeping(
+    state: Path, now: Callable[[], float], zone: str = "UTC"
+) -> AsyncIterator[Address[TimetableMail]]:
+    """Run the real one over the journal in *state*."""
+    journal: Journal[TimetableEntry, Kept] = Journal(
+        state / "schedule.jsonl", TimetableEntry, Kept, Disk(blocking=inline, clock=now)
+    )
+
+    async def changed(tasks: Sequence[Task]) -> None:
+        await trio.lowlevel.checkpoint()
+
+    actor = TimetableActor(journal, hint=lambda woken: True, changed=changed, clock=now, zone=zone)
+    mailbox: Mailbox[TimetableMail] = Mailbox("timetable", 16)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run, mailbox)
         yield mailbox.address
         mailbox.close()

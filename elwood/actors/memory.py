@@ -26,12 +26,14 @@ from elwood.messages import (
     Remember,
     Settled,
     Suggest,
+    Tidy,
     Undo,
 )
 from elwood.runtime import Blocking, Mailbox, trouble, well
 from elwood.store.calls import DiskFull
 from elwood.store.memory import Memory
 from elwood.store.memory_store import Asked, Tie
+from elwood.store.memory_tidy import tidy
 from elwood.store.sqlite import Abandoned, Unusable
 from elwood.wire.embeddings import Embedder
 
@@ -113,6 +115,8 @@ class Remembering:
                             message.reply.set(await self._undo())
                         case Rebuild():
                             message.reply.set(await self._rebuild())
+                        case Tidy():
+                            message.reply.set(await self._tidy())
                         case _:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
@@ -157,6 +161,13 @@ class Remembering:
             return Settled(str(error), ok=False)
         self._due.set()
         return Settled("The index is being made anew.", ok=True)
+
+    async def _tidy(self) -> Settled:
+        try:
+            count, why = await self._write(partial(tidy, self._memory.shelf, self._now()))
+        except DiskFull as error:
+            count, why = 0, str(error)
+        return Settled(why or f"{count} notes that were out of date removed", ok=not why)
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:

@@ -32,21 +32,22 @@ class Posting:
         *,
         repeat: bool = False,
         wanted: Callable[[], bool] = lambda: True,
-    ) -> None:
+    ) -> bool:
         """Post *parts* in order, with *buttons* (words and data) under the last one.
 
         *repeat* marks them as repeats from the first try on.  Goes on until all have arrived,
-        one never can, or they are not *wanted* any more.
+        one never can, or they are not *wanted* any more; tells whether all have arrived.
         """
         outbox = self._outboxes.get(route.channel)
         if outbox is None:
             log.warning("not posted: no such channel here", extra={"channel": route.channel})
-            return
+            return False
         for number, part in enumerate(parts, 1):
             under = tuple(Button(*b) for b in buttons) if number == len(parts) else ()
             post = partial(Post, route=route, part=part, buttons=under)
             if not await _arrives(outbox, post, repeat, wanted):
-                return
+                return False
+        return True
 
 
 async def _arrives(

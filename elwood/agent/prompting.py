@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from elwood.core.context import Documents, assemble
 from elwood.core.conversation import Prompt
-from elwood.core.skill_matching import matching
+from elwood.core.skill_matching import called, matching
 from elwood.core.skills import Skill, catalogue, resident
 from elwood.store.skills import Found, Placed, Shelf
 from elwood.store.workspace import Workspace
@@ -56,10 +56,20 @@ class Prompting:
         return made[2]
 
     def suggest(self, message: str, sees: Callable[[str], bool]) -> str:
-        """Name the skills that clearly fit *message* and that the model does not know yet."""
+        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
+        if found := called((one.skill for one in self._skills), message):
+            return f"Use the skill {found[0].name} for this."
         offered = [skill for skill in self._listed() if not sees(skill.mark)]
         fitting = [skill.name for skill in matching(offered, message)]
         return f"Skills that may fit: {', '.join(fitting)}." if fitting else ""
+
+    async def spell_out(self, command: str) -> str:
+        """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
+        found = Found() if self._shelf is None else await self._shelf.found()
+        if (one := called((one.skill for one in usable(found)), command)) is None:
+            return ""
+        skill, words = one
+        return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."
 
     def _make(self, documents: Documents) -> Prompt:
         share = self._budget // SKILLS_SHARE

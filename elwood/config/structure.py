@@ -10,7 +10,8 @@ import attrs
 import cattrs
 import msgspec
 
-from elwood.config.keys import BY_PATH, Check
+from elwood.config.checks import Check
+from elwood.config.keys import BY_PATH
 from elwood.config.problems import Where, Wrong
 from elwood.config.source import FromVariable
 from elwood.core.redaction import Secret, strip

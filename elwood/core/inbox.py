@@ -8,7 +8,7 @@ from elwood.core.conversation import Notice
 from elwood.core.errand import Done
 from elwood.core.line import Line
 from elwood.core.session import MAX_SEEN, Received, Replied
-from elwood.core.turns import REMINDED, Kept, Turn
+from elwood.core.turns import TOLD, Kept, Turn
 
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
 MAX_RUNS = 20
@@ -60,10 +60,11 @@ class Inbox(Line):
             if received.errand is not None:
                 acted = turn is not None and turn.acted
                 waits = any(one.pending.turn == replied.turn for one in kept.values())
-                told = not replied.quiet
-                self.runs[received.id] = Done(replied.text, replied.failed, acted, waits, told)
-                if received.errand.says == "text":
-                    self.untold.append(REMINDED.format(received.text))
+                told, label = not replied.quiet, self.taint.label
+                done = Done(replied.text, replied.failed, acted, waits, told, label)
+                self.runs[received.id] = done
+                if (words := TOLD.get(received.errand.says)) is not None:
+                    self.untold.append(words.format(received.text))
         while len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
         for id_ in replied.inputs:

@@ -1,28 +1,276 @@
-"""What is to be done now about the tasks of the timetable."""
+"""What is to be done now about the tasks of the timetable.
+
+The timetable first writes down what `settle` finds, so that of the times up to now at most the
+newest that can still run is left; then `agenda` says what to do.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import groupby
+from typing import Literal
 
 import attrs
-import msgspec
 
-from elwood.core.tasks import Task
+from elwood.core import tidings, timing
+from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Seen, Task
+from elwood.core.timetable import (
+    Ended,
+    Halted,
+    Left,
+    Passed,
+    Planned,
+    Row,
+    Timetable,
+    TimetableEntry,
+)
+from elwood.core.timing import Once, When
+
+# Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
+MAX_TASKS = 200
+# Seconds after a failed try until the next; a task that fails for longer is paused.
+BACKOFF = (60.0, 300.0, 900.0, 3600.0)
+# Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
+LOOKED = 2_000
+# Future times that are tried to find one within the hours, for people.
+TRIED = 200
+
+OFF = "I was not running then, or had too much to do"
+LONG = "the run before took so long"
+RESTORED = "my state comes from a backup, so it may have been done already"
+FINISHED = "its last time has passed"
 
 
-class Planned(msgspec.Struct, frozen=True):
-    """The *attempt*-th try at a run of *task* that was planned for Unix time *due*."""
+@attrs.frozen
+class Run:
+    """A run to begin, or to go on with if it has *begun*.
 
-    task: str
-    due: float
-    attempt: int = 1
+    *wanted* says that somebody asked for it.  *seen* is the fingerprint of what the task watched
+    when it was last done well, at Unix time *good* (0: never); *trouble* why the last try failed.
+    """
+
+    task: Task
+    planned: Planned
+    begun: bool = False
+    wanted: bool = False
+    seen: str = ""
+    good: float = 0.0
+    trouble: str = ""
 
 
 @attrs.frozen
 class Agenda:
-    """What is to be done.
+    """What is to be done; *next* is when to ask again, Unix seconds."""
 
-    *runs* are to be begun, or gone on with; *next* is when to ask again, Unix seconds; *tell* are
-    lines for the owner, which stand in the timetable up to its entry *upto*.
-    """
-
-    runs: tuple[tuple[Task, Planned], ...] = ()
+    runs: tuple[Run, ...] = ()
     next: float | None = None
-    tell: tuple[str, ...] = ()
-    upto: int = 0
+    tell: tidings.Telling | None = None
+
+
+def following(row: Row) -> float | None:
+    """Return the first planned time that is not dealt with."""
+    return _next(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
+
+
+def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
+    """List the planned times that can never run any more."""
+    found: list[TimetableEntry] = []
+    for row in table.rows.values():
+        if row.run is None and not row.gone and not row.paused:
+            found += _passed(row, now, zone)
+    return found
+
+
+def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEntry]:
+    """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*."""
+    return list(_passed(row, now, zone, why))
+
+
+def finished(table: Timetable, now: float) -> list[TimetableEntry]:
+    """List the tasks made in conversations for which nothing is left to do."""
+    return [
+        Left(row.task.id, FINISHED)
+        for row in table.rows.values()
+        if row.task.origin == "talk" and not row.paused and _is_over(row, now)
+    ]
+
+
+def agenda(table: Timetable, now: float) -> Agenda:
+    """Say what is to be done, when all that has passed by is settled; oldest first."""
+    runs, times = [], []
+    for row in table.rows.values():
+        run, at = _look(row, now)
+        if run is not None:
+            runs.append(run)
+        if at is not None:
+            times.append(at)
+    runs.sort(key=lambda run: (not run.begun, not run.wanted, run.planned.due))
+    return Agenda(tuple(runs), min(times, default=None), tidings.telling(table))
+
+
+def ended(
+    row: Row, run: Planned, result: Result, words: str, acted: bool, now: float, zone: str
+) -> list[TimetableEntry]:
+    """Say what follows from the end of a run: a further try, a word to the owner, a pause."""
+    words = tidings.brief(words)
+    if result != "failed":
+        return [Ended(run, result, words)]
+    wanted = row.wanted == run.due if row.run is None else row.run.wanted
+    count = row.failed + 1
+    if count >= PAUSE_AFTER and not row.paused and not row.gone:
+        why = f"it failed {count} times in a row: {words}"
+        halted = Halted(row.task.id, why, tidings.paused(row.task, count, words))
+        close = [] if wanted else closing(row, max(now, run.due), why)
+        return [Ended(run, result, words), *close, halted]
+    again = None
+    if not (acted or wanted or row.paused or row.gone or run.series != row.series):
+        again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
+        then = _next(row.task.when, run.due, row.task.zone, row.task.id, row.task.ends)
+        if (then is not None and then <= again) or again - run.due > row.task.catch_up:
+            again = None
+    last = again is None and following(row) in (None, run.due)
+    tell = count == TELL_AFTER or wanted or last
+    line = tidings.failed(row.task, count, words, again, zone) if tell else ""
+    return [Ended(run, result, words, again, line)]
+
+
+def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
+    """Close all that was planned before *at*, when this state was taken from a backup."""
+    found: list[TimetableEntry] = []
+    for row in table.rows.values():
+        due = row.wanted if row.run is None else row.run.planned.due
+        if due is not None and due <= at:
+            run = Planned(row.task.id, due, 1, row.series)
+            run = run if row.run is None else row.run.planned
+            line = _missed(row.task, due, due, 1, RESTORED, zone).tell
+            found.append(Ended(run, "missed", RESTORED, tell=line))
+        if not row.gone and not row.paused:
+            found += closing(row, at, RESTORED, zone)
+    return found
+
+
+def seen(row: Row, now: float) -> Seen:
+    """Show a task as people see it."""
+    running = None if row.run is None else row.run.at
+    coming = None if row.paused else _coming(row, now)
+    return Seen(
+        row.task,
+        coming,
+        running,
+        row.last,
+        row.result,
+        row.words,
+        row.paused,
+        row.failed,
+    )
+
+
+@lru_cache(maxsize=4 * MAX_TASKS)
+def _next(when: When, after: float, zone: str, key: str, ends: float | None) -> float | None:
+    # Asked each minute with the same arguments, until that time has come.
+    at = timing.next_at(when, after, zone, key)
+    return None if at is None or (ends is not None and at > ends) else at
+
+
+def _reached(row: Row) -> float:
+    if row.run is None or row.run.wanted:
+        return row.mark
+    return max(row.mark, row.run.planned.due)
+
+
+def _is_awake(task: Task, at: float) -> bool:
+    # The time of a reminder was chosen.
+    return isinstance(task.when, Once) or timing.is_active(task.hours, at, task.zone)
+
+
+def _is_over(row: Row, now: float) -> bool:
+    busy = row.run is not None or row.wanted is not None
+    return not busy and not _may_try(row, now) and following(row) is None
+
+
+def _may_try(row: Row, now: float) -> bool:
+    return row.again is not None and now - row.again.planned.due <= row.task.catch_up
+
+
+def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
+    """Find what has passed by; with *why* nothing may run any more, else the newest perhaps."""
+    first, task = following(row), row.task
+    if first is None or first > now:
+        return
+    until = now if task.ends is None else min(now, task.ends)
+    after = _reached(row)
+    times, count = timing.planned(task.when, after, until, task.zone, task.id, LOOKED)
+    if not times:
+        return
+    if (hidden := count - len(times)) > 0:
+        (last,), _ = timing.planned(task.when, after, times[0] - 1, task.zone, task.id, 1)
+        yield _missed(task, first, last, hidden, why or OFF, zone)
+    awake = [at for at in times if _is_awake(task, at)]
+    if awake and not why and now - awake[-1] <= task.catch_up:
+        times = times[: times.index(awake[-1])]
+
+    def came(at: float) -> tuple[Literal["missed", "asleep"], str]:
+        if not _is_awake(task, at):
+            return "asleep", ""
+        return "missed", why or (LONG if at <= row.free else OFF)
+
+    for (result, reason), group in groupby(times, came):
+        part = list(group)
+        if result == "asleep":
+            yield Passed(task.id, part[0], part[-1], len(part), "asleep")
+        else:
+            yield _missed(task, part[0], part[-1], len(part), reason, zone)
+
+
+def _missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> Passed:
+    # What looks at something can as well do so the next time.
+    news = zone and task.watch is None and not task.chore
+    line = tidings.missed(task, first, last, count, why, zone) if news else ""
+    return Passed(task.id, first, last, count, "missed", why, line)
+
+
+def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
+    """Return what may run now of a row that is settled, and when to look at it again."""
+    task = row.task
+    if row.run is not None:
+        running = row.run
+        return Run(running.task, running.planned, True, running.wanted, good=row.good), None
+    if row.gone:
+        return None, None
+    if row.wanted is not None:
+        return _run(row, Planned(task.id, row.wanted, 1, row.series), wanted=True), None
+    if row.paused:
+        return None, None
+    coming = following(row)
+    if coming is not None and coming <= now:
+        planned, at = Planned(task.id, coming, 1, row.series), now
+    elif row.again is not None and _may_try(row, now):
+        planned, at = row.again.planned, row.again.at
+        if at - now > BACKOFF[-1]:  # the clock was put back meanwhile
+            at = now
+    else:
+        return None, coming
+    if not isinstance(task.when, Once):
+        at = timing.next_active(task.hours, max(at, now), task.zone)
+    if at <= now:
+        return _run(row, planned), None
+    late = planned.due + task.catch_up + 1
+    return None, min(time for time in (at, late, coming) if time is not None and time > now)
+
+
+def _run(row: Row, planned: Planned, wanted: bool = False) -> Run:
+    return Run(row.task, planned, False, wanted, row.seen, row.good, row.trouble)
+
+
+def _coming(row: Row, now: float) -> float | None:
+    """Find when *row* runs next, for people."""
+    if row.wanted is not None:
+        return now
+    if row.again is not None and _may_try(row, now):
+        return row.again.at
+    task, at = row.task, following(row)
+    for _ in range(TRIED):
+        if at is None or _is_awake(task, at):
+            return at
+        begins = timing.next_active(task.hours, at, task.zone)
+        at = _next(task.when, begins - 1, task.zone, task.id, task.ends)
+    return None

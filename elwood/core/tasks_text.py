@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from elwood.core import wall
 from elwood.core.receipts import one_line
+from elwood.core.task_words import write_hours
 from elwood.core.tasks import Seen, Task
-from elwood.core.timing import Cadence, Hours, Once, next_active, next_at
+from elwood.core.timing import Cadence, Once, next_active, next_at
 from elwood.core.timing_text import say, say_time
 from elwood.core.timing_words import DAYS, MONTHS, zone_name
 
@@ -69,29 +70,19 @@ def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
 def cadence(task: Task, zone: str) -> str:
     """Say when *task* runs, for who lives in *zone*.
 
-    >>> from elwood.core.timing import Cron
+    >>> from elwood.core.timing import Cron, Hours
     >>> task = Task("a", "A", Cron("0 9 * * 1"), "Asia/Tokyo", hours=Hours("08:00", "20:00"))
     >>> cadence(task, "UTC")
-    'every Monday at 09:00 (Asia/Tokyo), between 08:00 and 20:00'
+    'every Monday at 09:00 (Asia/Tokyo), only 08:00-20:00'
     """
     said = say(task.when, zone if isinstance(task.when, Once) else task.zone)
     if task.zone != zone and not isinstance(task.when, Once):
         said += f" ({task.zone})"
     if task.hours is not None:
-        said += f", {between(task.hours)}"
+        said += f", only {write_hours(task.hours)}"
     if task.ends is not None:
         said += f", until {wall.local(task.ends, zone):%Y-%m-%d %H:%M}"
     return said
-
-
-def between(hours: Hours) -> str:
-    """Say in which hours something runs.
-
-    >>> between(Hours("22:00", "06:00", days=(4, 5)))
-    'between 22:00 and 06:00 (Fri, Sat)'
-    """
-    days = f" ({', '.join(DAYS[day][:3] for day in hours.days)})" if hours.days else ""
-    return f"between {hours.begin} and {hours.end}{days}"
 
 
 def deed(task: Task) -> str:

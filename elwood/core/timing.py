@@ -72,7 +72,7 @@ class Hours(msgspec.Struct, frozen=True):
 def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
     """Return the first planned time after *after*; None if there is none any more.
 
-    What changes of clocks do is written at crontab.next_at.  *key* is the task's id; it spreads
+    What changes of clocks do is written at crontab.moments.  *key* is the task's id; it spreads
     cadences.
 
     >>> next_at(Every(3600.0, start=100.0), 3700.0, "UTC")
@@ -91,7 +91,7 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
         case Every() as every:
             found = _moment(every, _passed(every, after) + 1)
         case Cron(expression):
-            found = crontab.next_at(expression, after, zone)
+            found = next(crontab.moments(expression, after, zone), None)
     return None if found is None or found > LATEST else float(found)
 
 

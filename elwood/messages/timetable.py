@@ -4,8 +4,9 @@ from typing import Literal
 
 import attrs
 
-from elwood.core.planning import Agenda, Planned
+from elwood.core.planning import Agenda
 from elwood.core.tasks import Origin, Result, Seen, Task
+from elwood.core.timetable import Planned
 from elwood.messages.approvals import Settled
 from elwood.runtime import Request
 
@@ -64,29 +65,32 @@ class Consult(Request[Agenda]):
 
 @attrs.frozen(kw_only=True)
 class Begin(Request[bool]):
-    """Write down that a run begins; False if it must not, as things have changed meanwhile."""
+    """Write down that a run begins; False if it must not, as things have changed meanwhile.
+
+    *seen* is the fingerprint of what its task watches.  Repeating it changes nothing.
+    """
 
     run: Planned
+    seen: str = ""
 
 
 @attrs.frozen(kw_only=True)
-class End(Request[None]):
-    """Write down what became of a run.
+class End(Request[bool]):
+    """Write down what became of a run; False if there is no room: ask again later.
 
-    *acted*: it did something that must not be done twice, so it is not tried again.  *seen* is the
-    fingerprint of what it watched.
+    *acted*: it did something that must not be done twice, so it is not tried again.  A run that
+    found things `unchanged` need not have begun.  Repeating it changes nothing.
     """
 
     run: Planned
     result: Result
     words: str = ""
     acted: bool = False
-    seen: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class Heard(Request[None]):
-    """The owner has been told all up to the entry *upto* of what `Agenda.tell` listed."""
+    """The owner has been told what `Agenda.tell` said, up to the entry *upto*."""
 
     upto: int
 

@@ -90,6 +90,12 @@ class Shelf:
         """Throw the index away; `catch_up` makes it anew.  Raises Unusable."""
         self.index.discard()
 
+    def tidy(self) -> None:
+        """Keep the index fast, if there is one."""
+        if self.index.exists:
+            self._need_open()
+            self._attempt(self.index.tidy)
+
     def rebuild(self) -> int:
         """Make the index anew, at once; return how many notes it has.  Raises Unusable."""
         self.index.discard()

@@ -50,6 +50,17 @@ class Threads:
         """Write what comes back on the day of Unix time *now*; empty if there is nothing."""
         return await self._blocking(lambda: self._recall(now))
 
+    async def names(self) -> frozenset[str]:
+        """Name all notes, without ``.md``: ``threads/daily/2026-11-22``."""
+        return await self._blocking(self._names)
+
+    def _names(self) -> frozenset[str]:
+        try:
+            items, _ = self._root.walk("threads")
+        except PathMissing:
+            return frozenset()
+        return frozenset(item.name.removesuffix(".md") for item in items if item.kind == "file")
+
     def _note(self, session: str, turn: Done) -> None:
         path = _daily(self.today(turn.at))
         try:

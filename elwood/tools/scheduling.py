@@ -1,6 +1,5 @@
 """The tool that has something done later, or again and again."""
 
-import re
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,9 +11,10 @@ from elwood.core.actions import Schedule as Scheduling
 from elwood.core.errand import SESSION
 from elwood.core.plans import Plan
 from elwood.core.receipts import one_line
+from elwood.core.task_words import read_hours
 from elwood.core.tasks import CATCH_UP, CATCH_UP_ONCE, Seen, Task
 from elwood.core.tasks_text import MAX_TITLE, cadence, clock, moment, runs
-from elwood.core.timing import Cadence, Every, Hours, Once, When, check_hours
+from elwood.core.timing import Cadence, Every, Hours, Once, When
 from elwood.core.timing_text import MAX_TEXT, parse_when
 from elwood.messages import ListTasks, Schedule, Unscheduled
 from elwood.tools import Hands, Tool, ToolFailure
@@ -22,8 +22,6 @@ from elwood.tools.tasks import timetable
 
 # Characters of a reminder: one message of Telegram's; and of what a job is told.
 MAX_REMINDER, MAX_JOB = 4000, 8000
-# People write an en dash, too.
-_HOURS = re.compile("(\\d{1,2})(?::(\\d\\d))? ?(?:-|\u2013|to|and) ?(\\d{1,2})(?::(\\d\\d))?")
 
 
 class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,7 +59,7 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
         ),
     ] = ""
     only_between: Annotated[
-        str, Meta(max_length=40, description="Hours in which it may run: '08:00-22:00'")
+        str, Meta(max_length=40, description="Hours in which it may run: '8-22', 'mon-fri 8-18'")
     ] = ""
     until: Annotated[
         str,
@@ -193,20 +191,9 @@ def _end(text: str, hands: Hands) -> float | None:
 
 
 def _hours(text: str) -> Hours | None:
-    """Read hours.
-
-    >>> _hours("8-22:30")
-    Hours(begin='08:00', end='22:30', days=())
-    """
-    if not text.strip():
-        return None
-    found = _HOURS.fullmatch(text.strip())
-    if found is None:
-        raise ToolFailure(f"only_between: {text!r} are no hours: write them like 08:00-22:00")
-    first, minute, last, end = found.groups()
-    hours = Hours(f"{first:0>2}:{minute or '00'}", f"{last:0>2}:{end or '00'}")
-    if wrong := check_hours(hours):
-        raise ToolFailure(f"only_between: {wrong}")
+    hours = read_hours(text)
+    if isinstance(hours, str):
+        raise ToolFailure(f"only_between: {hours}")
     return hours
 
 

@@ -79,6 +79,20 @@ async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) 
     assert prompt.suggest("good morning", lambda mark: False) == ""
 
 
+async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path) -> None:
+    """A name with a dash is no command, so such a message comes to a turn as it is."""
+    put(tmp_path / "skills/fill-pdf")
+    put(tmp_path / "skills/lost", more='metadata: {requires: "bins: no-such-program"}')
+    prompt = prompting(tmp_path, "fill-pdf")
+    await prompt()
+    for text in ("/fill-pdf now", "/Fill_Pdf@some_bot now"):
+        assert prompt.suggest(text, lambda mark: True) == "Use the skill fill-pdf for this."
+        assert await prompt.spell_out(text) == "Use the skill fill-pdf: now"
+    assert await prompt.spell_out("/fill-pdf") == "Use the skill fill-pdf."
+    for text in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
+        assert await prompt.spell_out(text) == ""
+
+
 async def test_the_prompt_can_be_recorded(tmp_path: Path) -> None:
     put(tmp_path / "skills/pdf")
     prompt = await prompting(tmp_path)()

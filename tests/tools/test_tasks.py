@@ -29,7 +29,7 @@ from elwood.tools.tasks import (
     list_tasks,
 )
 from elwood.tools.voice import Voice
-from tests.timetables import Timetable, answering
+from tests.timetables import Timetable, answering, keeping
 
 # Sunday 2026-11-22 12:00 in Paris.
 NOW = 1_795_345_200.0
@@ -114,18 +114,20 @@ async def test_a_job_is_planned_with_all_that_bounds_it(tmp_path: Path) -> None:
             "build",
             "every 20 minutes",
             do="Look at the build; if it is green, say so and cancel this task.",
-            only_between="8-18:30",
+            only_between="mon-fri 8-18:30",
             until="2026-12-24",
             here=True,
             silent=True,
         )
         said = await w.do(given)
 
-        assert "every 20 minutes, between 08:00 and 18:30, until 2026-12-24 23:59" in said
+        assert "every 20 minutes, only mon-fri 08:00-18:30, until 2026-12-24 23:59" in said
+        assert "next run: tomorrow at 08:00 CET" in said, "not on a Sunday"
         (task,) = w.tasks
         assert task.when == Every(1200.0, start=NOW)
         assert task.prompt == given.do
-        assert (task.hours, task.session, task.silent) == (Hours("08:00", "18:30"), "tg-7", True)
+        assert task.hours == Hours("08:00", "18:30", (0, 1, 2, 3, 4))
+        assert (task.session, task.silent) == ("tg-7", True)
         assert (task.message, task.untrusted, task.catch_up) == ("", False, CATCH_UP)
 
 
@@ -169,7 +171,7 @@ async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
         (ScheduleTask("a", "in 1 hour", remind="x", silent=True), "for do"),
         (ScheduleTask("a", "in 1 hour", remind="x", here=True), "for do"),
         (ScheduleTask(" ", "in 1 hour", remind="x"), "title"),
-        (ScheduleTask("a", "in 1 hour", do="x", only_between="always"), "08:00-22:00"),
+        (ScheduleTask("a", "in 1 hour", do="x", only_between="mornings"), "08:00-22:00"),
         (ScheduleTask("a", "in 1 hour", do="x", only_between="8-25"), "no time of day"),
         (ScheduleTask("a", "in 1 hour", do="x", only_between="22-23"), "never run"),
         (ScheduleTask("a", "every day at 9", do="x", until="today at 18:00"), "never run"),
@@ -347,3 +349,31 @@ async def test_the_records_say_when(tmp_path: Path) -> None:
         assert activity([failed]).splitlines()[1] == (
             "✗ schedule call mum, tomorrow at nine (failed)"
         )
+
+
+async def test_the_real_timetable_understands_the_tools(tmp_path: Path) -> None:
+    """What the fake answers above is what the real one does."""
+    async with world(tmp_path) as w, keeping(tmp_path, lambda: w.at, "Europe/Paris") as real:
+        hands = attrs.evolve(w.hands, timetable=real)
+        given = ScheduleTask("Call mum!", "tomorrow at nine", remind="Call mum!")
+        job = ScheduleTask("Build", "every 20 minutes", do="Look.", only_between="mon-fri 8-18")
+        said = await w.do(given, hands)
+        assert said.startswith(
+            "scheduled: Call mum!, tomorrow at 09:00 CET, Mon 23 Nov\nid call-mum;"
+        )
+        assert "next run: tomorrow at 08:00 CET" in await w.do(job, hands)
+        w.at += 60
+        assert await w.do(given, hands) == said
+        await w.do(job, hands)
+
+        async def rows() -> list[str]:
+            return (await list_tasks(ListTheTasks(), hands)).text.splitlines()[1:-1]
+
+        assert [line.split(" | ")[0] for line in await rows()] == ["build", "call-mum"]
+        assert await w.change(PAUSE_TASK, "build", hands) == "build: Paused."
+        assert "paused by the assistant" in (await rows())[-1]
+        assert await w.change(RESUME_TASK, "Build", hands) == "build: It goes on."
+        assert await w.change(CANCEL_TASK, "call mum!", hands) == "call-mum: Cancelled."
+        with pytest.raises(ToolFailure, match="no task call-mum"):
+            await w.change(CANCEL_TASK, "call-mum", hands)
+        assert [line.split(" | ")[0] for line in await rows()] == ["build"]

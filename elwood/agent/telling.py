@@ -1,0 +1,27 @@
+"""Tells the owner what went wrong with tasks."""
+
+import logging
+from collections.abc import Sequence
+
+from elwood.agent.posting import Posting
+from elwood.core.choices import typing
+from elwood.core.markdown import Rich
+from elwood.core.session import Route
+
+log = logging.getLogger(__name__)
+
+
+class Telling:
+    """Posts to the first of the owner's *places*; without any, the log has it."""
+
+    def __init__(self, post: Posting, places: Sequence[Route]) -> None:
+        self._post = post
+        self._places = places
+
+    async def __call__(self, text: str, buttons: tuple[str, ...], again: bool) -> bool:
+        """Post *text*; each of *buttons* types what stands on it.  Tell whether it arrived."""
+        if not self._places:
+            log.warning("nowhere to tell", extra={"text": text})
+            return True
+        under = [(words, typing(number)) for number, words in enumerate(buttons)]
+        return await self._post(self._places[0], (Rich(text),), under, repeat=again)

@@ -1,0 +1,218 @@
+"""What becomes of the timetable when somebody schedules, changes or takes away tasks."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import attrs
+from msgspec.structs import replace
+
+from elwood.core import timing
+from elwood.core.naming import key_of
+from elwood.core.planning import MAX_TASKS, closing
+from elwood.core.tasks import Origin, Task
+from elwood.core.timetable import (
+    Halted,
+    Left,
+    Made,
+    Resumed,
+    Row,
+    Timetable,
+    TimetableEntry,
+    Wanted,
+)
+from elwood.core.timing import Hours
+
+# Characters of an id, a title, and of what is to be done.
+MAX_ID, MAX_TITLE, MAX_TEXT = 48, 200, 20_000
+# Patterns that a task may watch, and characters of each.
+MAX_PATTERNS, MAX_PATTERN = 50, 500
+# Seconds by which two runs are apart at least that were wanted at once.
+APART = 0.001
+
+Verb = Literal["pause", "resume", "cancel", "run"]
+_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
+_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
+# Why planned times were closed.
+CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "it was paused"
+_PLACES = {
+    "config": "config.toml",
+    "heartbeat": "HEARTBEAT.md",
+    "house": "the house itself",
+    "talk": "agent.toml",
+}
+
+
+@attrs.frozen
+class Decision:
+    """What to write down, and in *words* what that means; not *ok* means that nothing is done."""
+
+    entries: tuple[TimetableEntry, ...] = ()
+    words: str = ""
+    ok: bool = True
+
+
+def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
+    """Take *task*, made in a conversation; it gets an id if it has none."""
+    if not task.id:
+        for row in table.rows.values():
+            if replace(row.task, id="") == task and not row.gone and not row.paused:
+                return row.task, Decision()
+        task = replace(task, id=_free(table, key_of(task.title)))
+    if task.origin != "talk" or task.chore:
+        return task, Decision(words="only a prompt or a message can be scheduled here", ok=False)
+    row_there = table.rows.get(task.id)
+    if row_there is not None and row_there.task.origin != "talk":
+        place = _PLACES[row_there.task.origin]
+        words = f"the id {task.id!r} belongs to a task of {place}: take another one"
+        return task, Decision(words=words, ok=False)
+    if words := problem(task):
+        return task, Decision(words=words, ok=False)
+    if _first(task, now) is None:
+        words = "that time has passed: nothing would ever be done"
+        return task, Decision(words=words, ok=False)
+    if row_there is None and len(table.rows) >= MAX_TASKS:
+        words = f"there are {MAX_TASKS} tasks already: cancel one first"
+        return task, Decision(words=words, ok=False)
+    return task, Decision(_taken(row_there, task, now))
+
+
+def adopt(
+    table: Timetable, origin: Origin, tasks: Sequence[Task], now: float
+) -> tuple[Decision, list[str]]:
+    """Make *tasks* those of *origin*; return also which could not be taken, and why."""
+    entries: list[TimetableEntry] = []
+    problems: list[str] = []
+    wanted: dict[str, Task] = {}
+    count = sum(row.task.origin != origin for row in table.rows.values())
+    for task in tasks:
+        row = table.rows.get(task.id)
+        why = problem(task)
+        if task.id in wanted:
+            why = "another task has this id"
+        elif row is not None and row.task.origin != origin:
+            why = f"the id belongs to a task of {_PLACES[row.task.origin]}"
+        elif count + len(wanted) >= MAX_TASKS:
+            why = f"there are {MAX_TASKS} tasks already"
+        if why:
+            problems.append(f"{task.id or task.title!r}: {why}")
+            continue
+        wanted[task.id] = replace(task, origin=origin)
+    for id_, row in table.rows.items():
+        if row.task.origin == origin and id_ not in wanted and not row.gone:
+            entries += _left(row, now, f"it is gone from {_PLACES[origin]}")
+    for id_, task in wanted.items():
+        entries += _taken(table.rows.get(id_), task, now)
+    return Decision(tuple(entries)), problems
+
+
+def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decision:
+    """Pause, resume or cancel a task, or have it run now."""
+    row = table.rows.get(id_)
+    if row is None or row.gone:
+        return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
+    match verb:
+        case "pause":
+            return _pause(row, by, now)
+        case "resume":
+            return _resume(row, now)
+        case "cancel":
+            if row.task.origin != "talk":
+                words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
+                return Decision(words=words, ok=False)
+            return Decision(tuple(_left(row, now, f"cancelled by {by}")), "Cancelled.")
+        case "run":
+            if row.run is not None or row.wanted is not None:
+                return Decision(words="It runs already.", ok=False)
+            return Decision((_wanted(row, now),), "It runs now.")
+
+
+def problem(task: Task) -> str:
+    """Say what is wrong with *task* and what to write instead; "" if it is fine.
+
+    >>> problem(Task("t", "t", timing.Every(3600.0)))
+    'it has nothing to do: give one of prompt, message and chore'
+    >>> problem(Task("t", "t", timing.Every(3600.0), prompt="look", zone="Mars/Base"))
+    "there is no time zone 'Mars/Base': write one like Europe/Berlin"
+    """
+    if len(task.id) > MAX_ID or not _ID.fullmatch(task.id):
+        return f"an id has small letters, digits and dashes, at most {MAX_ID}"
+    if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
+        return "it has nothing to do: give one of prompt, message and chore"
+    if len(task.title) > MAX_TITLE:
+        return f"a title has at most {MAX_TITLE} characters"
+    if len(task.prompt) + len(task.message) > MAX_TEXT:
+        return f"what is to be done has at most {MAX_TEXT} characters; put more into a file"
+    watch = task.watch or ()
+    if len(watch) > MAX_PATTERNS or any(len(pattern) > MAX_PATTERN for pattern in watch):
+        return f"a task watches at most {MAX_PATTERNS} patterns of {MAX_PATTERN} characters"
+    if not _is_zone(task.zone):
+        return f"there is no time zone {task.zone!r}: write one like Europe/Berlin"
+    if not task.catch_up >= 0:
+        return "catch_up are seconds, not less than 0"
+    return timing.check(task.when) or _hours_problem(task.hours)
+
+
+def _taken(row: Row | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
+    if row is None:
+        return (Made(task, now),)
+    old = row.task
+    if row.gone or (old.when, old.zone) != (task.when, task.zone):
+        close = [] if row.paused or row.gone else closing(row, now, CHANGED)
+        return (*close, Made(task, now))
+    return () if old == task else (Made(task),)
+
+
+def _left(row: Row, now: float, why: str) -> list[TimetableEntry]:
+    close = [] if row.paused else closing(row, now, CANCELLED)
+    return [*close, Left(row.task.id, why)]
+
+
+def _pause(row: Row, by: str, now: float) -> Decision:
+    if row.paused:
+        return Decision(words=f"It is paused already: {row.paused}.")
+    entries = (*closing(row, now, PAUSED), Halted(row.task.id, f"paused by {by}"))
+    return Decision(entries, "Paused.")
+
+
+def _resume(row: Row, now: float) -> Decision:
+    if not row.paused:
+        return Decision(words="It is not paused.")
+    entries: tuple[TimetableEntry, ...] = (Resumed(row.task.id, now),)
+    if row.failed and _first(row.task, max(now, row.mark)) is None and row.run is None:
+        return Decision((*entries, _wanted(row, now)), "It is tried once more, now.")
+    return Decision(entries, "It goes on.")
+
+
+def _wanted(row: Row, now: float) -> Wanted:
+    return Wanted(row.task.id, max(now, row.newest + APART))
+
+
+def _first(task: Task, after: float) -> float | None:
+    at = timing.next_at(task.when, after, task.zone, task.id)
+    return None if at is None or (task.ends is not None and at > task.ends) else at
+
+
+def _free(table: Timetable, key: str) -> str:
+    key = key[: MAX_ID - 4].strip("-") or "task"
+    names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
+    return next(name for name in names if name not in table.rows)
+
+
+def _is_zone(zone: str) -> bool:
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError):  # not a name, or no file of that name
+        return False
+    return True
+
+
+def _hours_problem(hours: Hours | None) -> str:
+    if hours is None:
+        return ""
+    if not (_CLOCK.fullmatch(hours.begin) and _CLOCK.fullmatch(hours.end)):
+        return "hours are written like 08:00 and 22:00"
+    if not all(0 <= day <= 6 for day in hours.days):
+        return "days of hours are numbers from 0 (Monday) to 6 (Sunday)"
+    return ""

@@ -1,0 +1,130 @@
+"""What is said about tasks: to the owner when something went wrong, to the model with each run."""
+
+import attrs
+
+from elwood.core import wall
+from elwood.core.errand import QUIET
+from elwood.core.identity import flatten
+from elwood.core.tasks import Task
+from elwood.core.timetable import Timetable
+
+# Characters of a title, and of a reason, in a line.
+MAX_TITLE, MAX_WORDS = 80, 300
+# Characters of news in one message; channels take some 4,000.
+MAX_TELL = 3_000
+# Seconds that a run may be late without a word: the scheduler looks once a minute.
+ON_TIME = 120.0
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+@attrs.frozen
+class Telling:
+    """News for the owner, which stand in the timetable up to its entry *upto*.
+
+    They may have been told before if *again*.  *buttons* type what stands on them.
+    """
+
+    text: str
+    upto: int
+    buttons: tuple[str, ...] = ()
+    again: bool = False
+
+
+def telling(table: Timetable) -> Telling | None:
+    """Say what the owner must be told next, as much as one message holds."""
+    lines, buttons, upto, size = [], [], 0, 0
+    again = bool(table.news) and table.news[0].seq <= table.shown
+    if table.lost:
+        lines.append(f"({table.lost} older lines found no room; /tasks shows how things stand.)")
+    for news in table.news:
+        size += len(news.text)
+        if (news.seq <= table.shown) != again or (upto and size > MAX_TELL):
+            break
+        lines.append(news.text)
+        upto = news.seq
+        if news.button:
+            buttons.append(news.button)
+    return Telling("\n".join(lines), upto, tuple(buttons), again) if upto else None
+
+
+def clock(at: float, zone: str) -> str:
+    """Say when *at* is, as people in *zone* do.
+
+    >>> clock(0.0, "Asia/Tokyo")
+    'Thu 1970-01-01 09:00'
+    """
+    here = wall.local(at, zone)
+    return f"{_DAYS[here.weekday()]} {here:%Y-%m-%d %H:%M}"
+
+
+def span(seconds: float) -> str:
+    """Say how long *seconds* are, roughly.
+
+    >>> span(7300), span(59), span(86_400)
+    ('2 hours', '1 minute', '1 day')
+    """
+    for size, name in _UNITS:
+        if (count := int(seconds // size)) > 0:
+            return f"{count} {name}{'s' if count > 1 else ''}"
+    return "1 minute"
+
+
+def brief(words: str, most: int = MAX_WORDS) -> str:
+    r"""Put *words* into one short line without a full stop.
+
+    >>> brief("It broke:\n no route.")
+    'It broke: no route'
+    """
+    return flatten(words, most).removesuffix(".")
+
+
+def name(task: Task) -> str:
+    """Name *task* for people."""
+    return f'"{flatten(task.title, MAX_TITLE) or task.id}"'
+
+
+def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
+    """Tell the owner that planned times have passed."""
+    if count == 1:
+        return f"Missed: {name(task)}, planned for {clock(first, zone)}: {why}."
+    times = f"{count} times, from {clock(first, zone)} to {clock(last, zone)}"
+    return f"Missed: {name(task)}, {times}: {why}."
+
+
+def failed(task: Task, count: int, words: str, again: float | None, zone: str) -> str:
+    """Tell the owner that a task failed, the *count*-th time in a row."""
+    times = "" if count == 1 else " twice in a row" if count == 2 else f" {count} times in a row"
+    then = "" if again is None else f" I try it again at {clock(again, zone)}."
+    return f"Failed{times}: {name(task)}: {brief(words)}.{then}"
+
+
+def paused(task: Task, count: int, words: str) -> str:
+    """Tell the owner that a task was paused after *count* failures in a row."""
+    return f"Paused: {name(task)} failed {count} times in a row, the last time: {brief(words)}."
+
+
+def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone: str) -> str:
+    """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
+
+    *trouble* is why the try before failed, if there was one.
+    """
+    lines = [
+        f"[A run of the task {name(task)} ({task.id}), planned for {clock(due, zone)} ({zone}). "
+        "Nobody is waiting, and nobody can be asked."
+    ]
+    if task.silent:
+        lines.append("Your answer is kept, and not sent to anybody.")
+    else:
+        lines.append(
+            "Your answer is sent to the owner; if there is nothing to tell, answer exactly "
+            f"{QUIET}."
+        )
+    if now - due > ON_TIME:
+        late = span(now - due)
+        lines.append(f"It comes {late} late: it is {clock(now, zone)} now; mind what is over.")
+    if trouble:
+        lines.append(
+            f"An earlier try failed: {brief(trouble)}. Look first at what it may have done already."
+        )
+    return f"{' '.join(lines)}]\n\n{text}"

@@ -1,0 +1,282 @@
+"""What stands in schedule.jsonl, and what it adds up to: which tasks there are, how far each is.
+
+A planned time is *dealt with* when its outcome stands in the log.  `Row.mark` only grows, so a
+clock that is put back plans nothing twice.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from elwood.core.tasks import Result, Task
+
+# Lines that wait to be told; of more the oldest are only counted.
+MAX_NEWS = 100
+
+
+class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The *attempt*-th try at a run of *task* that was planned for Unix time *due*.
+
+    *series* is the entry from which the task is planned: it tells this task from an earlier one
+    of the same name.
+    """
+
+    task: str
+    due: float
+    attempt: int = 1
+    series: int = 0
+
+
+class Made(msgspec.Struct, frozen=True, tag="made"):
+    """*task* is to be done; its times count from *since* on.
+
+    Without *since* only other things about it have changed, and its times go on.
+    """
+
+    task: Task
+    since: float | None = None
+
+
+class Left(msgspec.Struct, frozen=True, tag="left"):
+    """The task is no more: *why*.  A run that is under way may end."""
+
+    task: str
+    why: str
+
+
+class Halted(msgspec.Struct, frozen=True, tag="halted"):
+    """The task was paused, *why* in words; *tell* is what the owner is told of it."""
+
+    task: str
+    why: str
+    tell: str = ""
+
+
+class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
+    """The task goes on; its times count from *since* on."""
+
+    task: str
+    since: float
+
+
+class Wanted(msgspec.Struct, frozen=True, tag="wanted"):
+    """Somebody wants a run now; *due* names it like a planned time."""
+
+    task: str
+    due: float
+
+
+class Begun(msgspec.Struct, frozen=True, tag="begun"):
+    """A run begins; *seen* is the fingerprint of what the task watches."""
+
+    run: Planned
+    seen: str = ""
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """What came of a run, in *words*; with *again* it is tried once more at that Unix time.
+
+    It may never have begun (`unchanged`).  *tell* is what the owner is told of it.
+    """
+
+    run: Planned
+    result: Result
+    words: str = ""
+    again: float | None = None
+    tell: str = ""
+
+
+class Passed(msgspec.Struct, frozen=True, tag="passed"):
+    """Nothing ran at *count* planned times in a row, from *first* to *last*, *why* in words."""
+
+    task: str
+    first: float
+    last: float
+    count: int
+    result: Literal["missed", "asleep"]
+    why: str = ""
+    tell: str = ""
+
+
+class Shown(msgspec.Struct, frozen=True, tag="shown"):
+    """All news up to the entry *upto* are about to be told; what is told again is a repeat."""
+
+    upto: int
+
+
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """All news up to the entry *upto* have been told."""
+
+    upto: int
+
+
+TimetableEntry = Made | Left | Halted | Resumed | Wanted | Begun | Ended | Passed | Shown | Told
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A run under way since Unix time *at*: of *task* as it was then; *wanted* by somebody."""
+
+    planned: Planned
+    task: Task
+    at: float
+    seen: str = ""
+    wanted: bool = False
+
+
+class Again(msgspec.Struct, frozen=True):
+    """What is to be tried again, at Unix time *at*."""
+
+    planned: Planned
+    at: float
+
+
+class News(msgspec.Struct, frozen=True):
+    """A line for the owner, from the entry *seq*; *button* types what stands on it."""
+
+    seq: int
+    text: str
+    button: str = ""
+
+
+class Row(msgspec.Struct):
+    """A task and how far it is.  Times are Unix seconds.
+
+    All planned times up to *mark* are dealt with.  *wanted* is a run somebody asked for.  *failed*
+    tries in a row have failed, the last one for the reason *trouble*.  *last* is when it ran last,
+    *result* and *words* what came of it, *good* when it was last done well, and *seen* what it
+    watched then; *free* is when the last run ended, *newest* the latest name of a run.  A task
+    that has *gone* only waits for the end of its run.
+    """
+
+    task: Task
+    series: int
+    mark: float
+    run: Running | None = None
+    again: Again | None = None
+    wanted: float | None = None
+    paused: str = ""
+    gone: bool = False
+    failed: int = 0
+    trouble: str = ""
+    last: float | None = None
+    result: Result | None = None
+    words: str = ""
+    good: float = 0.0
+    seen: str = ""
+    free: float = 0.0
+    newest: float = 0.0
+
+    def knows(self, run: Planned) -> bool:
+        """Tell whether *run* may begin: it is of these times, and nothing came of it yet."""
+        if self.gone or self.run is not None or run.series != self.series:
+            return False
+        if run.due == self.wanted:
+            return run.attempt == 1
+        if self.paused:
+            return False
+        if self.again is not None and run == self.again.planned:
+            return True
+        return run.due > self.mark and run.attempt == 1
+
+    def begin(self, run: Planned, at: float, seen: str) -> None:
+        """Take a run as under way."""
+        wanted = run.due == self.wanted
+        self.run = Running(run, self.task, at, seen, wanted)
+        self.again = None
+        self.newest = max(self.newest, run.due)
+        if wanted:
+            self.wanted = None
+
+    def end(self, ended: Ended, at: float) -> None:
+        """Take the outcome of the run that is under way."""
+        run, result = self.run, ended.result
+        assert run is not None
+        self.run = None
+        if not run.wanted:
+            self.mark = max(self.mark, run.planned.due)
+        self.last, self.result, self.words, self.free = at, result, ended.words, at
+        if result == "failed":
+            self.failed, self.trouble = self.failed + 1, ended.words
+        elif result in ("done", "waiting"):
+            self.failed, self.trouble, self.good, self.seen = 0, "", at, run.seen
+        self.again = None
+        if ended.again is not None:
+            tried = run.planned
+            following = Planned(tried.task, tried.due, tried.attempt + 1, tried.series)
+            self.again = Again(following, ended.again)
+
+
+class Timetable(msgspec.Struct):
+    """The fold of schedule.jsonl: one row per task, and what the owner has not been told.
+
+    *shown* is up to which entry news may have been told; *lost* counts news that found no room.
+    """
+
+    rows: dict[str, Row] = {}
+    news: list[News] = []
+    shown: int = 0
+    lost: int = 0
+
+    def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
+        """Take one entry into account; called by the journal, in order."""
+        match entry:
+            case Made(task, since):
+                self._make(seq, task, since)
+            case Shown(upto):
+                self.shown = max(self.shown, upto)
+            case Told(upto):
+                self.news = [news for news in self.news if news.seq > upto]
+                self.lost = 0
+            case Begun(run) | Ended(run):
+                if (row := self.rows.get(run.task)) is not None:
+                    self._run(row, entry, at)
+            case Left(id_) | Halted(id_) | Resumed(id_) | Wanted(id_) | Passed(id_):
+                if (row := self.rows.get(id_)) is not None:
+                    self._change(row, entry)
+        if isinstance(entry, Halted | Ended | Passed) and entry.tell:
+            id_ = entry.run.task if isinstance(entry, Ended) else entry.task
+            button = f"/tasks resume {id_}" if isinstance(entry, Halted) else ""
+            self.news.append(News(seq, entry.tell, button))
+            if len(self.news) > MAX_NEWS:
+                del self.news[0]
+                self.lost += 1
+
+    def _make(self, seq: int, task: Task, since: float | None) -> None:
+        row = self.rows.get(task.id)
+        if row is None:
+            self.rows[task.id] = Row(task, seq, since or 0.0)
+        elif row.gone:
+            mark = max(row.mark, since or 0.0)
+            self.rows[task.id] = Row(task, seq, mark, row.run, newest=row.newest)
+        else:
+            row.task = task
+            if since is not None:
+                row.series, row.mark, row.again = seq, max(row.mark, since), None
+
+    def _run(self, row: Row, entry: Begun | Ended, at: float) -> None:
+        if isinstance(entry, Begun):
+            row.begin(entry.run, at, entry.seen)
+            return
+        if row.run is None:
+            row.begin(entry.run, at, row.seen)
+        row.end(entry, at)
+        if row.gone:
+            del self.rows[row.task.id]
+
+    def _change(self, row: Row, entry: Left | Halted | Resumed | Wanted | Passed) -> None:
+        match entry:
+            case Left():
+                if row.run is None:
+                    del self.rows[row.task.id]
+                else:
+                    row.gone = True
+            case Halted():
+                row.paused, row.again = entry.why, None
+            case Resumed():
+                row.paused, row.failed, row.mark = "", 0, max(row.mark, entry.since)
+            case Wanted():
+                row.wanted = entry.due
+            case Passed():
+                row.mark, row.again = max(row.mark, entry.last), None
+                if entry.result == "missed":
+                    row.result, row.words = "missed", entry.why
