@@ -15,12 +15,15 @@ from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
 from elwood.agent.presence import Presence
 from elwood.agent.vitals import Vitals
+from elwood.clockwork import Clockwork
 from elwood.config import Config
 from elwood.conversing import Conversations, Neighbours
 from elwood.core.inspection import House as HouseSeen
 from elwood.core.ledger import Ledger, UsageEntry
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import strip
+from elwood.core.task_words import read_hours
+from elwood.core.timing import next_active
 from elwood.equipment import Equipment, learning, remembering, typed_code
 from elwood.messages import (
     ApprovalsMail,
@@ -40,6 +43,7 @@ from elwood.runtime import (
 )
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
+from elwood.store.last_heard import LastHeard
 from elwood.store.space import measure
 from elwood.store.usage import UsageBook
 from elwood.tools import Hands, Tool
@@ -69,6 +73,7 @@ class House:
         hands: Hands,
         embedder: Embedder | None = None,
         dry_run: bool = False,
+        keeps_time: bool = True,
         grace: float = LAST_TURN,
     ) -> None:
         self.config = config
@@ -87,6 +92,7 @@ class House:
         self._providers = providers
         self._embedder = embedder
         self._grace = grace
+        self._keeps_time = keeps_time
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
@@ -115,7 +121,7 @@ class House:
             lambda: look(self.board, self._seen(), self.strip),
             outside.now,
         )
-        places = self._equipment.places
+        places, heard = self._equipment.places, LastHeard(state / "heard.json", self._disk)
         self._conversations = Conversations(
             config,
             outside,
@@ -134,6 +140,19 @@ class House:
             presence=self.presence,
             board=self.board,
             refusal=lambda: self._vitals.refusal,
+            heard=heard.note,
+        )
+        self.clock = Clockwork(
+            config,
+            outside,
+            self._disk,
+            sessions=self.sessions.address,
+            memory=self.memory.address,
+            outboxes=self._posts,
+            owner=places,
+            channels=channels,
+            threads=self._equipment.threads,
+            heard=heard,
         )
 
     async def live(self) -> None:
@@ -186,6 +205,7 @@ class House:
             clock=outside.now,
             strip=self.strip,
             settings=config.approvals,
+            awake=self._awake,
         )
         memory = remembering(config, outside, self._disk, self._embedder)
         control = Control(
@@ -207,13 +227,16 @@ class House:
         outboxes = [
             Child(self.outboxes[channel.name], channel.outbox, WORLD) for channel in self._channels
         ]
+        scheduler = Child(self.clock.scheduler, self.clock.schedule, OURS, grace=1.0)
         return (
             Child(events, health.run, WORLD, grace=1.0),
             *outboxes,
             Child(self.memory, memory.run, OURS),
+            Child(self.clock.timetable, self.clock.keep_timetable, OURS),
             Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
             Child(self.sessions, sessions, OURS, grace=self._grace + 1),
+            *([scheduler] if self._keeps_time else []),
             Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
             *intakes,
         )
@@ -232,6 +255,12 @@ class House:
 
     def _path(self, name: str) -> Path:
         return self.config.paths.state / f"{name}.jsonl"
+
+    def _awake(self, now: float) -> float:
+        """Say when the owner may be bothered, at Unix time *now*."""
+        hours = read_hours(self.config.owner.hours)
+        assert not isinstance(hours, str), "it was checked with the configuration"
+        return next_active(hours, now, self.config.owner.timezone)
 
     # --- what people ask about the house ---------------------------------------------------------
 

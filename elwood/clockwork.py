@@ -11,9 +11,10 @@ from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
 from elwood.agent.errands import Errands
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
-from elwood.backing_up import take_backup
+from elwood.backing_up import scope_of
 from elwood.config import Config
 from elwood.core import heartbeat
+from elwood.core.backups import size_text, told
 from elwood.core.choices import typing
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
 from elwood.core.markdown import Rich
@@ -38,6 +39,8 @@ from elwood.messages import (
 from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Mailbox, trouble, well
 from elwood.store.agent_file import NAME, AgentFile
+from elwood.store.backup import take
+from elwood.store.backup_sources import BackupFailed
 from elwood.store.confined import Unconfined
 from elwood.store.disk import Disk
 from elwood.store.files import Root
@@ -156,8 +159,15 @@ class Clockwork:
         logs = config.paths.state / "sessions"
 
         async def back_up(last: float) -> Report:
-            failed, words = await blocking(lambda: take_backup(config, now))
-            return Report(words, failed)
+            wanted = partial(take, scope_of(config), clock=now, keep=config.backup.keep)
+            try:
+                taken = await blocking(wanted)
+            except BackupFailed as error:
+                return Report(f"no backup was taken: {error}", failed=True)
+            left_out = told(taken.manifest.left_out)
+            if left_out:
+                log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
+            return Report("\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out]))
 
         return {
             SWEEP: Sweep(logs, self._sessions, after, now, blocking),

@@ -81,7 +81,8 @@ def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> in
         channel = attrs.evolve(
             console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
         )
-        await _live(config, Outside(), [notices(), channel], dry_run=dry_run)
+        # What is due is for a house that stays.
+        await _live(config, Outside(), [notices(), channel], dry_run=dry_run, keeps_time=False)
         return OK if said.is_answered else FAILURE
 
     return _run(config, body)
@@ -146,6 +147,7 @@ async def _live(
     channels: list[Channel],
     *,
     dry_run: bool = False,
+    keeps_time: bool = True,
     more_tools: Sequence[Tool] = (),
     grace: float = LAST_TURN,
 ) -> int:
@@ -164,6 +166,7 @@ async def _live(
             hands=hands,
             embedder=embedder_of(config.memory.embeddings, config.providers, client),
             dry_run=dry_run,
+            keeps_time=keeps_time,
             grace=grace,
         )
         async with trio.open_nursery() as nursery:

@@ -32,6 +32,7 @@ STEPS = {
     "equipment": 8,
     "status": 8,
     "installing": 8,
+    "clockwork": 9,
     "conversing": 9,
     "app": 10,
     "doctor": 8,

@@ -31,9 +31,11 @@ class AgentFile:
     def write(self, tasks: Sequence[Task]) -> bool:
         """Let the file say *tasks*, with its version raised; False if it says so already; blocks.
 
-        After a crash it is the old one or the new one.  Raises DiskFull and JournalBroken.
+        Without any there is no file, unless there were some before.  After a crash it is the old one or the new one.  Raises DiskFull and JournalBroken.
         """
         there = self._read()
+        if not (there or tasks):
+            return False
         found = _VERSION.search(there)
         version = int(found[1]) if found else 0
         if found and there == agent_toml(tasks, version):
