@@ -52,7 +52,6 @@ class Timetable:
         result: Result | None = None,
         paused: str = "",
         failures: int = 0,
-        spent: float = 0.0,
     ) -> None:
         """Have *task* in it."""
         next_ = None if paused else next(iter(runs(task, self.now(), 1)), None)
@@ -63,7 +62,6 @@ class Timetable:
             result=result,
             paused=paused,
             failures=failures,
-            spent=spent,
         )
 
     def _take(self, task: Task) -> Seen | Unscheduled:

@@ -29,7 +29,7 @@ def moment(at: float, zone: str, now: float) -> str:
     said = say_time(at, zone, now)
     then = wall.local(at, zone)
     day = f"{DAYS[then.weekday()][:3]} {then.day} {MONTHS[then.month - 1][:3]}"
-    return said if said.startswith(day) else f"{said}, {day}"
+    return said if said.startswith((day, "today")) else f"{said}, {day}"
 
 
 def clock(now: float, zone: str) -> str:

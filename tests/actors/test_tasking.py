@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from elwood.core.identity import Principal
+from elwood.core.spending import JobUsed, Used
 from elwood.core.tasks import Task
 from elwood.core.timing import Every
 from elwood.messages import Button, Inbound
@@ -44,7 +45,9 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         assert buttons == ()
 
         every = Every(3600.0)
-        timetable.put(Task("mail", "Look for mail", every), last=60.0, result="done", spent=0.125)
+        timetable.put(Task("mail", "Look for mail", every), last=60.0, result="done")
+        used = JobUsed("mail", Used(), Used(usd=0.125))
+        h.world.spent = attrs.evolve(h.world.spent, jobs=(used,))
         timetable.put(Task("rest", "Rest", every), paused="by me")
         timetable.put(Task("sweep", "Sweep", every, chore="sweep"))
         text, buttons = await said(h, "/tasks")
