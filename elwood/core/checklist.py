@@ -15,9 +15,9 @@ KEYS = ("Cadence", "Prompt", "Hours", "Watch", "Model", "Silent")
 _MAKES_AN_ENTRY = ("Cadence", "Prompt")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
-# A line without any words: blank, or a heading, an empty bullet or box, or a rule.
-_EMPTY = re.compile(r"[ \t]*(?:#{1,6}(?:[ \t].*)?|(?:[-*+]|\d{1,9}[.)])?[ \t]*(?:\[ ?\])?[ \t]*)")
-_RULE = re.compile(r"[ \t]*([-*_])[ \t]*(?:\1[ \t]*){2,}")
+# A line without any words, its white space squeezed: a heading, an empty bullet or box, a rule.
+_RULE = re.compile(r"([-*_])(?: ?\1){2,}")
+_EMPTY = re.compile(rf"|#{{1,6}}(?: .*)?|(?:[-*+]|\d{{1,9}}[.)])?(?: ?\[[ xX]?\])?|{_RULE.pattern}")
 _WORD = r"(\*\*|__)?([A-Za-z]{2,20})(?:\*\*|__)?:(?:\*\*|__)?(?=[ \t]|$)"
 _KEY, _BULLET_KEY = re.compile(_WORD), re.compile(rf"[-*+][ \t]+{_WORD}")
 # How near to a key a word in a prompt must be to be taken for a slip (difflib's ratio).
@@ -97,7 +97,7 @@ def parse(text: str) -> Page:
             watched_at = watched_at or line.number
         else:
             kept.append(line.text)
-    nothing = all(_EMPTY.fullmatch(line) or _RULE.fullmatch(line) for line in kept)
+    nothing = all(_EMPTY.fullmatch(" ".join(line.split())) for line in kept)
     body = "" if nothing else "\n".join(kept).strip()
     return Page(body, tuple(watch), watched_at, tuple(entries), tuple(problems))
 
@@ -236,7 +236,7 @@ def _misplaced(line: Line, found: re.Match[str] | None, *, within_prompt: bool) 
         return f"there is no key {name}: {hint}" if near else ""
     if name:
         return f"there is no key {name}: {meant}"
-    text = line.text.strip()
+    text = " ".join(line.text.split())
     if not text or _RULE.fullmatch(text):
         return ""
     return f"{text[:40]!r} stands behind no key: write it behind Prompt:, or make it a comment"

@@ -32,7 +32,6 @@ _CHECKLIST = (
     "Go through this checklist of the owner's, point by point. Tell the owner only what needs "
     f"attention now, in few words; if nothing does, answer {QUIET} and nothing else."
 )
-_ENTRY = f"If there is nothing that the owner needs to hear, answer {QUIET} and nothing else."
 
 
 @attrs.frozen(kw_only=True)
@@ -170,7 +169,7 @@ class _Reading:
             title=title,
             when=when,
             zone=self.zone,
-            prompt=f"{values['Prompt']}\n\n{_ENTRY}",
+            prompt=values["Prompt"],
             hours=hours,
             silent=values.get("Silent", "no").lower() == "yes",
             role=role,

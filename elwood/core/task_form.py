@@ -94,7 +94,8 @@ message')]
     ends = read_moment(form.ends, zone, end=True) if form.ends else None
     hours = read_hours(form.hours)
     route = read_route(form.deliver) if form.deliver else None
-    read = {"when": when, "ends": ends, "hours": hours, "deliver": route, "id": bad_id(id) or None}
+    wrong_id = (bad_id(id) or None) if id or title else None
+    read = {"when": when, "ends": ends, "hours": hours, "deliver": route, "id": wrong_id}
     faults = [(key, *advice(made)) for key, made in read.items() if isinstance(made, str)]
     if form.start and isinstance(when, Cron | Once | Cadence):
         faults.append(("start", "only intervals are counted from a time", "take it away"))

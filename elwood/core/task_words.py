@@ -5,7 +5,7 @@ What stands in a file is read again and again, so it must mean the same each tim
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from hashlib import sha256
 from zoneinfo import ZoneInfo
 
@@ -24,14 +24,22 @@ from elwood.core.timing import (
     next_active,
     next_at,
 )
-from elwood.core.timing_text import parse_when, say
+from elwood.core.timing_text import FORMS, parse_when, say
 from elwood.core.timing_words import DAYS, weekday
 
+# Of the forms of times those that do not depend on the day on which they are read.
+_STANDING = (
+    "every 20 minutes, every 2h, hourly, daily, weekly, monthly, every day at 9, every weekday at "
+    "7:30, every monday and thursday at 8, on the 1st of every month at 10:00, every year on "
+    "24 december at 18:00, 2026-12-24 18:00, a cron expression like 30 7 * * 1-5, @daily"
+)
 # Unix seconds of 1980-01-01: no text that depends on today means the same on both days.
 _ANOTHER_DAY = 315_532_800.0
-# Unix seconds of 2020-01-01, since when zones have hardly changed; before anything is planned.
+# Unix seconds of 2020-01-01: before anything is planned, and zones have hardly changed since; and
+# weeks of winter and summer, whichever is which in a zone.
 _ANCHOR = 1_577_836_800.0
-_HOUR, _DAY = 3600, 86_400
+_WEEKS = tuple(tuple(date(2020, month, day) for day in range(1, 8)) for month in (1, 7))
+_HOUR = 3600
 # Characters of a wrong text that are shown.
 _SHOWN = 60
 # Planned times that are tried: those of more than a year, if there is one a day.
@@ -52,6 +60,8 @@ def read_when(text: str, zone: str) -> When | str:
     "'tomorrow at nine' depends on the day: write date and time, like 2026-12-24 18:00"
     """
     found = parse_when(text, zone, 0.0)
+    if isinstance(found, str):
+        return found.replace(FORMS, _STANDING)
     if isinstance(found, Once) and parse_when(text, zone, _ANOTHER_DAY) != found:
         said = " ".join(text.split())
         return f"{said!r} depends on the day: write date and time, like 2026-12-24 18:00"
@@ -200,7 +210,7 @@ def placed(when: When, hours: Hours | None, zone: str, key: str) -> When:
     >>> placed(Cadence("daily"), Hours("08:00", "09:00"), "UTC", "news")
     Cron(expression='28 8 * * *')
     >>> placed(Every(86400.0), Hours("08:00", "22:00"), "UTC", "news")
-    Every(seconds=86400.0, start=1577869200.0)
+    Every(seconds=86400.0, start=1593590400.0)
     """
     if hours is None:
         return when
@@ -208,25 +218,35 @@ def placed(when: When, hours: Hours | None, zone: str, key: str) -> When:
     span = (end - begin) % 1440 or 1440
     match when:
         case Every(seconds, 0.0) if seconds > _HOUR:
-            # An hour after they begin, so that a change of clocks does not move it out of them.
-            begins = next_active(hours, _ANCHOR, zone)
-            return Every(seconds, start=begins + min(_HOUR, span * 60 // 2))
+            return Every(seconds, start=_begin(hours, begin, zone))
         case Cadence("daily" | "weekly" | "monthly" as word):
             place = int.from_bytes(sha256(f"{word} {key}".encode()).digest()[:8])
             turn, minute = divmod(place, span)
             later, minute = divmod(begin + minute, 1440)
             clock = f"{minute % 60} {minute // 60}"
-            days = [str((day + 1 + later) % 7) for day in hours.days]
+            names = [str((day + 1 + later) % 7) for day in hours.days]
             if word == "daily":
-                return Cron(f"{clock} * * {','.join(days) or '*'}")
-            if word == "weekly":
-                days = days or list("0123456")
-                return Cron(f"{clock} * * {days[turn % len(days)]}")
-            if not days:
+                return Cron(f"{clock} * * {','.join(names) or '*'}")
+            if word == "monthly" and not names:
                 return Cron(f"{clock} {turn % 28 + 1} * *")
-            return Cron(f"{clock} * * {days[turn % len(days)]}#{turn % 4 + 1}")
+            name = (names or "0123456")[turn % (len(names) or 7)]
+            return Cron(f"{clock} * * {name}" + (f"#{turn % 4 + 1}" if word == "monthly" else ""))
         case _:
             return when
+
+
+def _begin(hours: Hours, minute: int, zone: str) -> float:
+    """Return when *hours*, from *minute* on, begin while clocks are not put forward.
+
+    So what is counted from there comes at that time or, in summer, later.
+    """
+    moments: list[tuple[float, float]] = []
+    for week in _WEEKS:
+        days = [day for day in week if day.weekday() in hours.days]
+        shown = datetime.combine((days or week)[0], time()) + timedelta(minutes=minute)
+        at = float(wall.moment(shown, zone))
+        moments.append((at - shown.replace(tzinfo=UTC).timestamp(), at))
+    return max(moments)[1]
 
 
 def advice(text: str) -> tuple[str, str]:
@@ -242,7 +262,7 @@ def advice(text: str) -> tuple[str, str]:
 
 
 def never(when: When, hours: Hours | None, zone: str, key: str) -> bool:
-    """Tell whether no planned time is ever within *hours*.
+    """Tell whether no planned time is ever within *hours*, which do not hold for a single one.
 
     >>> never(Cron("0 7 * * *"), Hours("08:00", "22:00"), "UTC", "news")
     True
@@ -250,7 +270,7 @@ def never(when: When, hours: Hours | None, zone: str, key: str) -> bool:
     False
     """
     if isinstance(when, Once):
-        return not is_active(hours, when.at, zone)
+        return False
     at = _ANCHOR
     for _ in range(_TRIES):
         found = next_at(when, at, zone, key)

@@ -73,7 +73,7 @@ def say_length(seconds: float) -> str:
     for name, size in _NAMES:
         if seconds % size == 0 and seconds != 86_400 * (name == "day"):
             count = seconds / size
-            return name if count == 1 else f"{count:g} {name}s"
+            return name if count == 1 else f"{count:.10g} {name}s"
     return f"{seconds:.10g} seconds"
 
 

@@ -31,7 +31,8 @@ class AgentFile:
     def write(self, tasks: Sequence[Task]) -> bool:
         """Let the file say *tasks*, with its version raised; False if it says so already; blocks.
 
-        Without any there is no file, unless there were some before.  After a crash it is the old one or the new one.  Raises DiskFull and JournalBroken.
+        Without any there is no file, unless there were some before.  After a crash it is the old
+        one or the new one.  Raises DiskFull and JournalBroken.
         """
         there = self._read()
         if not (there or tasks):
@@ -58,8 +59,19 @@ def agent_toml(tasks: Sequence[Task], version: int) -> str:
     for task in sorted(tasks, key=lambda task: task.id):
         if task.chore:
             continue
-        keys = write_task(task)
+        keys = {key: _escaped(value) for key, value in write_task(task).items()}
         # In TOML a carriage return cannot stand in a text of several lines.
         lines = not any("\r" in value for value in keys.values() if isinstance(value, str))
         parts.append(f"[[tasks]]\n{tomli_w.dumps(keys, multiline_strings=lines)}")
     return "\n".join(parts)
+
+
+def _escaped(value: object) -> object:
+    """Write ``${`` as config.toml wants it."""
+    match value:
+        case str():
+            return value.replace("${", "$${")
+        case tuple():
+            return [_escaped(one) for one in value]
+        case _:
+            return value
