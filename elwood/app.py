@@ -31,6 +31,7 @@ from elwood.messages import (
     ModelsMail,
     OutboxMail,
     SessionsMail,
+    TimetableMail,
 )
 from elwood.outside import Channel, Doors, Outside
 from elwood.runtime import (
@@ -85,6 +86,7 @@ class House:
         self.approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
         self.models: Mailbox[ModelsMail] = Mailbox("models", 256)
         self.memory: Mailbox[MemoryMail] = Mailbox("memory", 32)
+        self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
         self.outboxes: dict[str, Mailbox[OutboxMail]] = {
             channel.name: Mailbox(f"outbox {channel.name}", 256) for channel in channels
         }
@@ -114,6 +116,7 @@ class House:
             self.memory.address,
             outside.now,
             dry_run,
+            self.timetable.address,
         )
         self._vitals = Vitals(
             lambda: outside.blocking(lambda: measure(state)),
@@ -130,6 +133,7 @@ class House:
                 models=self.models.address,
                 approvals=asks,
                 memory=self.memory.address,
+                timetable=self.timetable.address,
                 outboxes=self._posts,
             ),
             self._equipment,
@@ -146,6 +150,7 @@ class House:
             config,
             outside,
             self._disk,
+            timetable=self.timetable,
             sessions=self.sessions.address,
             memory=self.memory.address,
             outboxes=self._posts,

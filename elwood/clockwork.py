@@ -71,6 +71,7 @@ class Clockwork:
         outside: Outside,
         disk: Disk,
         *,
+        timetable: Mailbox[TimetableMail],
         sessions: Address[SessionsMail],
         memory: Address[MemoryMail],
         outboxes: Mapping[str, Address[OutboxMail]],
@@ -79,7 +80,7 @@ class Clockwork:
         threads: Threads,
         heard: LastHeard,
     ) -> None:
-        self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
+        self.timetable = timetable
         self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
         self._config = config
         self._outside = outside

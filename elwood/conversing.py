@@ -25,6 +25,7 @@ from elwood.messages import (
     OutboxMail,
     Refused,
     SessionsMail,
+    TimetableMail,
     Unheard,
 )
 from elwood.outside import Channel, Outside
@@ -48,6 +49,7 @@ class Neighbours:
     models: Address[ModelsMail]
     approvals: Address[ApprovalsMail]
     memory: Address[MemoryMail]
+    timetable: Address[TimetableMail]
     outboxes: Mapping[str, Address[OutboxMail]]
 
 
@@ -130,6 +132,7 @@ class Conversations:
             models=near.models,
             approvals=near.approvals,
             memory=near.memory,
+            timetable=near.timetable,
             offered=config.memory.offered,
             outboxes=near.outboxes,
             prompt=self._prompt,

@@ -14,7 +14,7 @@ from elwood import messages
 from elwood.core.ledger import UsageEntry
 from elwood.core.permissions import ApprovalEntry
 from elwood.core.session import Entry
-from elwood.messages import approvals, memory, models, outbox, sessions
+from elwood.messages import approvals, memory, models, outbox, sessions, timetable
 from elwood.tools.builtin import builtin
 
 FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
@@ -46,7 +46,7 @@ def tools() -> str:
 def mail() -> str:
     """Describe the messages between actors, under the names of their modules."""
     parts = [f"{MADE}# Messages between actors\n"]
-    for room in (sessions, models, approvals, memory, outbox):
+    for room in (sessions, models, approvals, memory, outbox, timetable):
         parts.append(f"## {room.__name__.rsplit('.', 1)[-1]}\n")
         for name in re.findall(r"^class (\w+)", inspect.getsource(room), re.MULTILINE):
             parts.append(_described(getattr(messages, name)))  # noqa: PERF401

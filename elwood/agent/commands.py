@@ -14,6 +14,7 @@ from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
+from elwood.agent.tasking import tasks_command
 from elwood.core.branches import Retried
 from elwood.core.receipts import listing
 from elwood.core.session import Entry, Received, Replied
@@ -56,7 +57,7 @@ class Commands:
         self, nursery: trio.Nursery, received: Received, again: bool = False
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
-        footer = ""
+        footer, buttons = "", tuple[str, ...]()
         match parse(received.text):
             case Command("new" | "undo" | "retry" | "branch" | "resume") as command:
                 await self._move(command, received, nursery)
@@ -82,6 +83,8 @@ class Commands:
                 text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("memory", given):
                 text = await memory_command(received, given, self._house)
+            case Command("tasks", given):
+                text, buttons = await tasks_command(received, given, self._house, again=again)
             case Command("help"):
                 text = help_text()
             case Approval() as approval:
@@ -93,7 +96,7 @@ class Commands:
                     self._runner.work(nursery)
                     return  # what answers it is the turn
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
-        await self._answer(received, text, footer)
+        await self._answer(received, text, footer, buttons=buttons)
 
     async def _move(self, command: Command, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
@@ -107,10 +110,19 @@ class Commands:
                 # What answers it is the turn that it begins.
                 await self._log.keep(*moved.entries)
 
-    async def _answer(self, received: Received, text: str, footer: str, *entries: Entry) -> None:
+    async def _answer(
+        self,
+        received: Received,
+        text: str,
+        footer: str,
+        *entries: Entry,
+        buttons: tuple[str, ...] = (),
+    ) -> None:
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
-        replied = Replied(received.id, None, (received.id,), received.route, text, footer)
+        replied = Replied(
+            received.id, None, (received.id,), received.route, text, footer, buttons=buttons
+        )
         await self._delivery.accept(replied, *entries)
 
     async def _approve(self, approval: Approval, received: Received) -> str:

@@ -25,6 +25,7 @@ COMMANDS = {
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
     "memory": "say what I remember; /memory search, show, pending, keep, drop or undo",
+    "tasks": "list what is planned; /tasks pause, resume, cancel or run ID; /tasks all",
     "help": "say what I understand",
 }
 
@@ -41,6 +42,7 @@ Name = Literal[
     "budget",
     "receipts",
     "memory",
+    "tasks",
     "help",
 ]
 Verb = Literal["allow", "deny", "approvals", "trust"]
@@ -86,7 +88,7 @@ def parse(text: str) -> Command | Approval | Unknown:
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
-        case "receipts" | "memory" | "branch" | "resume" | "export":
+        case "receipts" | "memory" | "tasks" | "branch" | "resume" | "export":
             return Command(word, " ".join(words))
         case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "budget" | "help":
             return Command(word)

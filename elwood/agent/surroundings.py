@@ -21,6 +21,7 @@ from elwood.messages import (
     MemoryMail,
     ModelsMail,
     OutboxMail,
+    TimetableMail,
 )
 from elwood.runtime import ActorDown, Address, Blocking
 from elwood.store.restored import Restored
@@ -51,8 +52,8 @@ class Surroundings:
     that words of strangers are in it, and that it may have been given before.  *refusal* says why
     no new work is taken, if none is; *heard* is told where the owner writes, in private.  Of what
     is in *memory*, up to *offered* tokens may go along with a message.  *threads* are the daily
-    notes, if any are kept; *learning* is there if anything may be learned, *restored* if the state
-    came out of a backup.
+    notes, if any are kept; *learning* is there if anything may be learned, *timetable* if anything
+    can be planned, *restored* if the state came out of a backup.
     """
 
     strip: Callable[[str], str]
@@ -75,6 +76,7 @@ class Surroundings:
     max_tokens: int
     memory: Address[MemoryMail] | None = None
     offered: int = 0
+    timetable: Address[TimetableMail] | None = None
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0

@@ -22,6 +22,7 @@ from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
+from elwood.core.spending import Spent, Used
 from elwood.core.threads import without_recall
 from elwood.messages import (
     Attachment,
@@ -81,6 +82,7 @@ class World:
         self.effects = Effects()
         self.model: Callable[[Complete], Awaitable[Completed]] = echo
         self.asked: list[Complete] = []
+        self.spent = Spent(today="1970-01-01", session=Used(), day=Used(), month=Used())
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
@@ -199,6 +201,8 @@ class House:
             async for message in mailbox:
                 if isinstance(message, Complete):
                     nursery.start_soon(self._complete, message)
+                else:
+                    message.reply.set(self.world.spent)
 
     async def _complete(self, request: Complete) -> None:
         self.world.asked.append(request)
