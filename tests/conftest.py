@@ -21,8 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(
-        "--year-days", type=int, default=50, help="days of the year of planned times (50; 365)"
+        "--year-days", type=int, default=16, help="days of the year of planned times (16; 365)"
     )
+    parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
     parser.addoption(
         "--bench-notes", type=int, default=3_000, help="memories in tests/bench (3000)"
     )

@@ -44,14 +44,13 @@ FINISHED = "its last time has passed"
 class Run:
     """A run to begin, or to go on with if it has *begun*.
 
-    *wanted* says that somebody asked for it.  *seen* is the fingerprint of what the task watched
+    *seen* is the fingerprint of what the task watched
     when it was last done well, at Unix time *good* (0: never); *trouble* why the last try failed.
     """
 
     task: Task
     planned: Planned
     begun: bool = False
-    wanted: bool = False
     seen: str = ""
     good: float = 0.0
     trouble: str = ""
@@ -85,6 +84,13 @@ def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEnt
     return list(_passed(row, now, zone, why))
 
 
+def may_begin(row: Row, run: Planned, now: float) -> bool:
+    """Tell whether *run* may begin now; meanwhile the clock may have been set."""
+    found, _ = _look(row, now)
+    in_time = run.is_wanted or now - run.due <= row.task.catch_up
+    return found is not None and found.planned == run and in_time
+
+
 def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     """List the tasks made in conversations for which nothing is left to do."""
     return [
@@ -103,7 +109,7 @@ def agenda(table: Timetable, now: float) -> Agenda:
             runs.append(run)
         if at is not None:
             times.append(at)
-    runs.sort(key=lambda run: (not run.begun, not run.wanted, run.planned.due))
+    runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
     return Agenda(tuple(runs), min(times, default=None), tidings.telling(table))
 
 
@@ -114,7 +120,7 @@ def ended(
     words = tidings.brief(words)
     if result != "failed":
         return [Ended(run, result, words)]
-    wanted = row.wanted == run.due if row.run is None else row.run.wanted
+    wanted = run.is_wanted
     count = row.failed + 1
     if count >= PAUSE_AFTER and not row.paused and not row.gone:
         why = f"it failed {count} times in a row: {words}"
@@ -139,7 +145,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     for row in table.rows.values():
         due = row.wanted if row.run is None else row.run.planned.due
         if due is not None and due <= at:
-            run = Planned(row.task.id, due, 1, row.series)
+            run = Planned(row.task.id, due, 0, row.series)
             run = run if row.run is None else row.run.planned
             line = _missed(row.task, due, due, 1, RESTORED, zone).tell
             found.append(Ended(run, "missed", RESTORED, tell=line))
@@ -172,7 +178,7 @@ def _next(when: When, after: float, zone: str, key: str, ends: float | None) -> 
 
 
 def _reached(row: Row) -> float:
-    if row.run is None or row.run.wanted:
+    if row.run is None or row.run.planned.is_wanted:
         return row.mark
     return max(row.mark, row.run.planned.due)
 
@@ -233,11 +239,11 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
     task = row.task
     if row.run is not None:
         running = row.run
-        return Run(running.task, running.planned, True, running.wanted, good=row.good), None
+        return Run(running.task, running.planned, True, good=row.good), None
     if row.gone:
         return None, None
     if row.wanted is not None:
-        return _run(row, Planned(task.id, row.wanted, 1, row.series), wanted=True), None
+        return _run(row, Planned(task.id, row.wanted, 0, row.series)), None
     if row.paused:
         return None, None
     coming = following(row)
@@ -257,8 +263,8 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
     return None, min(time for time in (at, late, coming) if time is not None and time > now)
 
 
-def _run(row: Row, planned: Planned, wanted: bool = False) -> Run:
-    return Run(row.task, planned, False, wanted, row.seen, row.good, row.trouble)
+def _run(row: Row, planned: Planned) -> Run:
+    return Run(row.task, planned, False, row.seen, row.good, row.trouble)
 
 
 def _coming(row: Row, now: float) -> float | None:
