@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(
-        "--year-days", type=int, default=16, help="days of the year of planned times (16; 365)"
+        "--year-days", type=int, default=12, help="days of the year of planned times (12; 365)"
     )
     parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
     parser.addoption(
