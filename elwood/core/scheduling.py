@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from typing import Literal
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
 from msgspec.structs import replace
@@ -203,7 +203,7 @@ def _free(table: Timetable, key: str) -> str:
 def _is_zone(zone: str) -> bool:
     try:
         ZoneInfo(zone)
-    except (ValueError, OSError):  # not a name, or no file of that name
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # no file, no name, or a folder
         return False
     return True
 
