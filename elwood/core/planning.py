@@ -4,12 +4,13 @@ The timetable first writes down what `settle` finds, so that of the times up to 
 newest that can still run is left; then `agenda` says what to do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 from typing import Literal
 
 import attrs
+from msgspec.structs import replace
 
 from elwood.core import tidings, timing
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Seen, Task
@@ -75,13 +76,13 @@ def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
     found: list[TimetableEntry] = []
     for row in table.rows.values():
         if row.run is None and not row.gone and not row.paused:
-            found += _passed(row, now, zone)
+            found += _told(row, _passed(row, now), zone)
     return found
 
 
 def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEntry]:
     """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*."""
-    return list(_passed(row, now, zone, why))
+    return _told(row, _passed(row, now, why), zone)
 
 
 def may_begin(row: Row, run: Planned, now: float) -> bool:
@@ -147,7 +148,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
         if due is not None and due <= at:
             run = Planned(row.task.id, due, 0, row.series)
             run = run if row.run is None else row.run.planned
-            line = _missed(row.task, due, due, 1, RESTORED, zone).tell
+            line = tidings.missed(row.task, due, due, 1, RESTORED, zone) if _is_news(row) else ""
             found.append(Ended(run, "missed", RESTORED, tell=line))
         if not row.gone and not row.paused:
             found += closing(row, at, RESTORED, zone)
@@ -197,7 +198,7 @@ def _may_try(row: Row, now: float) -> bool:
     return row.again is not None and now - row.again.planned.due <= row.task.catch_up
 
 
-def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
+def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
     """Find what has passed by; with *why* nothing may run any more, else the newest perhaps."""
     first, task = following(row), row.task
     if first is None or first > now:
@@ -209,7 +210,7 @@ def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
         return
     if (hidden := count - len(times)) > 0:
         (last,), _ = timing.planned(task.when, after, times[0] - 1, task.zone, task.id, 1)
-        yield _missed(task, first, last, hidden, why or OFF, zone)
+        yield Passed(task.id, first, last, hidden, "missed", why or OFF)
     awake = [at for at in times if _is_awake(task, at)]
     if awake and not why and now - awake[-1] <= task.catch_up:
         times = times[: times.index(awake[-1])]
@@ -221,17 +222,24 @@ def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
 
     for (result, reason), group in groupby(times, came):
         part = list(group)
-        if result == "asleep":
-            yield Passed(task.id, part[0], part[-1], len(part), "asleep")
-        else:
-            yield _missed(task, part[0], part[-1], len(part), reason, zone)
+        yield Passed(task.id, part[0], part[-1], len(part), result, reason)
 
 
-def _missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> Passed:
+def _told(row: Row, passed: Iterable[Passed], zone: str) -> list[TimetableEntry]:
+    """Have the last of the entries tell about all that was missed, in one line."""
+    entries = list(passed)
+    missed = [entry for entry in entries if entry.result == "missed"]
+    if not (zone and missed and _is_news(row)):
+        return list(entries)
+    first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
+    line = tidings.missed(row.task, first, last, count, missed[-1].why, zone)
+    telling = replace(missed[-1], tell=line)
+    return [telling if entry is missed[-1] else entry for entry in entries]
+
+
+def _is_news(row: Row) -> bool:
     # What looks at something can as well do so the next time.
-    news = zone and task.watch is None and not task.chore
-    line = tidings.missed(task, first, last, count, why, zone) if news else ""
-    return Passed(task.id, first, last, count, "missed", why, line)
+    return row.task.watch is None and not row.task.chore
 
 
 def _look(row: Row, now: float) -> tuple[Run | None, float | None]:

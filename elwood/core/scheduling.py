@@ -88,7 +88,8 @@ def adopt(
     count = sum(row.task.origin != origin for row in table.rows.values())
     for task in tasks:
         row = table.rows.get(task.id)
-        why = problem(task)
+        known = row is not None and row.task == task
+        why = "" if known else problem(task)
         if task.id in wanted:
             why = "another task has this id"
         elif row is not None and row.task.origin != origin:

@@ -211,13 +211,21 @@ class Judge:
         for line in all_:
             if line not in due and "found no room" not in line:
                 self.broken.append(f"told for nothing: {line}")
-        for _, _, entry in log:
+        silent: dict[str, tuple[float, Passed]] = {}
+        for _, at, entry in log:
             if isinstance(entry, Passed) and entry.result == "missed":
+                before = silent.pop(entry.task, None)
+                # One line may tell about all that was found at once.
+                if before is not None and before[0] != at:
+                    self.broken.append(f"not told: {before[1]}")
                 task = self._series[entry.task].task
                 quiet = task.watch is not None or bool(task.chore)
                 closed = entry.why.startswith(("it was", "the task was", "it failed"))
-                if bool(entry.tell) == (quiet or closed):
-                    self.broken.append(f"told or not told: {entry}")
+                if entry.tell and (quiet or closed):
+                    self.broken.append(f"told: {entry}")
+                if not entry.tell and not (quiet or closed):
+                    silent[entry.task] = at, entry
+        self.broken += [f"not told: {entry}" for _, entry in silent.values()]
 
     def print(self) -> str:
         """Draw the table."""

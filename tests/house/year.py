@@ -32,6 +32,7 @@ from elwood.messages import (
     Change,
     Inbound,
     NotNow,
+    Refused,
     Schedule,
     SessionsMail,
     Taken,
@@ -92,7 +93,7 @@ class Quick(Calls):
 
 @attrs.define
 class Work:
-    """A run as a session has it: what will come of it, and when (true time)."""
+    """A run as a session has it: what will come of it, and when (true time; never: it is lost)."""
 
     asked: Inbound
     done: Done
@@ -127,7 +128,9 @@ class World:
     look: float = 60.0
     off: Callable[["World"], float] = lambda world: 1.0
     outcome: Callable[["World", Inbound], tuple[Done, float]] = lambda world, asked: (Done(""), 1.0)
-    refusal: Callable[["World"], Busy | NotNow | None] = lambda world: None
+    refusal: Callable[["World"], Busy | NotNow | Refused | None] = lambda world: None
+    route: Callable[[Task], Route | None] = lambda task: Route("chat")
+    hears: Callable[[], bool] = lambda: True
     chore: Callable[["World", str, float], Report] = lambda world, name, since: Report()
     _began: float = 0.0
 
@@ -219,7 +222,7 @@ class House:
             self.sessions.address,
             chores={name: self._chore(name) for name in world.chore_names},
             watching=self._watching,
-            route=lambda task: Route("chat"),
+            route=world.route,
             now=world.now,
             zone="Europe/Berlin",
         )
@@ -272,7 +275,7 @@ class House:
         self.world.told.append((text, again))
         await trio.sleep(1.0)
         self.world.steps.step("after telling")
-        return True
+        return self.world.hears()
 
     def _chore(self, name: str) -> Chore:
         async def chore(since: float) -> Report:
@@ -303,7 +306,8 @@ class House:
                 message.reply.set(refusal)
                 return
             done, seconds = world.outcome(world, message)
-            world.works[message.id] = Work(message, done, world.passed() + seconds)
+            ends = world.passed() + seconds if seconds >= 0 else seconds
+            world.works[message.id] = Work(message, done, ends)
         assert world.works[message.id].asked.session == message.session
         world.steps.step("after it was taken")
         message.reply.set(Taken())
@@ -311,7 +315,7 @@ class House:
     async def _await(self, message: Await) -> None:
         world = self.world
         work = world.works.get(message.id)
-        if work is None:
+        if work is None or work.ends < 0:
             message.reply.set(Unheard())
             return
         await trio.sleep(max(0.0, work.ends - world.passed()))
