@@ -23,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--timing-examples", type=int, default=40, help="clocks compared minute by minute (40)"
     )
+        "--year-days", type=int, default=12, help="days of the year of planned times (12; 365)"
+    )
+    parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
     parser.addoption(
         "--bench-notes", type=int, default=3_000, help="memories in tests/bench (3000)"
     )

@@ -100,7 +100,7 @@ class Scheduler:
             seen = await self._errands.look(run.task)
             if isinstance(seen, Outcome):
                 failure, seen = seen, ""
-            elif seen and seen == run.seen and not run.wanted:
+            elif seen and seen == run.seen and not run.planned.is_wanted:
                 await self._end(run, Outcome("unchanged"))
                 return
             begin = partial(begin, seen=seen)

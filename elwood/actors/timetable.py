@@ -161,7 +161,8 @@ class TimetableActor:
             return False
         if row.run is not None:
             return row.run.planned == run
-        return row.knows(run) and await self._record([Begun(run, begin.seen)])
+        may = planning.may_begin(row, run, self._clock())
+        return may and await self._record([Begun(run, begin.seen)])
 
     async def _end(self, end: End) -> bool:
         row, run = self._table.rows.get(end.run.task), end.run

@@ -4,12 +4,13 @@ The timetable first writes down what `settle` finds, so that of the times up to 
 newest that can still run is left; then `agenda` says what to do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby
 from typing import Literal
 
 import attrs
+from msgspec.structs import replace
 
 from elwood.core import tidings, timing
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Seen, Task
@@ -44,14 +45,13 @@ FINISHED = "its last time has passed"
 class Run:
     """A run to begin, or to go on with if it has *begun*.
 
-    *wanted* says that somebody asked for it.  *seen* is the fingerprint of what the task watched
+    *seen* is the fingerprint of what the task watched
     when it was last done well, at Unix time *good* (0: never); *trouble* why the last try failed.
     """
 
     task: Task
     planned: Planned
     begun: bool = False
-    wanted: bool = False
     seen: str = ""
     good: float = 0.0
     trouble: str = ""
@@ -76,13 +76,20 @@ def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
     found: list[TimetableEntry] = []
     for row in table.rows.values():
         if row.run is None and not row.gone and not row.paused:
-            found += _passed(row, now, zone)
+            found += _told(row, _passed(row, now), zone)
     return found
 
 
 def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEntry]:
     """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*."""
-    return list(_passed(row, now, zone, why))
+    return _told(row, _passed(row, now, why), zone)
+
+
+def may_begin(row: Row, run: Planned, now: float) -> bool:
+    """Tell whether *run* may begin now; meanwhile the clock may have been set."""
+    found, _ = _look(row, now)
+    in_time = run.is_wanted or now - run.due <= row.task.catch_up
+    return found is not None and found.planned == run and in_time
 
 
 def finished(table: Timetable, now: float) -> list[TimetableEntry]:
@@ -103,7 +110,7 @@ def agenda(table: Timetable, now: float) -> Agenda:
             runs.append(run)
         if at is not None:
             times.append(at)
-    runs.sort(key=lambda run: (not run.begun, not run.wanted, run.planned.due))
+    runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
     return Agenda(tuple(runs), min(times, default=None), tidings.telling(table))
 
 
@@ -114,7 +121,7 @@ def ended(
     words = tidings.brief(words)
     if result != "failed":
         return [Ended(run, result, words)]
-    wanted = row.wanted == run.due if row.run is None else row.run.wanted
+    wanted = run.is_wanted
     count = row.failed + 1
     if count >= PAUSE_AFTER and not row.paused and not row.gone:
         why = f"it failed {count} times in a row: {words}"
@@ -139,9 +146,9 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     for row in table.rows.values():
         due = row.wanted if row.run is None else row.run.planned.due
         if due is not None and due <= at:
-            run = Planned(row.task.id, due, 1, row.series)
+            run = Planned(row.task.id, due, 0, row.series)
             run = run if row.run is None else row.run.planned
-            line = _missed(row.task, due, due, 1, RESTORED, zone).tell
+            line = tidings.missed(row.task, due, due, 1, RESTORED, zone) if _is_news(row) else ""
             found.append(Ended(run, "missed", RESTORED, tell=line))
         if not row.gone and not row.paused:
             found += closing(row, at, RESTORED, zone)
@@ -172,7 +179,7 @@ def _next(when: When, after: float, zone: str, key: str, ends: float | None) -> 
 
 
 def _reached(row: Row) -> float:
-    if row.run is None or row.run.wanted:
+    if row.run is None or row.run.planned.is_wanted:
         return row.mark
     return max(row.mark, row.run.planned.due)
 
@@ -191,7 +198,7 @@ def _may_try(row: Row, now: float) -> bool:
     return row.again is not None and now - row.again.planned.due <= row.task.catch_up
 
 
-def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
+def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
     """Find what has passed by; with *why* nothing may run any more, else the newest perhaps."""
     first, task = following(row), row.task
     if first is None or first > now:
@@ -203,7 +210,7 @@ def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
         return
     if (hidden := count - len(times)) > 0:
         (last,), _ = timing.planned(task.when, after, times[0] - 1, task.zone, task.id, 1)
-        yield _missed(task, first, last, hidden, why or OFF, zone)
+        yield Passed(task.id, first, last, hidden, "missed", why or OFF)
     awake = [at for at in times if _is_awake(task, at)]
     if awake and not why and now - awake[-1] <= task.catch_up:
         times = times[: times.index(awake[-1])]
@@ -215,17 +222,24 @@ def _passed(row: Row, now: float, zone: str, why: str = "") -> Iterator[Passed]:
 
     for (result, reason), group in groupby(times, came):
         part = list(group)
-        if result == "asleep":
-            yield Passed(task.id, part[0], part[-1], len(part), "asleep")
-        else:
-            yield _missed(task, part[0], part[-1], len(part), reason, zone)
+        yield Passed(task.id, part[0], part[-1], len(part), result, reason)
 
 
-def _missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> Passed:
+def _told(row: Row, passed: Iterable[Passed], zone: str) -> list[TimetableEntry]:
+    """Have the last of the entries tell about all that was missed, in one line."""
+    entries = list(passed)
+    missed = [entry for entry in entries if entry.result == "missed"]
+    if not (zone and missed and _is_news(row)):
+        return list(entries)
+    first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
+    line = tidings.missed(row.task, first, last, count, missed[-1].why, zone)
+    telling = replace(missed[-1], tell=line)
+    return [telling if entry is missed[-1] else entry for entry in entries]
+
+
+def _is_news(row: Row) -> bool:
     # What looks at something can as well do so the next time.
-    news = zone and task.watch is None and not task.chore
-    line = tidings.missed(task, first, last, count, why, zone) if news else ""
-    return Passed(task.id, first, last, count, "missed", why, line)
+    return row.task.watch is None and not row.task.chore
 
 
 def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
@@ -233,11 +247,11 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
     task = row.task
     if row.run is not None:
         running = row.run
-        return Run(running.task, running.planned, True, running.wanted, good=row.good), None
+        return Run(running.task, running.planned, True, good=row.good), None
     if row.gone:
         return None, None
     if row.wanted is not None:
-        return _run(row, Planned(task.id, row.wanted, 1, row.series), wanted=True), None
+        return _run(row, Planned(task.id, row.wanted, 0, row.series)), None
     if row.paused:
         return None, None
     coming = following(row)
@@ -257,8 +271,8 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
     return None, min(time for time in (at, late, coming) if time is not None and time > now)
 
 
-def _run(row: Row, planned: Planned, wanted: bool = False) -> Run:
-    return Run(row.task, planned, False, wanted, row.seen, row.good, row.trouble)
+def _run(row: Row, planned: Planned) -> Run:
+    return Run(row.task, planned, False, row.seen, row.good, row.trouble)
 
 
 def _coming(row: Row, now: float) -> float | None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from typing import Literal
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import attrs
 from msgspec.structs import replace
@@ -88,7 +88,8 @@ def adopt(
     count = sum(row.task.origin != origin for row in table.rows.values())
     for task in tasks:
         row = table.rows.get(task.id)
-        why = problem(task)
+        known = row is not None and row.task == task
+        why = "" if known else problem(task)
         if task.id in wanted:
             why = "another task has this id"
         elif row is not None and row.task.origin != origin:
@@ -203,7 +204,7 @@ def _free(table: Timetable, key: str) -> str:
 def _is_zone(zone: str) -> bool:
     try:
         ZoneInfo(zone)
-    except (ValueError, OSError):  # not a name, or no file of that name
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # no file, no name, or a folder
         return False
     return True
 

@@ -10,21 +10,26 @@ import msgspec
 
 from elwood.core.tasks import Result, Task
 
-# Lines that wait to be told; of more the oldest are only counted.
-MAX_NEWS = 100
+# Lines that wait to be told: two of each task; of more the oldest are only counted.
+MAX_NEWS = 400
 
 
 class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
     """The *attempt*-th try at a run of *task* that was planned for Unix time *due*.
 
-    *series* is the entry from which the task is planned: it tells this task from an earlier one
-    of the same name.
+    The attempt 0 is one that somebody asked for at *due*; it is not tried again.  *series* is the
+    entry from which the task is planned: it tells this task from an earlier one of the same name.
     """
 
     task: str
     due: float
     attempt: int = 1
     series: int = 0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody asked for it, so that it is none of the task's own times."""
+        return self.attempt == 0
 
 
 class Made(msgspec.Struct, frozen=True, tag="made"):
@@ -114,13 +119,12 @@ TimetableEntry = Made | Left | Halted | Resumed | Wanted | Begun | Ended | Passe
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A run under way since Unix time *at*: of *task* as it was then; *wanted* by somebody."""
+    """A run under way since Unix time *at*: of *task* as it was then."""
 
     planned: Planned
     task: Task
     at: float
     seen: str = ""
-    wanted: bool = False
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -144,7 +148,7 @@ class Row(msgspec.Struct):
     All planned times up to *mark* are dealt with.  *wanted* is a run somebody asked for.  *failed*
     tries in a row have failed, the last one for the reason *trouble*.  *last* is when it ran last,
     *result* and *words* what came of it, *good* when it was last done well, and *seen* what it
-    watched then; *free* is when the last run ended, *newest* the latest name of a run.  A task
+    watched then; *free* is when the last run ended, *newest* when one was wanted last.  A task
     that has *gone* only waits for the end of its run.
     """
 
@@ -167,11 +171,11 @@ class Row(msgspec.Struct):
     newest: float = 0.0
 
     def knows(self, run: Planned) -> bool:
-        """Tell whether *run* may begin: it is of these times, and nothing came of it yet."""
+        """Tell whether *run* is one of these times that nothing came of yet, and does not run."""
         if self.gone or self.run is not None or run.series != self.series:
             return False
-        if run.due == self.wanted:
-            return run.attempt == 1
+        if run.attempt == 0:
+            return run.due == self.wanted
         if self.paused:
             return False
         if self.again is not None and run == self.again.planned:
@@ -180,11 +184,9 @@ class Row(msgspec.Struct):
 
     def begin(self, run: Planned, at: float, seen: str) -> None:
         """Take a run as under way."""
-        wanted = run.due == self.wanted
-        self.run = Running(run, self.task, at, seen, wanted)
+        self.run = Running(run, self.task, at, seen)
         self.again = None
-        self.newest = max(self.newest, run.due)
-        if wanted:
+        if run.is_wanted:
             self.wanted = None
 
     def end(self, ended: Ended, at: float) -> None:
@@ -192,7 +194,7 @@ class Row(msgspec.Struct):
         run, result = self.run, ended.result
         assert run is not None
         self.run = None
-        if not run.wanted:
+        if not run.planned.is_wanted:
             self.mark = max(self.mark, run.planned.due)
         self.last, self.result, self.words, self.free = at, result, ended.words, at
         if result == "failed":
@@ -275,7 +277,7 @@ class Timetable(msgspec.Struct):
             case Resumed():
                 row.paused, row.failed, row.mark = "", 0, max(row.mark, entry.since)
             case Wanted():
-                row.wanted = entry.due
+                row.wanted = row.newest = entry.due
             case Passed():
                 row.mark, row.again = max(row.mark, entry.last), None
                 if entry.result == "missed":

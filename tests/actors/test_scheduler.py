@@ -1,0 +1,262 @@
+"""The scheduler: a task's time comes, and what is asked of sessions and chores then."""
+
+import logging
+import random
+from pathlib import Path
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from elwood.actors.scheduler import MAX_RUNS
+from elwood.agent.chores import Report
+from elwood.agent.errands import NOWHERE, RUN_LIMIT
+from elwood.core.budget import Purse
+from elwood.core.errand import QUIET, Done, Errand
+from elwood.core.identity import Principal
+from elwood.core.tasks import Task
+from elwood.core.timetable import Begun, Ended, Passed
+from elwood.core.timing import Cron, Every, Once
+from elwood.messages import Busy, Inbound, NotNow, Refused
+from tests.house.year import House, World
+
+# 2026-03-28 12:00 UTC, 13:00 in Berlin.
+NOON = 1_774_699_200.0
+MINUTE, HOUR = 60.0, 3_600.0
+ONCE = Task("tea", "Make tea", Once(NOON + HOUR), prompt="Put the kettle on.")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, random.Random(0), NOON, NOON + 2 * HOUR)
+
+
+def live(world: World, *tasks: Task) -> list[Inbound]:
+    """Have *tasks* done as they come; return what sessions were handed."""
+    world.tasks["config"] = tuple(replace(task, origin="config") for task in tasks)
+    world.live()
+    return [work.asked for work in world.works.values()]
+
+
+def ended(world: World) -> list[Ended]:
+    return [entry for _, _, entry in world.entries() if isinstance(entry, Ended)]
+
+
+def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
+    assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
+    assert asked.principal == Principal("task:tea", "Make tea", owner=True)
+    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000))
+    assert not asked.untrusted
+    assert asked.text.startswith(
+        '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 (Europe/Berlin). '
+        "Nobody is waiting"
+    )
+    assert QUIET in asked.text
+    assert asked.text.endswith("\n\nPut the kettle on.")
+
+
+def test_strangers_words_have_no_owner(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, untrusted=True))
+    assert (asked.principal.owner, asked.untrusted) == (False, True)
+
+
+def test_a_run_may_belong_to_a_conversation(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, session="tg-1"))
+    assert asked.errand is not None
+    assert (asked.session, asked.errand.fresh) == ("tg-1", False)
+
+
+def test_a_reminder_is_said_as_it_stands(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, prompt="", message="⏰ tea"))
+    assert asked.errand is not None
+    assert (asked.text, asked.errand.says) == ("⏰ tea", "text")
+
+
+def test_without_a_place_answers_are_kept_and_reminders_fail(world: World) -> None:
+    world.route = lambda task: None
+    (asked,) = live(world, ONCE, replace(ONCE, id="say", prompt="", message="m"))
+    assert asked.errand is not None
+    assert (asked.route, asked.errand.says) == (NOWHERE, "silent")
+    assert {entry.run.task: entry.result for entry in ended(world)} == {
+        "tea": "done",
+        "say": "failed",
+    }
+
+
+def test_a_session_without_room_is_asked_again(world: World) -> None:
+    answers: list[Busy | NotNow] = [Busy(20), NotNow("full"), Busy(20)]
+    world.refusal = lambda world: answers.pop() if answers else None
+    assert len(live(world, ONCE)) == 1
+    assert [entry.result for entry in ended(world)] == ["done"]
+
+
+def test_a_session_that_refuses_is_a_failure_and_tried_again(world: World) -> None:
+    answers = [Refused("its log is damaged")]
+    world.refusal = lambda world: answers.pop() if answers else None
+    (asked,) = live(world, ONCE)
+    assert asked.id.endswith(":2")
+    assert "An earlier try failed: its log is damaged." in asked.text
+    assert [(entry.result, entry.run.attempt) for entry in ended(world)] == [
+        ("failed", 1),
+        ("done", 2),
+    ]
+
+
+def test_a_run_that_is_lost_is_a_failure(world: World) -> None:
+    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+        return Done(""), 0.0 if asked.id.endswith(":2") else -1.0
+
+    world.outcome = outcome
+    live(world, ONCE)
+    assert ended(world)[0].words == "the run is not in the log of its conversation"
+    assert [entry.result for entry in ended(world)] == ["failed", "done"]
+
+
+def test_a_run_that_takes_too_long_is_not_repeated(world: World) -> None:
+    """Nobody knows what it has done."""
+    world.outcome = lambda world, asked: (Done(""), 2 * RUN_LIMIT)
+    live(world, ONCE)
+    (entry,) = ended(world)
+    assert (entry.result, entry.again) == ("failed", None)
+    assert world.told == [('Failed: "Make tea": it took longer than 30 minutes.', False)]
+
+
+def test_the_model_is_told_how_late_it_is(world: World) -> None:
+    world.tasks["config"] = (replace(ONCE, origin="config"),)
+    world.end = NOON + 1.0
+    world.live()
+    world.true = NOON + 4 * HOUR
+    world.end = world.true + HOUR
+    world.live()
+    (work,) = world.works.values()
+    assert "It comes 3 hours late: it is Sat 2026-03-28 17:00 now" in work.asked.text
+
+
+@pytest.mark.parametrize(
+    ("report", "result", "words"),
+    [
+        (Report("12 files"), "done", "12 files"),
+        (Report("no room", failed=True), "failed", "no room"),
+        (ValueError("oh"), "failed", "backup broke: ValueError: oh"),
+        (None, "failed", "there is no chore 'backup'"),
+    ],
+)
+def test_chores_need_no_session(
+    world: World, report: Report | Exception | None, result: str, words: str
+) -> None:
+    def chore(world: World, name: str, since: float) -> Report:
+        if isinstance(report, Exception):
+            raise report
+        assert report is not None
+        return report
+
+    world.chore, world.chore_names = chore, ("backup",) if report else ()
+    assert live(world, replace(ONCE, prompt="", chore="backup")) == []
+    assert (ended(world)[0].result, ended(world)[0].words) == (result, words)
+
+
+def test_a_chore_may_need_a_model_and_knows_when_it_was_done(world: World) -> None:
+    times: list[float] = []
+
+    def chore(world: World, name: str, since: float) -> Report:
+        times.append(since)
+        return Report(prompt="Think.")
+
+    world.chore, world.chore_names = chore, ("backup",)
+    hourly = replace(ONCE, prompt="", chore="backup", when=Every(HOUR, NOON))
+    world.end += 60
+    asked = live(world, hourly)
+    assert [one.text.endswith("\n\nThink.") for one in asked] == [True, True]
+    assert times == [0.0, pytest.approx(NOON + HOUR, abs=5)]
+
+
+def test_a_day_without_changes_asks_nobody(world: World) -> None:
+    """48 looks, no message; and one when one thing has changed."""
+    beat = replace(ONCE, id="beat", when=Every(30 * MINUTE, NOON), watch=("*.md",))
+
+    async def touch(world: World, house: House) -> None:
+        world.files["beat"] = "another"
+
+    world.end = NOON + 30 * MINUTE + 30
+    assert len(live(world, beat)) == 1, "the first time it has seen nothing yet"
+    world.works.clear()
+    world.end += 24 * HOUR
+    world.live()
+    assert world.works == {}
+    world.events = [(world.end + HOUR, touch)]
+    world.end += 24 * HOUR
+    world.live()
+    assert len(world.works) == 1
+    results = [entry.result for entry in ended(world)]
+    assert (results.count("unchanged"), results.count("done")) == (95, 2)
+    assert sum(isinstance(entry, Begun) for _, _, entry in world.entries()) == 2
+
+
+def test_not_everything_runs_at_once(world: World) -> None:
+    most = [0]
+
+    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+        running = sum(not work.is_done for work in world.works.values()) + 1
+        most.append(running)
+        return Done(""), 60.0
+
+    world.outcome = outcome
+    asked = live(world, *(replace(ONCE, id=f"t{number}") for number in range(3 * MAX_RUNS)))
+    assert (len(asked), max(most)) == (3 * MAX_RUNS, MAX_RUNS)
+
+
+def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> None:
+    answers = [True, False]
+    world.hears = lambda: answers.pop()
+    world.end = NOON + 1.0
+    live(world, replace(ONCE, catch_up=MINUTE))
+    world.true, world.end = NOON + 2 * HOUR, NOON + 3 * HOUR
+    world.live()
+    assert len([entry for _, _, entry in world.entries() if isinstance(entry, Passed)]) == 1
+    ((first, _), again) = world.told
+    assert again == (first, True)
+    assert first.startswith('Missed: "Make tea", planned for Sat 2026-03-28 14:00: ')
+
+
+@pytest.mark.parametrize("step", [5 * HOUR, -5 * HOUR])
+def test_a_clock_that_is_set_is_noticed_within_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture, step: float
+) -> None:
+    async def set_clock(world: World, house: House) -> None:
+        world.skew = step
+
+    caplog.set_level(logging.WARNING)
+    world.events = [(NOON + 30.0, set_clock)]
+    world.end = NOON + 100.0
+    asked = live(world, ONCE)
+    assert len(asked) == (1 if step > 0 else 0)
+    assert [record.getMessage() for record in caplog.records].count(
+        "the clock was set, or the machine slept"
+    ) == 1
+
+
+def test_a_run_under_way_is_left_to_its_session_and_gone_on_with(world: World) -> None:
+    world.outcome = lambda world, asked: (Done("", acted=True), 10 * MINUTE)
+    world.end = NOON + HOUR + MINUTE
+    live(world, ONCE)
+    assert ended(world) == []
+    world.end += HOUR
+    world.live()
+    assert [entry.result for entry in ended(world)] == ["done"]
+    assert list(world.effects.values()) == [1]
+    assert world.steps.names.count("after it was taken") == 1
+
+
+async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:
+    """What is wanted now runs now, not when the scheduler looks next."""
+    world.begin()
+    house = House(world)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.run)
+        await house.schedule(replace(ONCE, when=Cron("@daily")))
+        await trio.sleep(1.0)
+        await house.change("tea", "run")
+        await trio.sleep(3.0)
+        assert len(world.effects) == 1
+        house.stop.set()

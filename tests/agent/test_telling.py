@@ -1,0 +1,51 @@
+"""News about tasks on their way to the owner."""
+
+import pytest
+import trio
+
+from elwood.agent.posting import Posting
+from elwood.agent.telling import Telling
+from elwood.core.session import Route
+from elwood.messages import Button, OutboxMail, Post, Sent, Undeliverable, Unsent
+from elwood.runtime import Mailbox
+
+PLACES = (Route("chat", 1), Route("chat", 2))
+
+
+@pytest.mark.parametrize(
+    ("answers", "arrived", "posts"),
+    [
+        ((Sent("1"),), True, 1),
+        ((Unsent("no net"), Sent("1")), True, 2),
+        ((Undeliverable("blocked"),), False, 1),
+    ],
+)
+async def test_news_go_to_the_owner_with_buttons(
+    answers: tuple[Sent | Unsent | Undeliverable, ...],
+    arrived: bool,
+    posts: int,
+    autojump_clock: object,
+) -> None:
+    box, heard, left = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(answers)
+
+    async def outbox() -> None:
+        async for message in box:
+            assert isinstance(message, Post)
+            heard.append(message)
+            message.reply.set(left.pop(0))
+
+    tell = Telling(Posting({"chat": box.address}), PLACES)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox)
+        assert await tell("It failed.", ("/tasks resume t",), True) == arrived
+        nursery.cancel_scope.cancel()
+
+    assert len(heard) == posts
+    assert {post.route.chat for post in heard} == {1}
+    assert heard[0].buttons == (Button("/tasks resume t", "c:0"),)
+    assert heard[0].repeat
+
+
+async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
+    assert await Telling(Posting({}), ())("It failed.", (), False)
+    assert "nowhere to tell" in caplog.text

@@ -1,0 +1,251 @@
+"""An oracle: what must have become of every planned time, reckoned from the log by brute force.
+
+It shares `next_at` and `is_active` with the house and nothing of its planning.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from elwood.core import timing
+from elwood.core.tasks import Task
+from elwood.core.timetable import (
+    Begun,
+    Ended,
+    Halted,
+    Left,
+    Made,
+    Passed,
+    Planned,
+    Resumed,
+    TimetableEntry,
+    Wanted,
+)
+
+Log = Sequence[tuple[int, float, TimetableEntry]]
+# Seconds after which a run counts as caught up.
+LATE = 180.0
+
+
+@attrs.define
+class Series:
+    """The times of a task as it was planned from entry *number* on, until it was another.
+
+    Times in (*since*, *must*] need an outcome; up to *may* they can have one, as the clock had
+    once shown more; so can those of *pauses*.
+    """
+
+    number: int
+    task: Task
+    since: float
+    must: float = math.inf
+    may: float = math.inf
+    pauses: list[tuple[float, float]] = attrs.field(factory=list)
+    wanted: list[float] = attrs.field(factory=list)
+    attempts: dict[float, list[Ended]] = attrs.field(factory=lambda: defaultdict(list))
+    granted: Counter[float] = attrs.field(factory=Counter)
+    passed: list[Passed] = attrs.field(factory=list)
+    exempt: float = 0.0
+
+    def times(self, end: float) -> Iterator[float]:
+        """List the planned times, one by one."""
+        at: float | None = self.since
+        while True:
+            at = timing.next_at(self.task.when, at or 0.0, self.task.zone, self.task.id)
+            if at is None or at > end or (self.task.ends is not None and at > self.task.ends):
+                return
+            yield at
+
+    def is_awake(self, at: float) -> bool:
+        """Tell whether something planned for *at* may run then."""
+        chosen = isinstance(self.task.when, timing.Once)
+        return chosen or timing.is_active(self.task.hours, at, self.task.zone)
+
+
+class Judge:
+    """Reads a log, and finds what breaks a promise."""
+
+    def __init__(self, log: Log, end: float) -> None:
+        self.broken: list[str] = []
+        self.table: dict[str, Counter[str]] = defaultdict(Counter)
+        self.begun: Counter[Planned] = Counter()
+        self._end = end
+        self._series: dict[str, Series] = {}
+        self._all: list[Series] = []
+        self._at: dict[Planned, float] = {}
+        self._running: dict[str, Planned] = {}
+        highest = 0.0
+        for number, at, entry in log:
+            highest = max(highest, at)
+            self._read(number, at, highest, entry)
+        for series in self._all:
+            self._judge(series)
+
+    def _read(self, number: int, at: float, highest: float, entry: TimetableEntry) -> None:
+        match entry:
+            case Made(task, since):
+                old = self._series.get(task.id)
+                if since is None:
+                    assert old is not None
+                    old.task = task
+                    return
+                if old is not None:
+                    old.must, old.may = min(old.must, since), min(old.may, max(highest, since))
+                new = Series(number, task, since)
+                if old is not None:
+                    # What the clock had shown before is dealt with, and a pause goes on.
+                    new.exempt = highest
+                    open_ = [due for due in old.wanted if not old.granted[due]]
+                    new.wanted, old.wanted = open_, [due for due in old.wanted if due not in open_]
+                    if old.pauses and old.pauses[-1][1] == math.inf:
+                        new.pauses.append((0.0, math.inf))
+                self._series[task.id] = new
+                self._all.append(new)
+            case Left(task=id_):
+                series = self._series[id_]
+                series.must, series.may = min(at, series.must), min(highest, series.may)
+            case Halted(task=id_):
+                self._series[id_].pauses.append((at, math.inf))
+            case Resumed(task=id_, since=since):
+                pauses = self._series[id_].pauses
+                pauses[-1] = (pauses[-1][0], max(since, highest))
+            case Wanted(task=id_, due=due):
+                self._series[id_].wanted.append(due)
+            case Begun(run=run):
+                self._begin(run, at)
+            case Ended(run=run):
+                self._running.pop(run.task, None)
+                series = self._of(run)
+                if run.attempt:
+                    series.attempts[run.due].append(entry)
+                else:
+                    series.granted[run.due] += 1
+            case Passed(task=id_):
+                self._series[id_].passed.append(entry)
+
+    def _of(self, run: Planned) -> Series:
+        return next(one for one in reversed(self._all) if one.number == run.series)
+
+    def _begin(self, run: Planned, at: float) -> None:
+        self.begun[run] += 1
+        self._at.setdefault(run, at)
+        series = self._of(run)
+        task = series.task
+        if self.begun[run] > 1:
+            self.broken.append(f"{run} was begun twice")
+        if run.task in self._running:
+            self.broken.append(f"{run} was begun beside {self._running[run.task]}")
+        self._running[run.task] = run
+        if run.attempt == 0:
+            return
+        if at - run.due > task.catch_up + 5:
+            self.broken.append(f"{run} was begun {at - run.due:.0f} s late")
+        if not series.is_awake(at):
+            self.broken.append(f"{run} was begun outside of its hours")
+
+    def _judge(self, series: Series) -> None:
+        task = series.task
+        end = min(series.may, self._end)
+        seen = [*series.attempts, *(passed.last for passed in series.passed)]
+        known = dict.fromkeys(series.times(max([end, *seen])))
+        covered = Counter[float]()
+        for passed in series.passed:
+            inside = [at for at in known if passed.first <= at <= passed.last]
+            covered.update(inside)
+            if len(inside) != passed.count or passed.first not in known:
+                self.broken.append(f"{passed} counts wrong: {len(inside)}")
+            if {series.is_awake(at) for at in inside} != {passed.result == "missed"}:
+                self.broken.append(f"{passed} has the wrong result")
+        for due, tries in series.attempts.items():
+            if due not in known:
+                self.broken.append(f"{tries[0].run} was not planned")
+            if [one.run.attempt for one in tries] != list(range(1, len(tries) + 1)):
+                self.broken.append(f"{task.id} {due}: attempts {tries}")
+            if any(one.result != "failed" or one.again is None for one in tries[:-1]):
+                self.broken.append(f"{task.id} {due}: went on after {tries}")
+        counts = self.table[kind(task)]
+        for at in series.times(end):
+            outcomes = covered[at] + (at in series.attempts)
+            free = at > series.must or at <= series.exempt
+            free = free or any(begin < at <= until for begin, until in series.pauses)
+            if outcomes > 1 or (outcomes == 0 and not free):
+                self.broken.append(f"{task.id} ({kind(task)}) {at}: {outcomes} outcomes")
+            if outcomes == 1:
+                counts["planned"] += 1
+                counts[self._result(series, at)] += 1
+        for due in series.wanted:
+            if series.granted[due] > 1 or (series.granted[due] == 0 and series.must > due):
+                self.broken.append(f"{task.id} {due}: wanted, {series.granted[due]} outcomes")
+        self.broken += [
+            f"{task.id} {due}: not wanted" for due in series.granted if due not in series.wanted
+        ]
+
+    def _result(self, series: Series, at: float) -> str:
+        tries = series.attempts.get(at)
+        if tries is None:
+            return next(p.result for p in series.passed if p.first <= at <= p.last)
+        last = tries[-1]
+        if last.result == "done" and self._at.get(tries[0].run, at) - at > LATE:
+            return "caught up"
+        return last.result
+
+    def judge_news(self, log: Log, told: Iterable[tuple[str, bool]]) -> None:
+        """Find news that were not told, or told twice without a mark."""
+        due = Counter(
+            entry.tell
+            for _, _, entry in log
+            if isinstance(entry, Ended | Passed | Halted) and entry.tell
+        )
+        first, all_ = Counter[str](), Counter[str]()
+        for text, again in told:
+            lines = text.split("\n")
+            all_.update(lines)
+            first.update([] if again else lines)
+        for line, count in due.items():
+            if not all_[line]:
+                self.broken.append(f"never told: {line}")
+            if first[line] > count:
+                self.broken.append(f"told {first[line]} times: {line}")
+        for line in all_:
+            if line not in due and "found no room" not in line:
+                self.broken.append(f"told for nothing: {line}")
+        silent: dict[str, tuple[float, Passed]] = {}
+        for _, at, entry in log:
+            if isinstance(entry, Passed) and entry.result == "missed":
+                before = silent.pop(entry.task, None)
+                # One line may tell about all that was found at once.
+                if before is not None and before[0] != at:
+                    self.broken.append(f"not told: {before[1]}")
+                task = self._series[entry.task].task
+                quiet = task.watch is not None or bool(task.chore)
+                closed = entry.why.startswith(("it was", "the task was", "it failed"))
+                if entry.tell and (quiet or closed):
+                    self.broken.append(f"told: {entry}")
+                if not entry.tell and not (quiet or closed):
+                    silent[entry.task] = at, entry
+        self.broken += [f"not told: {entry}" for _, entry in silent.values()]
+
+    def print(self) -> str:
+        """Draw the table."""
+        columns = (
+            "planned", "done", "caught up", "waiting", "unchanged", "asleep", "missed", "failed",
+        )  # fmt: skip
+        lines = ["".join(f"{name:>11}" for name in ("", *columns))]
+        sums = Counter[str]()
+        for name, counts in sorted(self.table.items()):
+            sums.update(counts)
+            lines.append(f"{name:>11}" + "".join(f"{counts[column]:>11}" for column in columns))
+        lines.append(f"{'all':>11}" + "".join(f"{sums[column]:>11}" for column in columns))
+        return "\n".join(lines)
+
+
+def kind(task: Task) -> str:
+    """Say what kind of task it is."""
+    if task.chore:
+        return "chore"
+    if task.watch is not None:
+        return "watch"
+    word = type(task.when).__name__.lower()
+    return f"{word}+hours" if task.hours else word
