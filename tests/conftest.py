@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--timing-examples", type=int, default=40, help="clocks compared minute by minute (40)"
     )
+    parser.addoption(
         "--year-days", type=int, default=12, help="days of the year of planned times (12; 365)"
     )
     parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
