@@ -214,6 +214,22 @@ async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
     assert "Three mails." in told[0]
 
 
+async def test_of_much_that_was_told_the_newest_is_known(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for number in range(30):
+            note = Errand("inbox", says="note")
+            await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
+        await h.say("thanks")
+        await h.quiet()
+
+    [told] = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert "mail 19" not in told
+    assert all(f"mail {number} " in told for number in range(20, 30))
+    assert len(told) < 15_000
+
+
 async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
         await h.say("hello")
