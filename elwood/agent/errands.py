@@ -104,14 +104,13 @@ class Errands:
         route = self._route(task)
         if task.message and route is None:
             return Outcome("failed", "there is no place yet where it could be said")
-        words = task.message or tidings.framed(
-            task,
-            prompt,
-            due=run.planned.due,
-            now=self._now(),
-            trouble=run.trouble,
-            zone=self._zone,
-        )
+        due, now = run.planned.due, self._now()
+        if task.message:
+            words = tidings.said(task, due=due, now=now, zone=self._zone)
+        else:
+            words = tidings.framed(
+                task, prompt, due=due, now=now, trouble=run.trouble, zone=self._zone
+            )
         refused = await self._hand_on(run, words, route, course)
         if refused is not None:
             return refused

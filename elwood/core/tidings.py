@@ -128,3 +128,17 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
             f"An earlier try failed: {brief(trouble)}. Look first at what it may have done already."
         )
     return f"{' '.join(lines)}]\n\n{text}"
+
+
+def said(task: Task, *, due: float, now: float, zone: str) -> str:
+    r"""Say a plain reminder, and that it is late if it is.
+
+    >>> from elwood.core.timing import Once
+    >>> tea = Task("tea", "Tea", Once(0.0), message="Time for tea!")
+    >>> said(tea, due=0.0, now=7200.0, zone="UTC")
+    'Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00, 2 hours ago.)'
+    """
+    if now - due <= ON_TIME:
+        return task.message
+    when = f"(This was planned for {clock(due, zone)}, {span(now - due)} ago.)"
+    return f"{task.message}\n\n{when}"
