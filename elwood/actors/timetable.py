@@ -30,8 +30,8 @@ from elwood.store.journal import DiskFull, Journal
 log = logging.getLogger(__name__)
 
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
-# Seconds until the copy of the tasks is tried again.
-COPY_AGAIN = 60.0
+# Seconds until what failed is tried again.
+AGAIN = 60.0
 
 Changed = Callable[[Sequence[Task]], Awaitable[None]]
 
@@ -68,13 +68,20 @@ class TimetableActor:
         """Replay, then answer until stopped."""
         await self._journal.open()
         if self._restored_at is not None:
-            await self._record(planning.restored(self._table, self._restored_at, self._zone))
+            await self._close(self._restored_at)
         self._copied = None
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._copy)
             async for message in mailbox:
                 await self._answer(message)
             tasks.cancel_scope.cancel()
+
+    async def _close(self, restored_at: float) -> None:
+        """Close what may have been done; nobody is answered before that."""
+        while True:
+            if await self._record(planning.restored(self._table, restored_at, self._zone)):
+                return
+            await trio.sleep(AGAIN)
 
     async def _answer(self, message: TimetableMail) -> None:
         match message:
@@ -198,7 +205,7 @@ class TimetableActor:
                 except Exception as error:  # a copy: the truth stands in the log, and goes on
                     log.exception("tasks not copied")
                     trouble(COPY, f"{type(error).__name__}: {error}")
-                    with trio.move_on_after(COPY_AGAIN):
+                    with trio.move_on_after(AGAIN):
                         await self._to_copy.wait()
                     continue
                 well(COPY)

@@ -239,7 +239,8 @@ def _told(row: Row, passed: Iterable[Passed], zone: str) -> list[TimetableEntry]
 
 def _is_news(row: Row) -> bool:
     # What looks at something can as well do so the next time.
-    return row.task.watch is None and not row.task.chore
+    task = row.task
+    return task.watch is None and not task.chore and task.origin != "heartbeat"
 
 
 def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
@@ -284,7 +285,7 @@ def _coming(row: Row, now: float) -> float | None:
     task, at = row.task, following(row)
     for _ in range(TRIED):
         if at is None or _is_awake(task, at):
-            return at
+            return at and max(at, now)
         begins = timing.next_active(task.hours, at, task.zone)
         at = _next(task.when, begins - 1, task.zone, task.id, task.ends)
     return None

@@ -90,9 +90,18 @@ def test_what_is_too_late_is_missed() -> None:
     ]
 
 
-@pytest.mark.parametrize("task", [replace(HOURLY, watch=()), replace(HOURLY, prompt="", chore="c")])
+@pytest.mark.parametrize(
+    "task",
+    [
+        replace(HOURLY, watch=()),
+        replace(HOURLY, prompt="", chore="c"),
+        replace(HOURLY, origin="heartbeat"),
+    ],
+)
 def test_what_looks_after_things_misses_without_a_word(task: Task) -> None:
-    (entry,) = passed(Book(task).at(3 * HOUR)[0])
+    book = Book()
+    book.write(*scheduling.adopt(book.table, task.origin, [task], 0.0)[0].entries)
+    (entry,) = passed(book.at(3 * HOUR)[0])
     assert (entry.result, entry.tell) == ("missed", "")
 
 
@@ -124,8 +133,9 @@ def test_outside_of_hours_it_sleeps() -> None:
         ("asleep", 7, "")
     ]
     assert runs == []
-    assert book.at(8 * HOUR)[1]
-    assert planning.seen(book.table.rows["t"], 11 * HOUR).next == 8 * HOUR
+    for hour in (8, 9):
+        book.end(book.at(hour * HOUR)[1][0])
+    assert planning.seen(book.table.rows["t"], 9.5 * HOUR).next == 32 * HOUR
 
 
 def test_what_was_planned_within_hours_waits_for_them() -> None:
