@@ -186,7 +186,7 @@ def test_a_day_without_changes_asks_nobody(world: World) -> None:
     """48 looks, no message; and one when one thing has changed."""
     beat = replace(ONCE, id="beat", when=Every(30 * MINUTE, NOON), watch=("*.md",))
 
-    async def touch(world: World, house: House) -> None:
+    def touch(world: World, house: House) -> None:
         world.files["beat"] = "another"
 
     world.end = NOON + 30 * MINUTE + 30
@@ -234,7 +234,7 @@ def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> Non
 def test_a_clock_that_is_set_is_noticed_within_a_minute(
     world: World, caplog: pytest.LogCaptureFixture, step: float
 ) -> None:
-    async def set_clock(world: World, house: House) -> None:
+    def set_clock(world: World, house: House) -> None:
         world.skew = step
 
     caplog.set_level(logging.WARNING)
