@@ -6,7 +6,7 @@ from typing import assert_never
 
 import trio
 
-from elwood.core import planning, scheduling
+from elwood.core import outlook, planning, scheduling
 from elwood.core.planning import Agenda
 from elwood.core.tasks import Seen, Task
 from elwood.core.timetable import Begun, Row, Shown, Timetable, TimetableEntry, Told
@@ -79,7 +79,7 @@ class TimetableActor:
     async def _close(self, restored_at: float) -> None:
         """Close what may have been done; nobody is answered before that."""
         while True:
-            if await self._record(planning.restored(self._table, restored_at, self._zone)):
+            if await self._record(scheduling.restored(self._table, restored_at, self._zone)):
                 return
             await trio.sleep(AGAIN)
 
@@ -121,7 +121,7 @@ class TimetableActor:
         if decision.entries:
             log.info("task scheduled", extra={"task": task.id})
             self._hint(Woken())
-        return planning.seen(self._table.rows[task.id], now)
+        return outlook.seen(self._table.rows[task.id], now)
 
     async def _change(self, change: Change) -> Settled:
         decision = scheduling.change(self._table, change.id, change.verb, change.by, self._clock())
@@ -147,7 +147,7 @@ class TimetableActor:
     def _list(self, chores: bool) -> tuple[Seen, ...]:
         now = self._clock()
         rows = [row for row in self._table.rows.values() if not row.gone]
-        seen = [planning.seen(row, now) for row in rows if chores or not row.task.chore]
+        seen = [outlook.seen(row, now) for row in rows if chores or not row.task.chore]
         return tuple(sorted(seen, key=lambda one: (one.next is None, one.next or 0.0)))
 
     async def _consult(self, now: float) -> Agenda:
