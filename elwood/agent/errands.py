@@ -34,7 +34,10 @@ NOWHERE = Route("nowhere")
 
 @attrs.frozen
 class Outcome:
-    """What came of a run, in *words*; *acted* says that it must not be repeated unasked."""
+    """What came of a run, in *words*.
+
+    *acted* says that it did something, or may have, that must not be repeated unasked.
+    """
 
     result: Result
     words: str = ""
@@ -113,10 +116,10 @@ class Errands:
             )
         refused = await self._hand_on(run, words, route, course)
         if refused is not None:
-            return refused
+            return attrs.evolve(refused, acted=run.begun)
         done = await self._await(run)
         if isinstance(done, Unheard):
-            return Outcome("failed", "the run is not in the log of its conversation")
+            return Outcome("failed", "the run is not in the log of its conversation", acted=True)
         if route is None:
             log.info("answer without a place", extra={"task": task.id, "text": done.text})
         return await self._ended(run, done)

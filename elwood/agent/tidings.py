@@ -11,7 +11,7 @@ from elwood.core.session import Route
 log = logging.getLogger(__name__)
 
 
-class Telling:
+class TellOwner:
     """Posts to the first of the owner's *places*; without any, the log has it."""
 
     def __init__(self, post: Posting, places: Sequence[Route]) -> None:
