@@ -68,7 +68,7 @@ class Clocked(House):
             self.timetable.address,
             errands,
             refresh=trio.lowlevel.checkpoint,
-            tell=TellOwner(Posting({"chat": self.outbox.address}), [ROUTE]),
+            tell=TellOwner(Posting({"chat": self.outbox.address}), lambda: [ROUTE], str),
             now=self.world.now,
         )
         lower = super().children()
