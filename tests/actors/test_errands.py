@@ -181,6 +181,24 @@ async def test_what_was_done_once_is_said(world: World, autojump_clock: object) 
     assert (done.failed, done.acted) == (True, True)
 
 
+async def test_the_days_note_tells_of_runs_that_did_something(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        acts = "act" in str(request.messages[0]) and len(request.messages) == 1
+        return call(("c1", "act", '{"name": "x"}')) if acts else answer(QUIET)
+
+    world.model = model
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+        assert h.states["task-inbox"].done is None
+        await run(h, "task:2", "act")
+        done = h.states["task-inbox"].done
+        assert done is not None
+        assert done.asked == ("(the task inbox)",)
+
+
 async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
         errand = Errand("call", says="text")
