@@ -3,37 +3,35 @@
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import trio
 
 from elwood import __version__
 from elwood.actors.approvals import Approvals
-from elwood.actors.control import Control
+from elwood.actors.control import Control, look
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
-from elwood.actors.sessions import SessionActor
 from elwood.agent.presence import Presence
-from elwood.agent.prompting import Prompting
-from elwood.agent.surroundings import Surroundings
+from elwood.agent.vitals import Vitals
+from elwood.clockwork import Clockwork
 from elwood.config import Config
-from elwood.core.budget import Charged, Ledger
-from elwood.core.catalog import choose
+from elwood.conversing import Conversations, Neighbours
 from elwood.core.inspection import House as HouseSeen
+from elwood.core.ledger import Ledger, UsageEntry
 from elwood.core.permissions import CONTROL, ApprovalEntry, Book
-from elwood.core.redaction import so_far, strip
-from elwood.core.replay import Session
-from elwood.core.session import Entry
+from elwood.core.redaction import strip
+from elwood.core.task_words import read_hours
+from elwood.core.timing import next_active
 from elwood.equipment import Equipment, learning, remembering, typed_code
 from elwood.messages import (
     ApprovalsMail,
-    Inbound,
     MemoryMail,
     ModelsMail,
     OutboxMail,
-    Refused,
     SessionsMail,
+    TimetableMail,
 )
 from elwood.outside import Channel, Doors, Outside
 from elwood.runtime import (
@@ -41,18 +39,14 @@ from elwood.runtime import (
     Child,
     Event,
     Mailbox,
-    PoolPolicy,
     RestartPolicy,
-    run_pool,
     supervise,
 )
-from elwood.status import Status
 from elwood.store.disk import Disk
-from elwood.store.files import Root
 from elwood.store.journal import Journal
-from elwood.store.markers import Markers
+from elwood.store.last_heard import LastHeard
+from elwood.store.space import measure
 from elwood.store.usage import UsageBook
-from elwood.store.workspace import Workspace
 from elwood.tools import Hands, Tool
 from elwood.wire.embeddings import Embedder
 from elwood.wire.provider import Provider
@@ -80,6 +74,7 @@ class House:
         hands: Hands,
         embedder: Embedder | None = None,
         dry_run: bool = False,
+        keeps_time: bool = True,
         grace: float = LAST_TURN,
     ) -> None:
         self.config = config
@@ -91,6 +86,7 @@ class House:
         self.approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
         self.models: Mailbox[ModelsMail] = Mailbox("models", 256)
         self.memory: Mailbox[MemoryMail] = Mailbox("memory", 32)
+        self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
         self.outboxes: dict[str, Mailbox[OutboxMail]] = {
             channel.name: Mailbox(f"outbox {channel.name}", 256) for channel in channels
         }
@@ -98,6 +94,7 @@ class House:
         self._providers = providers
         self._embedder = embedder
         self._grace = grace
+        self._keeps_time = keeps_time
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
@@ -107,7 +104,6 @@ class House:
             reserve=state / "reserve",
             calls=outside.calls(),
         )
-        self._markers = Markers(state / "sessions" / "open", self._disk)
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
         self._equipment = Equipment(
@@ -120,16 +116,48 @@ class House:
             self.memory.address,
             outside.now,
             dry_run,
+            self.timetable.address,
         )
-        sandbox = self._equipment.sandbox
-        self._status = Status(
-            self.models.address, self.board, sandbox, self.strip, config, outside.now
+        self._vitals = Vitals(
+            lambda: outside.blocking(lambda: measure(state)),
+            lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
+            lambda: look(self.board, self._seen(), self.strip),
+            outside.now,
         )
-        workspace = Workspace(Root(config.paths.workspace), outside.blocking)
-        budget = config.turn.context_tokens // PROMPT_SHARE
-        shown = choose(tools, "", config.turn.max_tools)
-        self._prompt = Prompting(
-            workspace, shown, budget, self.strip, hands.skills, config.skills.always
+        places, heard = self._equipment.places, LastHeard(state / "heard.json", self._disk)
+        self._conversations = Conversations(
+            config,
+            outside,
+            self._disk,
+            Neighbours(
+                models=self.models.address,
+                approvals=asks,
+                memory=self.memory.address,
+                timetable=self.timetable.address,
+                outboxes=self._posts,
+            ),
+            self._equipment,
+            hands=hands,
+            tools=tools,
+            learning=learning(config, self._disk, self.memory.address, self._posts, places),
+            channels=channels,
+            presence=self.presence,
+            board=self.board,
+            refusal=lambda: self._vitals.refusal,
+            heard=heard.note,
+        )
+        self.clock = Clockwork(
+            config,
+            outside,
+            self._disk,
+            timetable=self.timetable,
+            sessions=self.sessions.address,
+            memory=self.memory.address,
+            outboxes=self._posts,
+            owner=places,
+            channels=channels,
+            threads=self._equipment.threads,
+            heard=heard,
         )
 
     async def live(self) -> None:
@@ -158,19 +186,18 @@ class House:
             up=self.up,
             stop=self.stop,
             strip=self.strip,
+            vitals=self._vitals,
         )
-        book = UsageBook(
-            Journal(self._path("usage"), Charged, Ledger, self._disk),
-            config.limits,
-            config.owner.timezone,
-            outside.now,
-        )
+        usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
+        book = UsageBook(usage, config.limits, config.owner.timezone, outside.now)
         models = Models(
             book=book,
             providers=self._providers,
             settings=config.models,
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
+            outboxes=posts,
+            owner=owner,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
@@ -183,6 +210,7 @@ class House:
             clock=outside.now,
             strip=self.strip,
             settings=config.approvals,
+            awake=self._awake,
         )
         memory = remembering(config, outside, self._disk, self._embedder)
         control = Control(
@@ -195,18 +223,7 @@ class House:
             blocking=outside.blocking,
         )
 
-        async def sessions(mailbox: Mailbox[SessionsMail]) -> None:
-            surroundings = self._surroundings()
-            await run_pool(
-                mailbox,
-                key=lambda message: message.session,
-                body=lambda id_, box: self._session(id_, surroundings).run(box),
-                wake=self._wake,
-                refuse=_refuse,
-                policy=PoolPolicy(grace=self._grace),
-                listener=listen,
-                board=self.board,
-            )
+        sessions = partial(self._conversations.run, grace=self._grace, listener=listen)
 
         intakes = [
             Child(Mailbox(channel.name, 16), channel.intake(self._doors(channel)), WORLD, grace=1.0)
@@ -215,13 +232,16 @@ class House:
         outboxes = [
             Child(self.outboxes[channel.name], channel.outbox, WORLD) for channel in self._channels
         ]
+        scheduler = Child(self.clock.scheduler, self.clock.schedule, OURS, grace=1.0)
         return (
             Child(events, health.run, WORLD, grace=1.0),
             *outboxes,
             Child(self.memory, memory.run, OURS),
+            Child(self.clock.timetable, self.clock.keep_timetable, OURS),
             Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
             Child(self.sessions, sessions, OURS, grace=self._grace + 1),
+            *([scheduler] if self._keeps_time else []),
             Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
             *intakes,
         )
@@ -241,59 +261,14 @@ class House:
     def _path(self, name: str) -> Path:
         return self.config.paths.state / f"{name}.jsonl"
 
-    # --- sessions --------------------------------------------------------------------------------
-
-    def _session(self, id_: str, surroundings: Surroundings) -> SessionActor:
-        path = self._path(f"sessions/{id_}")
-        journal: Journal[Entry, Session] = Journal(path, Entry, Session, self._disk)
-        return SessionActor(id_, journal, surroundings)
-
-    def _surroundings(self) -> Surroundings:
-        config, outside = self.config, self.outside
-        return Surroundings(
-            strip=self.strip,
-            so_far=lambda text: so_far(text, config.secrets),
-            models=self.models.address,
-            approvals=self.approvals.address,
-            memory=self.memory.address,
-            offered=config.memory.offered,
-            outboxes=self._posts,
-            prompt=self._prompt,
-            suggest=self._prompt.suggest,
-            gate=self._equipment.gate,
-            mark=self._mark,
-            publish=self.presence.publish,
-            status=self._status.of,
-            blocking=outside.blocking,
-            now=outside.now,
-            zone=ZoneInfo(config.owner.timezone),
-            turns=config.turn,
-            max_tokens=config.models.max_tokens,
-            delivery_limit=config.watchdog.delivery,
-            turn_limit=config.watchdog.turn,
-            idle=config.sessions.idle,
-            threads=self._equipment.threads,
-            archive=config.sessions.archive,
-            export=self._equipment.export,
-            learning=learning(
-                config, self._disk, self.memory.address, self._posts, self._equipment.places
-            ),
-        )
-
-    async def _wake(self) -> list[str]:
-        names = await self._markers.names()
-        return [name for name in names if any(channel.serves(name) for channel in self._channels)]
-
-    async def _mark(self, id_: str, lives: bool) -> None:
-        await (self._markers.set(id_) if lives else self._markers.clear(id_))
+    def _awake(self, now: float) -> float:
+        """Say when the owner may be bothered, at Unix time *now*."""
+        hours = read_hours(self.config.owner.hours)
+        assert not isinstance(hours, str), "it was checked with the configuration"
+        return next_active(hours, now, self.config.owner.timezone)
 
     # --- what people ask about the house ---------------------------------------------------------
 
     def _seen(self) -> HouseSeen:
         python, seen = platform.python_version(), self.presence.seen()
         return HouseSeen(__version__, self._started, os.getpid(), python, seen)
-
-
-def _refuse(message: SessionsMail, why: str) -> None:
-    if isinstance(message, Inbound):
-        message.reply.set(Refused(f"This conversation cannot take anything now: {why}."))

@@ -5,7 +5,8 @@ import sys
 from elwood.actors.console import ROUTE, ConsoleIntake, ConsoleOutbox
 from elwood.actors.telegram import Intake
 from elwood.actors.telegram_outbox import Outbox
-from elwood.core.identity import PREFIX, Principal
+from elwood.core.errand import SESSION as TASK
+from elwood.core.identity import PREFIX, Principal, session_of
 from elwood.core.pacing import paced
 from elwood.core.session import Route
 from elwood.messages import Busy, Inbound, NotNow, OutboxMail, Refused, Taken
@@ -16,6 +17,8 @@ from elwood.wire.telegram import Bot
 from elwood.wire.telegram_settings import TelegramSettings
 from elwood.wire.terminal import Lines, read_fd, write_fd
 
+# The conversation on the console.
+CONSOLE = "console"
 OWNER = Principal("console", "owner", owner=True)
 
 
@@ -49,7 +52,8 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
         intake=intake,
         owner=tuple(Route("telegram", chat=user) for user in settings.owners),
         owners=frozenset(f"tg:{user}" for user in settings.owners),
-        serves=lambda name: name.startswith(PREFIX),
+        serves=lambda name: name.startswith((PREFIX, TASK)),
+        session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
         files=True,
     )
 
@@ -82,6 +86,7 @@ def console() -> Channel:
         owner=(ROUTE,),
         owners=owners,
         serves=lambda name: not name.startswith(PREFIX),
+        session=lambda route: CONSOLE,
     )
 
 

@@ -25,7 +25,7 @@ from elwood.core.policy import Rules, Who, Word, version
 from elwood.core.redaction import reveals, strip
 from elwood.core.replay import Session
 from elwood.core.session import Route
-from elwood.messages import ApprovalsMail, MemoryMail, OutboxMail, Recognise
+from elwood.messages import ApprovalsMail, MemoryMail, OutboxMail, Recognise, TimetableMail
 from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import NoSandbox, pick, reap
@@ -33,6 +33,7 @@ from elwood.store.allowance import Allowance
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.memory import Memory
+from elwood.store.restored import restored
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
 from elwood.store.threads import Threads
@@ -128,7 +129,7 @@ class Equipment:
 
     *owners* are the principals whose words are the owner's; the words of tasks are their own.
     *places* are where the owner can be told something, *threads* the daily notes; *export* gives
-    files to people.  *now* is the wall clock.
+    files to people.  *now* is the wall clock; *restored* is there if the state was restored.
     """
 
     def __init__(
@@ -142,13 +143,16 @@ class Equipment:
         memory: Address[MemoryMail],
         now: Callable[[], float],
         dry_run: bool,
+        timetable: Address[TimetableMail] | None = None,
     ) -> None:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
         root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
         self.threads = Threads(root, zone, hands.blocking)
         self._config = config
-        self._hands = attrs.evolve(hands, memory=memory)
+        self._hands = attrs.evolve(
+            hands, memory=memory, timetable=timetable, zone=config.owner.timezone, now=now
+        )
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals
         self._now = now
@@ -162,6 +166,7 @@ class Equipment:
         carrying = frozenset(channel.name for channel in channels if channel.files)
         self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
         self._version = version(self._rules)
+        self.restored = restored(config.paths.state)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:
         """Make the gate of one session."""
@@ -176,6 +181,8 @@ class Equipment:
                 wrote=lambda path: wrote(log_, path),
                 voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
                 sees=log_.sees,
+                session=session,
+                job=lambda: _job(log_.state),
             ),
             record=log_.record,
             rules=self._rules,
@@ -213,6 +220,11 @@ class Equipment:
 def _here(state: Session) -> Route:
     assert state.turn is not None, "tools run in turns"
     return state.turn.route
+
+
+def _job(state: Session) -> str:
+    errand = state.turn.errand if state.turn else None
+    return errand.job if errand else ""
 
 
 def _source(session: str, state: Session) -> str:

@@ -58,7 +58,8 @@ class Channel:
 
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
     *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
-    *files* says that the files of a message arrive with it.
+    *files* says that the files of a message arrive with it.  *session* names the conversation that
+    lives at a route, if it is one person's.
     """
 
     name: str
@@ -67,4 +68,5 @@ class Channel:
     owner: tuple[Route, ...] = ()
     owners: frozenset[str] = frozenset()
     serves: Callable[[str], bool]
+    session: Callable[[Route], str | None] = lambda route: None
     files: bool = False

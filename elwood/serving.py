@@ -18,12 +18,14 @@ from elwood.app import LAST_TURN, House
 from elwood.channels import Saying, console, notices, telegram
 from elwood.config import Config, Paths
 from elwood.core.catalog import merge
-from elwood.core.routing import ModelSettings, ProviderSettings, candidates, split_name
+from elwood.core.routing import ModelSettings, ProviderSettings, split_name
 from elwood.equipment import equipped
 from elwood.installing import copy_documents
 from elwood.outside import Channel, Outside
 from elwood.runtime import Escalated
+from elwood.store.backup_sources import BackupFailed
 from elwood.store.lock import AlreadyRunning, holding
+from elwood.store.restoring import mend
 from elwood.tools import Tool
 from elwood.tools.builtin import builtin
 from elwood.wire.embeddings import embedder_of
@@ -79,7 +81,8 @@ def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> in
         channel = attrs.evolve(
             console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
         )
-        await _live(config, Outside(), [notices(), channel], dry_run=dry_run)
+        # What is due is for a house that stays.
+        await _live(config, Outside(), [notices(), channel], dry_run=dry_run, keeps_time=False)
         return OK if said.is_answered else FAILURE
 
     return _run(config, body)
@@ -112,13 +115,15 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     state = config.paths.state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not config.paths.workspace.exists():
-            # A first start without `elwood init`, as under NixOS.
-            copy_documents(config.paths.workspace, say=log.info)
         with holding(state):
+            if mend(state):
+                log.warning("a restore that was cut off was brought to its end")
+            if not config.paths.workspace.exists():
+                # A first start without `elwood init`, as under NixOS.
+                copy_documents(config.paths.workspace, say=log.info)
             _tune_collector()
             return trio.run(body)
-    except (AlreadyRunning, Escalated) as error:
+    except (AlreadyRunning, BackupFailed, Escalated) as error:
         print(error, file=sys.stderr)
         return FAILURE
     except OSError as error:
@@ -142,6 +147,7 @@ async def _live(
     channels: list[Channel],
     *,
     dry_run: bool = False,
+    keeps_time: bool = True,
     more_tools: Sequence[Tool] = (),
     grace: float = LAST_TURN,
 ) -> int:
@@ -160,6 +166,7 @@ async def _live(
             hands=hands,
             embedder=embedder_of(config.memory.embeddings, config.providers, client),
             dry_run=dry_run,
+            keeps_time=keeps_time,
             grace=grace,
         )
         async with trio.open_nursery() as nursery:
@@ -185,10 +192,8 @@ async def _watch_signals(stop: trio.Event) -> None:
 
 def _providers(config: Config, outside: Outside) -> dict[str, Provider]:
     """Make the clients of the providers in use."""
-    models = config.models
-    names = {*candidates(models, "default"), *candidates(models, "summarizer")}
     providers = {}
-    for name in sorted({split_name(model)[0] for model in names}):
+    for name in sorted({split_name(model)[0] for model in config.models_in_use}):
         settings = config.providers[name]
         providers[name] = make_provider(
             name,

@@ -115,6 +115,7 @@ def parser_for(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
     )
     approve.add_argument("--deny", action="store_true", help="refuse it")
     approve.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
+    _add_backups(add("backup", "Take a backup, list them, or put one in place."))
     _add_skills(add("skills", "List, install or remove skills."))
     return parser
 
@@ -131,6 +132,18 @@ def _add_skills(skills: argparse.ArgumentParser) -> None:
         deed.add_argument("--yes", action="store_true", help="do not ask")
     for deed in deeds.choices.values():
         _add_config(deed, argparse.SUPPRESS)
+
+
+def _add_backups(backup: argparse.ArgumentParser) -> None:
+    within = backup.add_subparsers(dest="what", metavar="WHAT", required=True)
+    within.add_parser("now", help="take one, beside a running Elwood or without")
+    within.add_parser("list", help="number them, the newest first")
+    restore = within.add_parser("restore", help="put one in place; what is there is moved aside")
+    restore.add_argument("which", metavar="N", help="its number in the list, or a file")
+    restore.add_argument("--yes", action="store_true", help="do not ask")
+    backup.set_defaults(which="", yes=False)
+    for what in within.choices.values():
+        _add_config(what, argparse.SUPPRESS)
 
 
 def _message(text: str) -> str:

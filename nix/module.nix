@@ -54,6 +54,13 @@ in
           owner.timezone = "Europe/Berlin";
           models.default = "anthropic/claude-sonnet-5-5";
           telegram.owners = [ 123456789 ];
+          tasks = [
+            {
+              title = "Inbox";
+              when = "every monday at 8";
+              prompt = "Summarise what is new in the folder inbox.";
+            }
+          ];
         }
       '';
       description = ''

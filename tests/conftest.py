@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fuzz-commands", type=int, default=600, help="random commands compared with bash (600)"
     )
     parser.addoption(
+        "--timing-examples", type=int, default=40, help="clocks compared minute by minute (40)"
+    )
+    parser.addoption(
         "--year-days", type=int, default=12, help="days of the year of planned times (12; 365)"
     )
     parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")

@@ -60,6 +60,7 @@ def test_help_names_every_command(tmp_path: Path) -> None:
         "receipts",
         "session",
         "memory",
+        "backup",
         "pair",
         "approve",
     ]

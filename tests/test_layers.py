@@ -21,6 +21,7 @@ STEPS = {
     "agent": 5,
     "actors": 6,
     "auditing": 7,
+    "backing_up": 8,
     "config": 7,
     "exporting": 7,
     "inspecting": 7,
@@ -31,14 +32,16 @@ STEPS = {
     "equipment": 8,
     "status": 8,
     "installing": 8,
-    "app": 9,
+    "clockwork": 9,
+    "conversing": 9,
+    "app": 10,
     "doctor": 8,
     "channels": 8,
-    "serving": 10,
+    "serving": 11,
     "teaching": 8,
     "words": 9,
-    "cli": 11,
-    "__main__": 12,
+    "cli": 12,
+    "__main__": 13,
 }
 # Rooms whose modules must not import one another: each stands alone.
 LONERS = {"actors"}

@@ -12,6 +12,7 @@ from elwood.config.keys import BY_PATH, KEYS
 from elwood.config.reference import reference, template
 from elwood.config.settings import SECTIONS
 from elwood.core.routing import ProviderSettings
+from elwood.core.task_form import TaskForm
 
 REFERENCE = Path(elwood.__file__).parents[1] / "docs" / "reference" / "config.md"
 
@@ -23,7 +24,7 @@ def test_the_reference_equals_what_the_code_generates() -> None:
 
 
 def test_every_key_is_described_and_every_description_has_a_key() -> None:
-    classes = SECTIONS | {"providers.NAME": ProviderSettings}
+    classes = SECTIONS | {"providers.NAME": ProviderSettings, "tasks": TaskForm}
     keys = [f"{name}.{field.name}" for name, cls in classes.items() for field in attrs.fields(cls)]
     assert sorted(keys) == sorted(BY_PATH)
     assert len(KEYS) == len(BY_PATH)
@@ -47,7 +48,8 @@ def test_the_first_file_is_valid_with_every_line_switched_on(tmp_path: Path) -> 
     config = load(tmp_path / "all.toml", {"HOME": "/home/ada"})
     assert config.telegram.owners == (123456789,)
     assert "local" in config.providers
-    assert text.count("\n[") == len(SECTIONS) + 1
+    assert [task.id for task in config.tasks] == ["inbox"]
+    assert text.count("\n[") == len(SECTIONS) + 2
 
 
 @pytest.mark.parametrize("line", template().splitlines())

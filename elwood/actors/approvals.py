@@ -69,6 +69,7 @@ class Approvals:
     are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
     its call was decided, and must not wait.  *new_id* makes 128 random bits as text, *new_code* a
     code of the given length that can be typed; *clock* tells Unix time; *strip* takes secrets out.
+    *awake* says when the owner may be asked about what tasks want, at a Unix time.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Approvals:
         clock: Callable[[], float],
         strip: Callable[[str], str],
         settings: ApprovalSettings,
+        awake: Callable[[float], float] = lambda now: now,
     ) -> None:
         self._journal = journal
         self._owners = owners
@@ -94,7 +96,9 @@ class Approvals:
         self._cases = Cases(
             lambda: journal.state.calls, self._record, hint=hint, now=clock, settings=settings
         )
-        self._questions = QuestionPosts(self._cases, self._post, owners=owner_routes, new_id=new_id)
+        self._questions = QuestionPosts(
+            self._cases, self._post, owners=owner_routes, new_id=new_id, awake=awake
+        )
         self._asking = Asking(
             self._cases, self._questions, new_id=new_id, new_code=new_code, strip=strip
         )

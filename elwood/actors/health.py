@@ -6,6 +6,7 @@ from typing import Literal
 
 import trio
 
+from elwood.agent.vitals import Vitals
 from elwood.core.alarms import Alarm, News, Told, after, news, words
 from elwood.core.markdown import Rich
 from elwood.core.session import Route
@@ -47,7 +48,8 @@ class Health:
     only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
     by name.  *vital* names the actors without which the house is not alive, each with the
     seconds that it may be away or leave its messages unread.  *up* is set when the house is
-    ready for the world, *stop* when it begins to stop.  *strip* takes secrets out of texts.
+    ready for the world, *stop* when it begins to stop.  *strip* takes secrets out of texts;
+    *vitals* watch over the disk.
     What the owner has been told outlives a crash of this actor, but not the process.
     """
 
@@ -62,6 +64,7 @@ class Health:
         up: trio.Event,
         stop: trio.Event,
         strip: Callable[[str], str],
+        vitals: Vitals | None = None,
     ) -> None:
         self._board = board
         self._outboxes = outboxes
@@ -71,6 +74,7 @@ class Health:
         self._up = up
         self._stop = stop
         self._strip = strip
+        self._vitals = vitals
         self._told = Told()
         self._stuck: dict[str, Stuck] = {}
         self._silent: list[str] = []
@@ -83,6 +87,8 @@ class Health:
             nursery.start_soon(self._watch)
             nursery.start_soon(self._tell)
             nursery.start_soon(self._announce)
+            if self._vitals is not None:
+                nursery.start_soon(self._vitals.run, self._how)
             async for event in mailbox:
                 if isinstance(event, Crashed):
                     self._look()
@@ -125,17 +131,20 @@ class Health:
             gone = self._stuck[key]
             log.info("no longer stuck", extra={"actor": gone.actor, "what": gone.subject})
         self._stuck = stuck
-        subjects = sorted({f"{found.actor}: {found.subject}" for found in stuck.values()})
-        if self._stop.is_set():
-            status = "stopping"
-        elif self._silent:
-            status = f"not answering: {', '.join(self._silent)}"
-        elif subjects:
-            status = f"stuck: {', '.join(subjects)}"
-        else:
-            status = "running" if self._up.is_set() else "starting"
-        if status != self._status and self._notify.status(self._strip(status)):
+        status = self._how()
+        if status != self._status and self._notify.status(status):
             self._status = status
+
+    def _how(self) -> str:
+        """Say how the house does."""
+        subjects = sorted(self._subjects())
+        if self._stop.is_set():
+            return "stopping"
+        if self._silent:
+            return f"not answering: {', '.join(self._silent)}"
+        if subjects:
+            return self._strip(f"stuck: {', '.join(subjects)}")
+        return "running" if self._up.is_set() else "starting"
 
     def _ping(self, began: float) -> None:
         """Tell systemd that we are alive, if that is true.

@@ -26,12 +26,14 @@ from elwood.messages import (
     Remember,
     Settled,
     Suggest,
+    Tidy,
     Undo,
 )
 from elwood.runtime import Blocking, Mailbox, trouble, well
 from elwood.store.calls import DiskFull
 from elwood.store.memory import Memory
 from elwood.store.memory_store import Asked, Tie
+from elwood.store.memory_tidy import tidy
 from elwood.store.sqlite import Abandoned, Unusable
 from elwood.wire.embeddings import Embedder
 
@@ -99,6 +101,9 @@ class Remembering:
                 self._due.set()
                 async for message in mailbox:
                     match message:
+                        case Suggest() if shelf.is_empty:
+                            self._want_look()
+                            message.reply.set(Recalled(()))
                         case Recall() | Suggest():
                             nursery.start_soon(self._search, message)
                         case ReadNotes() | PendingNotes() | KeptNotes() | Buried() | Overlook():
@@ -113,6 +118,8 @@ class Remembering:
                             message.reply.set(await self._undo())
                         case Rebuild():
                             message.reply.set(await self._rebuild())
+                        case Tidy():
+                            message.reply.set(await self._tidy())
                         case _:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
@@ -157,6 +164,13 @@ class Remembering:
             return Settled(str(error), ok=False)
         self._due.set()
         return Settled("The index is being made anew.", ok=True)
+
+    async def _tidy(self) -> Settled:
+        try:
+            count, why = await self._write(partial(tidy, self._memory.shelf, self._now()))
+        except DiskFull as error:
+            count, why = 0, str(error)
+        return Settled(why or f"{count} notes that were out of date removed", ok=not why)
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:
@@ -238,12 +252,17 @@ class Remembering:
 
     async def _look(self, wait: float) -> None:
         """Have changes by hand looked for, if that was not done just now, and *wait* a little."""
-        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
-            return
         done = self._done
+        if self._want_look():
+            with trio.move_on_after(wait):
+                await done.wait()
+
+    def _want_look(self) -> bool:
+        """Have changes by hand looked for; False if that was done just now."""
+        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
+            return False
         self._due.set()
-        with trio.move_on_after(wait):
-            await done.wait()
+        return True
 
     async def _keep_up(self) -> None:
         """Bring the index up to the files whenever that is due, and notes their vectors."""

@@ -2,16 +2,19 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import assert_never
 
 import attrs
 import trio
 
+from elwood.agent.model_asks import UnderWay
+from elwood.agent.posting import Posting
 from elwood.core import routing
 from elwood.core.budget import No
 from elwood.core.conversation import Completion
+from elwood.core.markdown import Rich
 from elwood.core.routing import (
     PAUSES,
     Fault,
@@ -21,9 +24,9 @@ from elwood.core.routing import (
     Reaction,
     Wait,
     candidates,
-    react,
     split_name,
 )
+from elwood.core.session import Route
 from elwood.core.tokens import rough
 from elwood.messages import (
     BadHistory,
@@ -33,12 +36,14 @@ from elwood.messages import (
     ContextTooLong,
     ModelsMail,
     ModelUnavailable,
+    OutboxMail,
     Spending,
 )
-from elwood.runtime import Mailbox, trouble, waiting, well
+from elwood.runtime import Address, Mailbox, trouble, waiting, well
 from elwood.store.usage import UsageBook
+from elwood.wire.catalogue import check_models
 from elwood.wire.lane import SHARED, Lane, Ticket
-from elwood.wire.provider import Catalogued, ModelFailure, ModelRequest, Provider
+from elwood.wire.provider import ModelFailure, ModelRequest, Provider
 
 log = logging.getLogger("elwood.models")
 
@@ -50,44 +55,17 @@ SHOW_AFTER = 30.0
 LONGEST = 330.0
 # Seconds given to note what a call cost that was broken off.
 LAST_NOTE = 5.0
+# Seconds in which a warning about a limit should reach the owner, and those left to it at the stop.
+TELLING, LAST_TELLING = 3_600.0, 2.0
 # Failures of a response that had begun, and is billed all the same.
 _BILLED = {"cut", "stalled", "nonsense"}
-
-
-@attrs.define
-class _Errand:
-    """One ask on its way: the *model* asked now, *since* when, and the *rest* to try."""
-
-    ask: Complete
-    model: str
-    rest: tuple[str, ...]
-    since: float = attrs.field(factory=trio.current_time)
-
-    @property
-    def elapsed(self) -> float:
-        return trio.current_time() - self.since
-
-    def move_on(self, model: str) -> None:
-        self.rest = self.rest[self.rest.index(model) + 1 :]
-        self.model = model
-        self.since = trio.current_time()
-
-    def react(self, fault: Fault, *, attempt: int = 1, jitter: float = 0.0) -> Reaction:
-        return react(
-            fault,
-            model=self.model,
-            rest=self.rest,
-            attempt=attempt,
-            elapsed=self.elapsed,
-            jitter=jitter,
-            left=self.ask.until - trio.current_time(),
-        )
 
 
 class Models:
     """The only holder of keys (in *providers*) and writer of the usage book.
 
     *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
+    *owner* is where the owner is told of limits, if there is such a place, by *outboxes*.
     """
 
     def __init__(
@@ -98,8 +76,12 @@ class Models:
         settings: ModelSettings,
         in_flight: Mapping[str, int],
         jitter: Callable[[], float],
+        outboxes: Mapping[str, Address[OutboxMail]],
+        owner: Sequence[Route],
     ) -> None:
         self._book = book
+        self._post = Posting(outboxes)
+        self._owner = owner
         self._providers = providers
         self._settings = settings
         self._jitter = jitter
@@ -109,18 +91,32 @@ class Models:
     async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
         """Answer until stopped; calls under way may finish within the grace."""
         await self._book.open()
-        async with trio.open_nursery() as calls:
-            checks = trio.CancelScope()
-            calls.start_soon(self._check_models, checks)
-            async for message in mailbox:
-                match message:
-                    case Complete():
-                        self._take(message, calls)
-                    case Spending(session=session):
-                        message.reply.set(self._book.spent(session))
-                    case _:
-                        assert_never(message)
-            checks.cancel()
+        async with trio.open_nursery() as tellings:
+            self._book.on_warning(lambda text: tellings.start_soon(self._tell, text))
+            async with trio.open_nursery() as calls:
+                checks = trio.CancelScope()
+                calls.start_soon(self._check_models, checks)
+                async for message in mailbox:
+                    match message:
+                        case Complete():
+                            self._take(message, calls)
+                        case Spending(session=session, purses=purses):
+                            message.reply.set(self._book.spent(session, purses))
+                        case _:
+                            assert_never(message)
+                checks.cancel()
+            tellings.cancel_scope.deadline = trio.current_time() + LAST_TELLING
+
+    async def _check_models(self, scope: trio.CancelScope) -> None:
+        with scope:
+            await check_models(self._settings, self._providers)
+
+    async def _tell(self, warning: str) -> None:
+        """Tell the owner of a limit; what is not told in time stands in the log."""
+        log.warning("limit near", extra={"why": warning})
+        if self._owner:
+            with trio.move_on_after(TELLING):
+                await self._post(self._owner[0], (Rich(warning),))
 
     def _take(self, ask: Complete, calls: trio.Nursery) -> None:
         if ask.reply.is_settled:
@@ -147,40 +143,40 @@ class Models:
 
     async def _answer(self, ask: Complete) -> Completed:
         model, *others = candidates(self._settings, ask.role)
-        errand = _Errand(ask, model, tuple(others))
+        way = UnderWay(ask, model, tuple(others))
         troubles: list[str] = []
         while True:
-            result = await self._ask(errand)
+            result = await self._ask(way)
             match result:
                 case NextModel(following, why):
                     log.warning("model changed", extra={"why": why, "model": following})
                     troubles.append(why)
-                    errand.move_on(following)
+                    way.move_on(following)
                 case GiveUp(why, permanent):
-                    log.warning("model gave up", extra={"why": why, "model": errand.model})
+                    log.warning("model gave up", extra={"why": why, "model": way.model})
                     return ModelUnavailable("; ".join([*troubles, why]), permanent)
                 case _:
                     return result
 
-    async def _ask(self, errand: _Errand) -> Completed | NextModel | GiveUp:
+    async def _ask(self, way: UnderWay) -> Completed | NextModel | GiveUp:
         """Ask one model until it answers, or until another should be tried."""
-        name, _ = split_name(errand.model)
+        name, _ = split_name(way.model)
         lane = self._lanes.get(name)
         if lane is None:
             why = f"there is no provider {name!r} in the configuration"
-            return NextModel(errand.rest[0], why) if errand.rest else GiveUp(why, permanent=True)
+            return NextModel(way.rest[0], why) if way.rest else GiveUp(why, permanent=True)
         attempts = Counter[routing.FailureKind]()
         while True:
-            ticket = await self._enter(errand, lane, name)
+            ticket = await self._enter(way, lane, name)
             if not isinstance(ticket, Ticket):
                 return ticket
             try:
                 if not await self._book.settle():
                     return ModelUnavailable("the disk is full, no cost can be noted: make room")
-                verdict = self._book.allowed(errand.ask.session)
+                verdict = self._book.allowed(way.caller)
                 if isinstance(verdict, No):
                     return BudgetSpent(verdict.why)
-                return await self._attempt(errand, lane)
+                return await self._attempt(way, lane)
             except ModelFailure as error:
                 if error.kind == "too_long":
                     return ContextTooLong(str(error))
@@ -188,7 +184,7 @@ class Models:
                     return BadHistory(error.problem, str(error))
                 fault = Fault(error.kind, error.detail, error.retry_after, error.should_retry)
                 attempts[fault.kind] += 1
-                reaction = self._judge(errand, lane, ticket, fault, attempts[fault.kind])
+                reaction = self._judge(way, lane, ticket, fault, attempts[fault.kind])
             finally:
                 lane.leave(ticket)
             if not isinstance(reaction, Wait):
@@ -196,18 +192,18 @@ class Models:
             if fault.kind not in SHARED:  # else the lane holds us back, together with the others
                 await trio.sleep(reaction.seconds)
 
-    async def _enter(self, errand: _Errand, lane: Lane, name: str) -> Ticket | NextModel | GiveUp:
+    async def _enter(self, way: UnderWay, lane: Lane, name: str) -> Ticket | NextModel | GiveUp:
         """Wait for a place, but not longer than there is hope."""
         while True:
             fault, left = lane.fault, lane.not_before - trio.current_time()
             if fault is not None and left > 0:
-                reaction = errand.react(attrs.evolve(fault, retry_after=left))
+                reaction = way.react(attrs.evolve(fault, retry_after=left))
                 if not isinstance(reaction, Wait):
                     return reaction
             kind = fault.kind if fault is not None else "rate_limit"
-            limit = routing.patience(kind, errand.model, errand.rest)
+            limit = routing.patience(kind, way.model, way.rest)
             with (
-                trio.move_on_at(min(errand.since + limit, errand.ask.until)) as patience,
+                trio.move_on_at(min(way.since + limit, way.ask.until)) as patience,
                 waiting(f"a place at {name}", limit=limit),
             ):
                 ticket = await lane.enter()
@@ -215,29 +211,29 @@ class Models:
                     return ticket
             if patience.cancelled_caught:
                 fault = lane.fault or Fault("rate_limit", "all its places are taken")
-                reaction = errand.react(attrs.evolve(fault, retry_after=limit + 1.0))
+                reaction = way.react(attrs.evolve(fault, retry_after=limit + 1.0))
                 if not isinstance(reaction, Wait):
                     return reaction
 
     def _judge(
-        self, errand: _Errand, lane: Lane, ticket: Ticket, fault: Fault, attempt: int
+        self, way: UnderWay, lane: Lane, ticket: Ticket, fault: Fault, attempt: int
     ) -> Reaction:
         is_shared = fault.kind in SHARED
         if is_shared:
             attempt = lane.failed(ticket, fault)
-        reaction = errand.react(fault, attempt=attempt, jitter=self._jitter())
+        reaction = way.react(fault, attempt=attempt, jitter=self._jitter())
         seconds = reaction.seconds if isinstance(reaction, Wait) else fault.retry_after or 0.0
         if is_shared:
             lane.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
-        why = routing.describe(errand.model, fault)
+        why = routing.describe(way.model, fault)
         log.info("attempt failed", extra={"why": why, "attempt": attempt, "then": str(reaction)})
-        if not isinstance(reaction, Wait) or errand.elapsed + seconds > SHOW_AFTER:
-            trouble(split_name(errand.model)[0], why, times=attempt)
+        if not isinstance(reaction, Wait) or way.elapsed + seconds > SHOW_AFTER:
+            trouble(split_name(way.model)[0], why, times=attempt)
         return reaction
 
-    async def _attempt(self, errand: _Errand, lane: Lane) -> Completion:
-        ask = errand.ask
-        name, model = split_name(errand.model)
+    async def _attempt(self, way: UnderWay, lane: Lane) -> Completion:
+        ask = way.ask
+        name, model = split_name(way.model)
         told: str | None = None
         completion: Completion | None = None
         failure = ModelFailure(name, "stalled", "it was not done when time was up")
@@ -260,7 +256,7 @@ class Models:
             no_thinking=ask.no_thinking,
         )
         try:
-            what = f"a response of {errand.model}"
+            what = f"a response of {way.model}"
             with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, on_text)
         except ModelFailure as error:
@@ -269,32 +265,14 @@ class Models:
             if told is not None:
                 guess = rough(ask.prompt, ask.messages, told)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
-                    await self._book.note(ask.session, errand.model, guess)
+                    await self._book.note(way.caller, way.model, guess)
             raise
         if completion is None:
             if told is not None and failure.kind in _BILLED:
                 guess = rough(ask.prompt, ask.messages, told)
-                await self._book.note(ask.session, errand.model, guess)
+                await self._book.note(way.caller, way.model, guess)
             raise failure
         lane.well()
         well(name)
-        self._book.owe(ask.session, errand.model, completion.usage)
+        self._book.owe(way.caller, way.model, completion.usage)
         return completion
-
-    async def _check_models(self, scope: trio.CancelScope) -> None:
-        """Warn of configured models that are retired or unknown; failing to is no failure."""
-        settings = self._settings
-        names = dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks))
-        with scope:
-            for provider, client in self._providers.items():
-                if not isinstance(client, Catalogued):
-                    continue
-                try:
-                    found = routing.warnings(names, provider, await client.offers())
-                except ModelFailure as error:
-                    level = logging.WARNING if error.kind in PAUSES else logging.INFO
-                    log.log(level, "models not checked", extra={"why": str(error)})
-                    continue
-                for model, why in found.items():
-                    log.warning("model at risk", extra={"model": model, "why": why})
-                    trouble(f"model {model}", why)

@@ -4,6 +4,7 @@ import logging
 
 import trio
 
+from elwood.agent.after_restore import let_go
 from elwood.agent.archiving import Archive
 from elwood.agent.commands import Commands
 from elwood.agent.delivery import Delivery
@@ -16,6 +17,7 @@ from elwood.core.conversation import repair_text
 from elwood.core.redaction import Clean, Credential, Masked, screen
 from elwood.core.replay import Session
 from elwood.core.session import MAX_WAITING, Entry, Received, Replied
+from elwood.core.turns import TOLD
 from elwood.core.work import commands, is_command, moves
 from elwood.log import bind
 from elwood.messages import (
@@ -66,7 +68,7 @@ class SessionActor:
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
         self._observer = Observer(id_, self._log, house)
         self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
-        self._archive = Archive(id_, self._log, self._runner, house)
+        self._archive = Archive(self._log, self._runner, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
@@ -95,6 +97,7 @@ class SessionActor:
                 return True
 
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
+        await let_go(self._id, self._log, self._house)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             nursery.start_soon(self._runner.daily.note)
@@ -120,6 +123,7 @@ class SessionActor:
             while self._runner.is_working or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
+        await self._runner.daily.settle()
         state = self._log.state
         if state.is_idle and not state.pending and not self._observer.is_behind:
             await self._house.mark(self._id, False)  # nothing to be woken for
@@ -200,19 +204,21 @@ class SessionActor:
         # A command is short work, and a stop must come through when much is waiting.
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
+        if (why := self._house.refusal()) and not is_command(received):
+            return Refused(f"I have not taken this: {why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
-            answer = BELONGS.format(screened.kind)
-            replied = Replied(received.id, None, (received.id,), received.route, answer)
-            return await self._take(received, replied)
-        if received.errand is not None and received.errand.says == "text":
-            replied = Replied(received.id, None, (received.id,), received.route, received.text)
-            return await self._take(received, replied)
+            return await self._take(received, _said(received, BELONGS.format(screened.kind)))
+        if received.errand is not None and received.errand.says in TOLD:
+            quiet = received.errand.says == "note"
+            return await self._take(received, _said(received, received.text, quiet=quiet))
         begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
         if isinstance(taken, NotNow):
             return taken
+        if inbound.principal.owner and received.errand is None and received.route.private:
+            nursery.start_soon(self._house.heard, received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:
@@ -239,3 +245,8 @@ class SessionActor:
         except DiskFull as error:
             return NotNow(str(error))
         return Taken()
+
+
+def _said(received: Received, text: str, *, quiet: bool = False) -> Replied:
+    """Answer *received* with *text*, without a turn."""
+    return Replied(received.id, None, (received.id,), received.route, text, quiet=quiet)

@@ -20,8 +20,7 @@ WITHDRAW_LIMIT = 5.0
 class Archive:
     """Puts the conversation of one session away; `/resume` brings it back."""
 
-    def __init__(self, id_: str, log_: SessionLog, runner: TurnRunner, house: Surroundings) -> None:
-        self._id = id_
+    def __init__(self, log_: SessionLog, runner: TurnRunner, house: Surroundings) -> None:
         self._log = log_
         self._runner = runner
         self._house = house
@@ -41,7 +40,6 @@ class Archive:
         if scope.cancelled_caught:
             log.warning("conversation was not put away", extra={"why": "approvals are away"})
             return
-        await house.on_archive(self._id, self._log.state.messages)
         try:
             await self._log.record(Archived())
         except DiskFull as error:

@@ -1,6 +1,7 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 import trio
@@ -13,13 +14,20 @@ from elwood.agent.runner import TurnRunner
 from elwood.agent.session_log import SessionLog
 from elwood.agent.slash import COMMANDS, Approval, Command, help_text, parse, request
 from elwood.agent.surroundings import Surroundings
+from elwood.agent.tasking import tasks_command
+from elwood.core.branches import Retried
 from elwood.core.receipts import listing
 from elwood.core.session import Entry, Received, Replied
+from elwood.core.spending import in_table
 from elwood.core.tree import listing as branches
 from elwood.core.work import is_command
+from elwood.messages import Spending
+from elwood.runtime import ActorUnavailable
 
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
+# Seconds for the book of what was spent.
+MODELS_LIMIT = 5.0
 
 
 class Commands:
@@ -49,7 +57,7 @@ class Commands:
         self, nursery: trio.Nursery, received: Received, again: bool = False
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
-        footer = ""
+        footer, buttons = "", tuple[str, ...]()
         match parse(received.text):
             case Command("new" | "undo" | "retry" | "branch" | "resume") as command:
                 await self._move(command, received, nursery)
@@ -69,17 +77,26 @@ class Commands:
                 )
             case Command("status"):
                 text = await self._status()
+            case Command("budget"):
+                text = await self._budget()
             case Command("receipts", given):
                 text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("memory", given):
                 text = await memory_command(received, given, self._house)
+            case Command("tasks", given):
+                text, buttons = await tasks_command(received, given, self._house, again=again)
             case Command("help"):
                 text = help_text()
             case Approval() as approval:
                 text = await self._approve(approval, received)
             case unknown:
+                if asked := await self._house.spell_out(received.text):
+                    await self._log.keep(Retried(received.id, asked, received.untrusted))
+                    self._runner.arrived()
+                    self._runner.work(nursery)
+                    return  # what answers it is the turn
                 text = f"I do not know /{unknown.name}.\n\n{help_text()}"
-        await self._answer(received, text, footer)
+        await self._answer(received, text, footer, buttons=buttons)
 
     async def _move(self, command: Command, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
@@ -93,10 +110,19 @@ class Commands:
                 # What answers it is the turn that it begins.
                 await self._log.keep(*moved.entries)
 
-    async def _answer(self, received: Received, text: str, footer: str, *entries: Entry) -> None:
+    async def _answer(
+        self,
+        received: Received,
+        text: str,
+        footer: str,
+        *entries: Entry,
+        buttons: tuple[str, ...] = (),
+    ) -> None:
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
-        replied = Replied(received.id, None, (received.id,), received.route, text, footer)
+        replied = Replied(
+            received.id, None, (received.id,), received.route, text, footer, buttons=buttons
+        )
         await self._delivery.accept(replied, *entries)
 
     async def _approve(self, approval: Approval, received: Received) -> str:
@@ -110,6 +136,11 @@ class Commands:
         with trio.move_on_after(APPROVALS_LIMIT):
             settled = await self._house.approvals.insist(lambda: attrs.evolve(asked))
         return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
+
+    async def _budget(self) -> str:
+        with trio.move_on_after(MODELS_LIMIT), suppress(ActorUnavailable):
+            return in_table(await self._house.models.ask(Spending(session=self._id)))
+        return "What it has cost cannot be said now. Try again in a minute."
 
     async def _status(self) -> str:
         state = self._log.state

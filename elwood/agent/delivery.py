@@ -10,10 +10,11 @@ from collections.abc import Mapping
 import trio
 
 from elwood.agent.session_log import SessionLog
+from elwood.core.choices import typing
 from elwood.core.reply import parts
 from elwood.core.session import Delivered, Entry, Posted, Posting, Replied
 from elwood.core.turns import Undelivered
-from elwood.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
+from elwood.messages import Button, OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.runtime import ActorCrashed, ActorDown, Address, Blocking, waiting
 
 log = logging.getLogger("elwood.delivery")
@@ -45,8 +46,8 @@ class Delivery:
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
-        """Record *before* and *replied* as one; from then on the reply is ours to deliver."""
-        if self._log.state.undelivered:
+        """Record *before* and *replied* as one; from then on the reply is ours, unless quiet."""
+        if self._log.state.undelivered or replied.quiet:
             await self._log.record(*before, replied, last_words=True)
             return
         # Nothing is in front of it: the first part's record can go along, saving a write.
@@ -70,6 +71,7 @@ class Delivery:
             pieces = parts(replied.text, replied.footer)
         else:
             pieces = await self._blocking(lambda: parts(replied.text, replied.footer))
+        typed = tuple(Button(text, typing(number)) for number, text in enumerate(replied.buttons))
         for number, piece in enumerate(pieces):
             if number in undelivered.posted:
                 continue
@@ -84,7 +86,12 @@ class Delivery:
                     attempt += 1
                     await self._log.record(Posting(*key, attempt), last_words=True)
                 recorded = False
-                post = Post(route=replied.route, part=piece, repeat=repeat)
+                post = Post(
+                    route=replied.route,
+                    part=piece,
+                    repeat=repeat,
+                    buttons=typed if number == len(pieces) - 1 else (),
+                )
                 pause = delay
                 try:
                     outcome = await self._ask(post)

@@ -19,7 +19,7 @@ from elwood.core.planning import Run
 from elwood.core.session import Route
 from elwood.core.tasks import Result, Task
 from elwood.core.timetable import Planned
-from elwood.messages import Await, Busy, Inbound, NotNow, Refused, SessionsMail, Taken, Unheard
+from elwood.messages import Await, Inbound, Refused, SessionsMail, Taken, Unheard
 from elwood.runtime import Address, Halt
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,9 @@ class Errands:
     """Carries out runs by *sessions* and *chores*.
 
     *watching* gives the fingerprint of what a task watches.  *route* says where the answer of a
-    task goes, None if nobody knows.  *now* tells Unix time, *zone* is the owner's.
+    task goes, None if nobody knows; *home* names the conversation that lives there, if one does:
+    it is told what was said, or the person could not answer.  *now* tells Unix time, *zone* is the
+    owner's.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Errands:
         chores: Mapping[str, Chore],
         watching: Callable[[Task], Awaitable[str]],
         route: Callable[[Task], Route | None],
+        home: Callable[[Route], str | None],
         now: Callable[[], float],
         zone: str,
     ) -> None:
@@ -65,6 +68,7 @@ class Errands:
         self._chores = chores
         self._watching = watching
         self._route = route
+        self._home = home
         self._now = now
         self._zone = zone
 
@@ -92,7 +96,7 @@ class Errands:
         if run.begun:
             course.handed = True
             if isinstance(done := await self._await(run), Done):
-                return _ended(done)
+                return await self._ended(run, done)
             course.handed = False
         prompt = task.prompt
         if task.chore:
@@ -119,7 +123,7 @@ class Errands:
             return Outcome("failed", "the run is not in the log of its conversation", acted=True)
         if route is None:
             log.info("answer without a place", extra={"task": task.id, "text": done.text})
-        return _ended(done)
+        return await self._ended(run, done)
 
     async def _do(self, task: Task, run: Run) -> Report:
         chore = self._chores.get(task.chore)
@@ -138,16 +142,18 @@ class Errands:
     ) -> Outcome | None:
         """Have the session take the run; return what came of it if it never will."""
         make = partial(self._inbound, run, words, route, self._now())
+        taken = await self._insist(make, course)
+        return None if isinstance(taken, Taken) else Outcome("failed", taken.why)
+
+    async def _insist(self, make: Callable[[], Inbound], course: "_Course") -> Taken | Refused:
+        """Have a session take a message, however long it has no room."""
         pause = FIRST_PAUSE
         while True:
             course.handed = True
-            match await self._sessions.insist(make):
-                case Taken():
-                    return None
-                case Refused(why):
-                    return Outcome("failed", why)
-                case Busy() | NotNow():
-                    course.handed = False
+            taken = await self._sessions.insist(make)
+            if isinstance(taken, Taken | Refused):
+                return taken
+            course.handed = False
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)
 
@@ -176,6 +182,25 @@ class Errands:
             ),
         )
 
+    async def _ended(self, run: Run, done: Done) -> Outcome:
+        """Let the conversation know that lives where the answer went; say what came of the run."""
+        route = self._route(run.task)
+        home = self._home(route) if done.told and route is not None else None
+        if home is not None and route is not None and home != session_of(run.task):
+            await self._insist(partial(self._note, run, done, route, home), _Course())
+        result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
+        return Outcome(result, done.text, done.acted)
+
+    def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
+        made = self._inbound(run, done.text, route, self._now())
+        return attrs.evolve(
+            made,
+            session=home,
+            id=f"{made.id}:note",
+            untrusted=made.untrusted or done.label.untrusted,
+            errand=Errand(run.task.id, says="note", private=done.label.private),
+        )
+
     async def _await(self, run: Run) -> Done | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
@@ -190,11 +215,6 @@ def message_of(run: Planned) -> str:
     """Name the message that a run is, for ever."""
     due = int(run.due) if run.due.is_integer() else repr(run.due)
     return f"{errand.MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"
-
-
-def _ended(done: Done) -> Outcome:
-    result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
-    return Outcome(result, done.text, done.acted)
 
 
 @attrs.define

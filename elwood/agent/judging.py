@@ -1,9 +1,11 @@
 """Marks in the model's words what no receipt shows, and what looks like one."""
 
+from collections.abc import Sequence
+
 from elwood.agent.surroundings import Surroundings
-from elwood.core.claims import mark
 from elwood.core.imitation import neutralise
 from elwood.core.replay import Session
+from elwood.core.session import CallEnded
 from elwood.core.turns import Turn
 
 # Characters of an answer from which judging it might hold up everybody else for a moment.
@@ -18,6 +20,16 @@ async def judged(text: str, turn: Turn, state: Session, house: Surroundings) -> 
     receipts = list(turn.receipts)
     earlier = [past.receipt for past in state.receipts]
     text = neutralise(house.strip(text))
+    planned = turn.errand is not None
     if len(text) <= MUCH:
-        return mark(text, receipts, earlier)
-    return await house.blocking(lambda: mark(text, receipts, earlier))
+        return _mark(text, receipts, earlier, planned)
+    return await house.blocking(lambda: _mark(text, receipts, earlier, planned))
+
+
+def _mark(
+    text: str, receipts: Sequence[CallEnded], earlier: Sequence[CallEnded], planned: bool
+) -> str:
+    # Making the patterns takes 0.1 s and 5 MB: a start must not wait for them.
+    from elwood.core.claims import mark
+
+    return mark(text, receipts, earlier, planned=planned)

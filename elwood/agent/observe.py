@@ -1,7 +1,8 @@
-"""Learns from a conversation that has gone quiet: one call of the cheap model for what is new."""
+"""Learns from a conversation that has gone quiet: a call of the cheap model for what is new."""
 
 import logging
 from datetime import datetime
+from functools import partial
 
 import trio
 
@@ -11,12 +12,15 @@ from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Completion, Human
 from elwood.core.errand import SESSION
 from elwood.core.learning import Seen, corrects
-from elwood.core.observing import AGAIN, PROMPT, Source, Unreadable, read, request, stretch
+from elwood.core.looking_back import state_at
+from elwood.core.nodes import Node
+from elwood.core.observing import AGAIN, PROMPT, Source, Unreadable, read, request
 from elwood.core.session import Observed
 from elwood.core.threads import without_recall
+from elwood.core.unobserved import fresh
 from elwood.messages import Complete
 from elwood.runtime import ActorUnavailable
-from elwood.store.calls import DiskFull
+from elwood.store.journal import DiskFull, JournalDamaged
 
 log = logging.getLogger("elwood.observer")
 
@@ -33,9 +37,11 @@ CALLS = 2
 class Observer:
     """Observes one session, when nobody has said anything for a while.
 
-    Any entry of the log breaks a call off; it is made when all is quiet again.  What was looked at
-    is recorded after what was learned, so a crash repeats one pass at most.  A pass that fails is
-    not tried again before something new is said, or the next start.
+    One pass looks at one stretch: first those that were put away before it was quiet, each with
+    the label its line had then, at last the present one.  Any entry of the log breaks a call off;
+    it is made when all is quiet again.  What was looked at is recorded after what was learned, so a
+    crash repeats one pass at most.  A pass that fails is not tried again before something new is
+    said, or the next start.
     """
 
     def __init__(self, id_: str, log_: SessionLog, house: Surroundings) -> None:
@@ -43,16 +49,26 @@ class Observer:
         self._log = log_
         self._house = house
         self._learning = house.learning
-        self._tried = 0
+        # How many turns there were when a pass failed.
+        self._tried = -1
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was said that has not been looked at; runs of tasks are not."""
+        """Whether something was said that has not been looked at, here or on a line put away.
+
+        Runs of tasks are not looked at.
+        """
         if self._id.startswith(SESSION):
             return False
         if self._learning is None or not self._learning.is_on:
             return False
-        return bool(stretch(self._log.state.path, self._log.state.observed))
+        state = self._log.state
+        return bool(state.unobserved.owed or fresh(state.path, state.unobserved.after))
+
+    @property
+    def _is_due(self) -> bool:
+        state = self._log.state
+        return state.is_idle and self.is_behind and state.turns > self._tried
 
     async def run(self) -> None:
         """Observe for as long as the session lives."""
@@ -61,42 +77,53 @@ class Observer:
         # Or the session would have left the memory before.
         quiet = min(self._learning.settings.quiet, self._house.idle / 2)
         while True:
-            state = self._log.state
-            if not (state.is_idle and self.is_behind and state.path[-1].seq > self._tried):
+            if not self._is_due:
                 await self._log.wait_change()
                 continue
             with trio.move_on_after(quiet):
                 await self._log.wait_change()
                 continue
-            await self._observe()
+            while self._is_due and await self._observe():
+                pass
 
-    async def _observe(self) -> None:
-        state, learning = self._log.state, self._learning
+    async def _observe(self) -> bool:
+        """Look at one stretch; False if that was broken off, or failed."""
+        learning = self._learning
         assert learning is not None
-        nodes = stretch(state.path, state.observed)
-        upto = nodes[-1].seq
-        messages = tuple(node.message for node in nodes)
-        turn = state.done.turn if state.done else ""
-        batch = f"{self._id}/{upto}"
-        source = Source(self._id, turn, state.taint.label, self._house.now(), batch)
-        said = (without_recall(one.text) for one in messages if isinstance(one, Human))
-        corrected = any(map(corrects, said))
+        turns = self._log.state.turns
         try:
+            nodes, source = await self._oldest()
+            messages = tuple(node.message for node in nodes)
             text = request(messages, await learning.known(), source.label)
             found = await self._undisturbed(self._house.strip(text), source)
             if found is None:
-                return
-            self._tried = upto
+                return False
             if isinstance(found, Unreadable):
+                self._tried = turns
                 log.info("nothing learned", extra={"why": found.why})
-                return
-            learned = await learning.learn(found, batch, corrected=corrected)
-            await self._log.record(Observed(upto, learned))
-        except (ActorUnavailable, DiskFull, Unwritten) as error:
-            self._tried = upto
+                return False
+            said = (without_recall(one.text) for one in messages if isinstance(one, Human))
+            corrected = any(map(corrects, said))
+            learned = await learning.learn(found, source.batch, corrected=corrected)
+            await self._log.record(Observed(nodes[-1].seq, learned))
+        except (ActorUnavailable, DiskFull, JournalDamaged, Unwritten) as error:
+            self._tried = turns
             log.info("nothing learned", extra={"why": str(error)})
-        else:
-            log.info("conversation observed", extra={"upto": upto, "facts": learned})
+            return False
+        log.info("conversation observed", extra={"upto": nodes[-1].seq, "facts": learned})
+        return True
+
+    async def _oldest(self) -> tuple[tuple[Node, ...], Source]:
+        """Find what is to be looked at next, and what the line that it was said on knew then."""
+        line = self._log.state
+        after = line.unobserved.after
+        if line.unobserved.owed:
+            owed = line.unobserved.owed[0]
+            line = await self._log.look_back(partial(state_at, to=owed.tip))
+            after = owed.after
+        nodes = fresh(line.path, after)
+        turn, at = (line.done.turn, line.done.at) if line.done else ("", self._house.now())
+        return nodes, Source(self._id, turn, line.taint.label, at, f"{self._id}/{nodes[-1].seq}")
 
     async def _undisturbed(self, text: str, source: Source) -> tuple[Seen, ...] | Unreadable | None:
         """Extract facts unless something happens in the conversation meanwhile; None if it did."""

@@ -32,22 +32,21 @@ class Posting:
         *,
         repeat: bool = False,
         wanted: Callable[[], bool] = lambda: True,
-    ) -> bool:
+    ) -> None:
         """Post *parts* in order, with *buttons* (words and data) under the last one.
 
         *repeat* marks them as repeats from the first try on.  Goes on until all have arrived,
-        one never can, or they are not *wanted* any more; tells whether all have arrived.
+        one never can, or they are not *wanted* any more.
         """
         outbox = self._outboxes.get(route.channel)
         if outbox is None:
             log.warning("not posted: no such channel here", extra={"channel": route.channel})
-            return False
+            return
         for number, part in enumerate(parts, 1):
             under = tuple(Button(*b) for b in buttons) if number == len(parts) else ()
             post = partial(Post, route=route, part=part, buttons=under)
             if not await _arrives(outbox, post, repeat, wanted):
-                return False
-        return True
+                return
 
 
 async def _arrives(

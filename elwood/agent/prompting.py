@@ -1,10 +1,13 @@
 """What stands before every conversation: the documents, skills and tools, as they are now."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
+
+import trio
 
 from elwood.core.context import Documents, assemble
 from elwood.core.conversation import Prompt
-from elwood.core.skill_matching import matching
+from elwood.core.skill_matching import called, matching
 from elwood.core.skills import Skill, catalogue, resident
 from elwood.store.skills import Found, Placed, Shelf
 from elwood.store.workspace import Workspace
@@ -17,6 +20,11 @@ NOTE = (
 )
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
 SKILLS_SHARE = 5
+# Seconds for which documents and skills are not looked at again: nobody saves one and sends a
+# message sooner, and conversations that begin turns together need one look.
+LOOK_EVERY = 1.0
+
+_Made = tuple[Documents, tuple[Placed, ...], Prompt]
 
 
 class Prompting:
@@ -42,24 +50,43 @@ class Prompting:
         self._shelf = shelf
         self._always = always
         self._skills: tuple[Placed, ...] = ()
-        self._made: tuple[Documents, tuple[Placed, ...], Prompt] | None = None
+        self._made: _Made | None = None
+        self._looking = trio.Lock()
+        self._looked = -math.inf
 
     async def __call__(self) -> Prompt:
+        """Give the prompt, as documents and skills were at most `LOOK_EVERY` seconds ago."""
+        async with self._looking:
+            made = self._made
+            if made is None or trio.current_time() >= self._looked + LOOK_EVERY:
+                self._made = made = await self._look(made)
+                self._looked = trio.current_time()
+            return made[2]
+
+    async def _look(self, made: _Made | None) -> _Made:
         """Look at documents and skills, and make the prompt anew if they have changed."""
         documents = await self._workspace.documents()
         found = Found() if self._shelf is None else await self._shelf.found()
         self._skills = tuple(usable(found))
-        made = self._made
-        if made is None or made[0] is not documents or made[1] != self._skills:
-            prompt = self._make(documents)
-            self._made = made = (documents, self._skills, prompt)
-        return made[2]
+        if made is not None and made[0] is documents and made[1] == self._skills:
+            return made
+        return documents, self._skills, self._make(documents)
 
     def suggest(self, message: str, sees: Callable[[str], bool]) -> str:
-        """Name the skills that clearly fit *message* and that the model does not know yet."""
+        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
+        if found := called((one.skill for one in self._skills), message):
+            return f"Use the skill {found[0].name} for this."
         offered = [skill for skill in self._listed() if not sees(skill.mark)]
         fitting = [skill.name for skill in matching(offered, message)]
         return f"Skills that may fit: {', '.join(fitting)}." if fitting else ""
+
+    async def spell_out(self, command: str) -> str:
+        """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
+        found = Found() if self._shelf is None else await self._shelf.found()
+        if (one := called((one.skill for one in usable(found)), command)) is None:
+            return ""
+        skill, words = one
+        return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."
 
     def _make(self, documents: Documents) -> Prompt:
         share = self._budget // SKILLS_SHARE

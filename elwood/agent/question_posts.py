@@ -7,6 +7,7 @@ import trio
 
 from elwood.agent.cases import Cases
 from elwood.agent.posting import Posting
+from elwood.core.errand import PRINCIPAL
 from elwood.core.permissions import Case, Grouped
 from elwood.core.question_text import buttons, group_buttons, one, packs, together
 from elwood.core.questions import place
@@ -14,13 +15,16 @@ from elwood.core.session import Route
 
 # Seconds for which questions are collected once there are too many to come one by one.
 GATHER = 5.0
+# Seconds at most between two looks at the clock while the owner sleeps: it may be set meanwhile.
+LOOK = 60.0
 
 
 class QuestionPosts:
     """Posts what is open; *owners* are the places where they can be asked.
 
     After `group_after` questions within `group_within` seconds further ones wait for a moment and
-    come as one message (AP-21).
+    come as one message (AP-21).  Questions of tasks wait until the owner is awake, and come then
+    together (AP-25): *awake* says when that is, at a Unix time.
     """
 
     def __init__(
@@ -30,11 +34,14 @@ class QuestionPosts:
         *,
         owners: Sequence[Route],
         new_id: Callable[[], str],
+        awake: Callable[[float], float],
     ) -> None:
         self._cases = cases
         self._post = posting
         self._owners = owners
         self._new_id = new_id
+        self._awake = awake
+        self._slept: dict[Route, list[str]] = {}
         self._waiting: dict[Route, list[str]] = {}
 
     def place(self, case: Case) -> Route | None:
@@ -47,6 +54,9 @@ class QuestionPosts:
         if route is None:
             return
         settings, tasks = self._cases.settings, self._cases.tasks
+        if self._may_wait(case):
+            self._hold(_bare(route), case)
+            return
         recent = self._cases.state.recent(self._cases.now(), settings.group_within)
         if recent <= settings.group_after:
             tasks.start_soon(self._one, route, case, False)
@@ -59,7 +69,7 @@ class QuestionPosts:
 
     def ask_again(self) -> None:
         """Have everything open posted anew after a start, marked as a repeat."""
-        self._waiting = {}
+        self._waiting, self._slept = {}, {}
         calls, tasks = self._cases.state, self._cases.tasks
         singles = {case.id: case for case in calls.open()}
         for id, members in calls.groups.items():
@@ -67,6 +77,9 @@ class QuestionPosts:
             route = self.place(cases[0]) if cases else None
             if route is not None:
                 tasks.start_soon(self._group, _bare(route), id, cases, True)
+        for case in list(filter(self._may_wait, singles.values())):
+            if (route := self.place(case)) is not None:
+                self._hold(_bare(route), singles.pop(case.id))
         if len(singles) <= self._cases.settings.group_after:
             for case in singles.values():
                 if (route := self.place(case)) is not None:
@@ -78,6 +91,27 @@ class QuestionPosts:
                 places.setdefault(_bare(route), []).append(case)
         for route, cases in places.items():
             tasks.start_soon(self._divide, route, cases, True)
+
+    def _may_wait(self, case: Case) -> bool:
+        now = self._cases.now()
+        return case.question.principal.startswith(PRINCIPAL) and self._awake(now) > now
+
+    def _hold(self, route: Route, case: Case) -> None:
+        slept = self._slept.setdefault(route, [])
+        slept.append(case.id)
+        if len(slept) == 1:
+            self._cases.tasks.start_soon(self._morning, route)
+
+    async def _morning(self, route: Route) -> None:
+        """Put together before the owner what came up while they slept."""
+        while True:
+            now = self._cases.now()
+            if (left := self._awake(now) - now) <= 0:
+                break
+            await trio.sleep(min(left, LOOK))
+        ids = self._slept.pop(route)
+        cases = [self._cases.state.cases[id] for id in ids if self._is_open(id)]
+        await self._divide(route, cases, False)
 
     async def _gather(self, route: Route) -> None:
         await trio.sleep(GATHER)

@@ -53,6 +53,8 @@ async def reminder(house: Surroundings, session: Session) -> Reminded | None:
             notes = (await house.memory.ask(Suggest(message=message))).notes
         except ActorUnavailable:
             return None
+    if not notes:
+        return None
     seen = "\n".join(private_texts(session.path, (), summed_up=False))
     chosen = relevant([n for n in notes if n.text not in seen], message, house.offered)
     if not chosen:

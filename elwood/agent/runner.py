@@ -163,7 +163,7 @@ class TurnRunner:
                 if started is None:
                     started = await self._next_turn()
                 if started is None:
-                    return
+                    break
                 with bind(turn=started.turn):
                     await self._run_turn(started)
                 if self._log.state.pending:
@@ -172,6 +172,7 @@ class TurnRunner:
         finally:
             self.is_working = False
             self._log.changed()
+        await self.daily.note()
 
     async def _next_turn(self) -> TurnStarted | None:
         """Write down that the next turn starts; None if there is nothing to do."""
@@ -267,8 +268,7 @@ class TurnRunner:
 
     async def _reply(self, answer: Answer) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
-        state = self._log.state
-        turn = state.turn
+        state, turn = self._log.state, self._log.state.turn
         assert turn is not None
         inputs = [received.id for received in turn.inputs]
         if self._stopped_by is not None:
@@ -293,6 +293,6 @@ class TurnRunner:
             # Whoever planned it tells of failures, when they last.
             quiet=errand is not None and (errand.says == "silent" or answer.failed or not text),
         )
+        await self.daily.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False
-        await self.daily.note()

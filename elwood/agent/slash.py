@@ -18,12 +18,14 @@ COMMANDS = {
     "export": "write the conversation into a file: /export md or html",
     "stop": "stop what is being done",
     "status": "say what is going on and what it has cost",
+    "budget": "show what was spent today and this month, on what, and the limits",
     "receipts": "list what was really done here, newest last (/receipts 20: so many)",
     "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]",
     "deny": "refuse a call that waits: /deny CODE",
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
     "memory": "say what I remember; /memory search, show, pending, keep, drop or undo",
+    "tasks": "list what is planned; /tasks pause, resume, cancel or run ID; /tasks all",
     "help": "say what I understand",
 }
 
@@ -37,8 +39,10 @@ Name = Literal[
     "export",
     "stop",
     "status",
+    "budget",
     "receipts",
     "memory",
+    "tasks",
     "help",
 ]
 Verb = Literal["allow", "deny", "approvals", "trust"]
@@ -84,9 +88,9 @@ def parse(text: str) -> Command | Approval | Unknown:
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
-        case "receipts" | "memory" | "branch" | "resume" | "export":
+        case "receipts" | "memory" | "tasks" | "branch" | "resume" | "export":
             return Command(word, " ".join(words))
-        case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "help":
+        case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "budget" | "help":
             return Command(word)
         case "allow" | "deny" | "approvals" | "trust":
             return Approval(word, tuple(words))
@@ -122,4 +126,5 @@ def request(approval: Approval, by: str) -> Request[Settled] | None:
 def help_text() -> str:
     """List the commands."""
     lines = [f"/{name}: {meaning}" for name, meaning in COMMANDS.items()]
+    lines.append("/NAME of a skill: use it, for what is said behind it")
     return "Write to me in plain words. Besides, I understand:\n" + "\n".join(lines)

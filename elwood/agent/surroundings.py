@@ -1,6 +1,6 @@
 """What all sessions share."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import tzinfo
 
 import attrs
@@ -9,7 +9,7 @@ import trio
 from elwood.agent.gate import Gate
 from elwood.agent.learning import Learning
 from elwood.agent.session_log import SessionLog
-from elwood.core.conversation import Message, Prompt
+from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.session import Route
@@ -21,8 +21,10 @@ from elwood.messages import (
     MemoryMail,
     ModelsMail,
     OutboxMail,
+    TimetableMail,
 )
 from elwood.runtime import ActorDown, Address, Blocking
+from elwood.store.restored import Restored
 from elwood.store.threads import Threads
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
@@ -30,8 +32,8 @@ from elwood.store.threads import Threads
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 
 
-async def nothing(id_: str, conversation: Sequence[Message]) -> None:
-    """Do nothing about a conversation that is put away."""
+async def unheard(route: Route) -> None:
+    """Do not care where the owner was heard."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,16 +42,18 @@ class Surroundings:
 
     *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
     what the documents, skills and tools amount to now; *suggest* names the skills that fit a
-    message, but those whose mark the conversation sees.  *gate* makes the gate of a session from
-    its id and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the
-    house's lines of /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
+    message, but those whose mark the conversation sees; *spell_out* says in words what a command
+    asks for that is the name of a skill.  *gate* makes the gate of a session from its id and its
+    log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's lines of
+    /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
     *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
     without work a session leaves the memory, after *archive* seconds its conversation is put away.
-    *on_archive* is given that before, by the session's id; it must hand it on at once.  *export*
-    gives a file to the people of a route, and says where it is; its last arguments say that words
-    of strangers are in it, and that it may have been given before.  Of what is in *memory*, up to
-    *offered* tokens may go along with a message.  *threads* are the daily notes, if any are kept;
-    *learning* is there if anything may be learned.
+    *export* gives a file to the people of a route, and says where it is; its last arguments say
+    that words of strangers are in it, and that it may have been given before.  *refusal* says why
+    no new work is taken, if none is; *heard* is told where the owner writes, in private.  Of what
+    is in *memory*, up to *offered* tokens may go along with a message.  *threads* are the daily
+    notes, if any are kept; *learning* is there if anything may be learned, *timetable* if anything
+    can be planned, *restored* if the state came out of a backup.
     """
 
     strip: Callable[[str], str]
@@ -60,6 +64,7 @@ class Surroundings:
     approvals: Address[ApprovalsMail]
     gate: Callable[[str, SessionLog], Gate]
     suggest: Callable[[str, Callable[[str], bool]], str] = lambda message, sees: ""
+    spell_out: Callable[[str], Awaitable[str]]
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
     status: Callable[[str], Awaitable[str]]
@@ -71,13 +76,16 @@ class Surroundings:
     max_tokens: int
     memory: Address[MemoryMail] | None = None
     offered: int = 0
+    timetable: Address[TimetableMail] | None = None
     delivery_limit: float = 60.0
     turn_limit: float = 1200.0
     idle: float = 600.0
     archive: float = 86_400.0
-    on_archive: Callable[[str, Sequence[Message]], Awaitable[None]] = nothing
+    refusal: Callable[[], str] = lambda: ""
+    heard: Callable[[Route], Awaitable[None]] = unheard
     threads: Threads | None = None
     learning: Learning | None = None
+    restored: Restored | None = None
 
     async def complete(self, request: Complete) -> Completed:
         """Ask for a response, waiting for a restart of who gives them.

@@ -1,14 +1,29 @@
 """Knows what each key means to the operator, and which values make sense for it."""
 
-from collections.abc import Callable
-from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
-
 import attrs
 
-from elwood.config.problems import Wrong
-
-Check = Callable[[object], None]
+from elwood.config.checks import (
+    Check,
+    at_least,
+    between,
+    is_group,
+    is_hours,
+    is_model,
+    is_moment,
+    is_place,
+    is_port,
+    is_prompt,
+    is_role,
+    is_session,
+    is_task_id,
+    is_timezone,
+    is_title,
+    is_url,
+    is_user,
+    is_watched,
+    is_when,
+    is_zone,
+)
 
 
 @attrs.frozen
@@ -26,83 +41,15 @@ class Key:
     example: str | None = None
 
 
-def at_least(least: float) -> Check:
-    """Make a check for numbers that must not be smaller than *least*."""
-
-    def check(value: object) -> None:
-        if isinstance(value, int | float) and not value >= least:  # nan is not
-            raise Wrong(f"{value:g} is too small", f"the least is {least:g}")
-
-    return check
-
-
-def between(least: float, most: float) -> Check:
-    """Make a check for numbers from *least* to *most*."""
-
-    def check(value: object) -> None:
-        if isinstance(value, int | float) and not least <= value <= most:
-            raise Wrong(f"{value:g} is out of range", f"it must be from {least:g} to {most:g}")
-
-    return check
-
-
-def is_timezone(value: object) -> None:
-    """Check for a name of the IANA time zone database."""
-    try:
-        ZoneInfo(str(value))
-    except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError on top of these
-        raise Wrong(f"there is no time zone {value!r}", "write a name like Europe/Berlin") from None
-    except KeyError:
-        raise Wrong(f"there is no time zone {value!r}", "write a name like Europe/Berlin") from None
-
-
-def is_url(value: object) -> None:
-    """Check for the beginning of an address to which paths are added."""
-    remedy = "write an address like https://api.example.org/v1"
-    try:
-        parts = urlsplit(str(value))
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound:
-        raise Wrong("not an http or https address", remedy)
-    if parts.username is not None or parts.password is not None:
-        raise Wrong("the address holds a user name or password", "give the key as key")
-    if parts.query or parts.fragment:
-        raise Wrong("the address has a ? or # part", remedy)
-
-
-def is_model(value: object) -> None:
-    """Check for ``provider/name``."""
-    provider, slash, name = str(value).partition("/")
-    if not (provider and slash and name):
-        raise Wrong(f"{value!r} is not a model", "write provider/name, as in openai/gpt-5")
-
-
-def is_user(value: object) -> None:
-    """Check for the id of a Telegram user, which is positive."""
-    if isinstance(value, int) and value <= 0:
-        raise Wrong(f"{value} is not the id of a user", "groups belong to telegram.groups")
-
-
-def is_group(value: object) -> None:
-    """Check for the id of a Telegram group, which is negative."""
-    if isinstance(value, int) and value >= 0:
-        raise Wrong(f"{value} is not the id of a group", "users belong to telegram.owners")
-
-
-def is_port(value: object) -> None:
-    """Check for the number of a TCP port."""
-    if isinstance(value, int) and not 1 <= value <= 65_535:
-        raise Wrong(f"{value} is not the number of a port", "it must be from 1 to 65535")
-
-
 _SECRET = "`file:` and an absolute path, or the secret itself; better is the credential"
 _ANTHROPIC = "for the API anthropic:"
 _OPENAI = "for the API openai:"
 KEYS = (
     Key("owner.name", "what Elwood calls you", example='"Ada"'),
     Key("owner.timezone", "the time zone you live in, by its IANA name", is_timezone),
+    Key(
+        "owner.hours", "when you may be bothered: `08:00-22:00`, `mon-fri 8-18`, `always`", is_hours
+    ),
     Key(
         "paths.state",
         "folder of everything Elwood remembers",
@@ -146,6 +93,53 @@ KEYS = (
     Key("limits.session_usd", "most US dollars of one conversation", at_least(0), example="5.0"),
     Key("limits.day_tokens", "most tokens of one day", at_least(1), example="10000000"),
     Key("limits.day_usd", "most US dollars of one day", at_least(0), example="20.0"),
+    Key("limits.month_tokens", "most tokens of one month", at_least(1), example="100000000"),
+    Key("limits.month_usd", "most US dollars of one month", at_least(0), example="200.0"),
+    Key(
+        "limits.warn",
+        "share of a limit at which you are told, once a period; 0: never, 1: when it is reached",
+        between(0, 1),
+    ),
+    Key("heartbeat.on", "whether it is looked at"),
+    Key("heartbeat.every", "seconds between two looks at the checklist", between(60, 366 * 86_400)),
+    Key("heartbeat.hours", "hours in which that is done", is_hours, default="owner.hours"),
+    Key("heartbeat.model", "`cheap` (models.summarizer), `default`, or provider/name", is_role),
+    Key("heartbeat.tokens", "most tokens a day, of the checklist and of each entry", at_least(1)),
+    Key("heartbeat.usd", "most US dollars a day, of the checklist and of each entry", at_least(0)),
+    Key("tasks.title", "what it is called", is_title, default="made of what is to be done"),
+    Key("tasks.id", "small letters, digits, dashes", is_task_id, default="made of the title"),
+    Key("tasks.when", "when it runs", is_when, example='"every monday at 8"'),
+    Key("tasks.start", "since when an interval is counted, as date and time", is_moment),
+    Key("tasks.ends", "the date, or date and time, after which it runs no more", is_moment),
+    Key("tasks.zone", "the time zone of its times", is_zone, default="owner.timezone"),
+    Key("tasks.hours", "when it may run: `08:00-22:00`, `mon-fri 8-18`; else always", is_hours),
+    Key("tasks.prompt", "what is to be done, for the model", is_prompt),
+    Key("tasks.message", "or a text that is said as it stands, without a model", is_prompt),
+    Key(
+        "tasks.watch",
+        "run only if one of these files of the workspace, or the prompt, has changed; folders, `*`"
+        " and `**` are understood",
+        is_watched,
+    ),
+    Key(
+        "tasks.deliver",
+        "where the answer goes: a channel, or channel:chat as in `telegram:-1001234567890`",
+        is_place,
+        default="where you were heard last",
+    ),
+    Key("tasks.silent", "post no answer"),
+    Key("tasks.session", "the conversation it runs in", is_session, default="an empty one"),
+    Key("tasks.model", "`default`, `cheap` (models.summarizer), or provider/name", is_role),
+    Key("tasks.tools", "tools it may use", default="all"),
+    Key("tasks.tokens", "most tokens a day", at_least(1)),
+    Key("tasks.usd", "most US dollars a day", at_least(0)),
+    Key(
+        "tasks.catch_up",
+        "seconds that it may come late, as after the machine was off",
+        between(60, 366 * 86_400),
+        default="12 hours; a week for a single message",
+    ),
+    Key("tasks.untrusted", "strangers' words may be in it; agent.toml says so of some"),
     Key("turn.max_rounds", "most model calls for one answer", between(1, 1000)),
     Key("turn.deadline", "seconds for one answer", between(1, 86_400)),
     Key("turn.model_deadline", "seconds for one model call, retries included", between(1, 86_400)),
@@ -178,6 +172,7 @@ KEYS = (
     ),
     Key("learning.threshold", "conversations in which the same must be seen", between(1, 100)),
     Key("learning.quiet", "seconds of silence before a conversation is looked at", at_least(10)),
+    Key("learning.reflections", "write reflections on what was done, each week and month"),
     Key("learning.calls_per_day", "most calls of models.summarizer for it", between(1, 1000)),
     Key(
         "telegram.token",
@@ -235,6 +230,15 @@ KEYS = (
     ),
     Key("skills.always", "skills whose instructions stand in every prompt", example='["style"]'),
     Key("skills.off", "skills that are not used", example='["github"]'),
+    Key(
+        "backup.folder",
+        "folder of the backups; a second disk is better",
+        default="`backups` in paths.state",
+        example='"/mnt/backups/elwood"',
+    ),
+    Key("backup.keep", "newest backups that stay, beside those of the last weeks", at_least(1)),
+    Key("backup.every", "seconds between two backups; 0 for none", at_least(0)),
+    Key("backup.size", "megabytes of one backup at most, unpacked", at_least(1)),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),
     Key("watchdog.poll", "seconds after which a poll is stuck", at_least(1)),
@@ -251,6 +255,15 @@ SECTIONS = {
         "127.0.0.1:11434) and `offline` exist without being written; what is written adds to them."
     ),
     "limits": "What may be spent. Checked before each model call; no limits unless written.",
+    "heartbeat": (
+        "HEARTBEAT.md of the workspace: a checklist that is gone through at intervals, and tasks. "
+        "Nothing in it, or nothing that changed, costs nothing. See docs/operating.md."
+    ),
+    "tasks": (
+        "What is done at times, one table each. `when` is `every 20 minutes`, `hourly`, `daily`, "
+        "`every weekday at 7:30`, `on the 1st of every month at 10:00`, `2026-12-24 18:00`, or a "
+        "cron expression such as `30 7 * * 1-5`. See docs/operating.md."
+    ),
     "turn": "Bounds of one answer.",
     "approvals": "How you are asked whether a tool may do something.",
     "sessions": "Conversations.",
@@ -271,6 +284,10 @@ SECTIONS = {
     "search": "Who searches the web for Elwood; without either there is no search.",
     "sandbox": "Where commands run. See docs/sandbox.md.",
     "skills": "Instructions for kinds of work, each a folder with a SKILL.md.",
+    "backup": (
+        "Copies of the state folder and the workspace. Beside the newest `keep`, the last of each "
+        "of the last four weeks stays. See docs/operating.md."
+    ),
     "log": "What is written to stderr.",
     "watchdog": "When something counts as stuck: it is then told to the owner.",
 }

@@ -6,13 +6,14 @@ import tomllib
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-import msgspec
-
 from elwood.config.problems import ConfigErrors, Problem, Where, dotted
-from elwood.config.settings import BUILT_IN, SECTIONS, Config
-from elwood.config.source import FromVariable, Source, Tree, parse
+from elwood.config.settings import BUILT_IN, SECTIONS, Config, Owner
+from elwood.config.source import FromVariable, Source, Tree, found, listed, parse
 from elwood.config.structure import described, structure, unknown
+from elwood.config.tasks import read_tasks
 from elwood.core.routing import ProviderSettings
+from elwood.core.task_form import TaskForm
+from elwood.core.tasks import Task
 from elwood.store.secrets import SecretUnusable, look_up
 
 # Bytes of a configuration file.
@@ -59,11 +60,12 @@ class _Loading:
             self._secrets(tree)
         else:
             _forget_secrets(tree)
-        for name in sorted(tree.keys() - SECTIONS.keys() - {"providers"}):
-            self._complain((name,), *unknown(name, [*SECTIONS, "providers"]))
+        for name in sorted(tree.keys() - SECTIONS.keys() - {"providers", "tasks"}):
+            self._complain((name,), *unknown(name, [*SECTIONS, "providers", "tasks"]))
         sections = {name: self._section((name,), cls, name) for name, cls in SECTIONS.items()}
         providers = self._providers(tree["providers"])
-        self._cross_check(tree["models"], tree["memory"], providers)
+        tasks = self._tasks(tree, sections["owner"])
+        self._cross_check(tree, providers)
         if self._problems:
             order = sorted(self._problems, key=lambda p: (p.line or math.inf, p.variable or p.key))
             raise ConfigErrors(order)
@@ -71,7 +73,8 @@ class _Loading:
             "providers": {k: v for k, v in providers.items() if isinstance(v, ProviderSettings)}
         }
         # Each section was structured into the class of its field; mypy cannot follow the names.
-        return Config(**made, file=self._path, inline=tuple(self._inline))  # type: ignore[arg-type]
+        inline = tuple(self._inline)
+        return Config(**made, tasks=tasks, file=self._path, inline=inline)  # type: ignore[arg-type]
 
     def _complain(self, where: Where, what: str, remedy: str) -> None:
         line, variable = self._source.place(where)
@@ -179,18 +182,16 @@ class _Loading:
             self._complain(where, error.problem, error.remedy)
 
     def _section(self, where: Where, cls: type, described_as: str) -> object:
-        raw: object = self._source.tree
-        for step in where:
-            assert isinstance(raw, dict)
-            raw = raw[step]
+        raw = found(self._source.tree, where)
         made = structure(raw, cls, described_as)
         if not isinstance(made, list):
             return made
         for inner, what, remedy in made:
             place = (*where, *inner)
+            is_task = where[0] == "tasks"
             if not inner and not isinstance(raw, FromVariable):
-                remedy = f"begin it with [{dotted(where)}]"
-            if what == "no such key" and self._elsewhere(str(inner[-1])):
+                remedy = f"begin it with {'[[tasks]]' if is_task else f'[{dotted(where)}]'}"
+            if what == "no such key" and not is_task and self._elsewhere(str(inner[-1])):
                 remedy = f"did you mean {self._elsewhere(str(inner[-1]))}?"
             if self._source.expanded.get(place):
                 if any(problem.key == dotted(place) for problem in self._problems):
@@ -220,19 +221,31 @@ class _Loading:
                 self._complain((*where, "base_url"), "is missing", "write the API's address")
         return made
 
-    def _cross_check(self, models: object, memory: object, providers: dict[str, object]) -> None:
+    def _tasks(self, tree: Tree, owner: object) -> tuple[Task, ...]:
+        written = listed(tree.get("tasks", []))
+        if written is None:
+            what = f"expected tables, found {described(tree['tasks'])}"
+            self._complain(("tasks",), what, "begin each with [[tasks]]")
+            written = []
+        tree["tasks"] = written
+        forms = [self._section(("tasks", n), TaskForm, "tasks") for n in range(len(written))]
+        zone = owner.timezone if isinstance(owner, Owner) else "UTC"
+        return read_tasks(forms, zone, self._complain)
+
+    def _cross_check(self, tree: Tree, providers: dict[str, object]) -> None:
         """Check that each model's provider exists, whatever else is wrong with the models."""
-        if not isinstance(models, dict):
-            return
-        fallbacks = models.get("fallbacks")
-        embeddings = memory.get("embeddings") if isinstance(memory, dict) else None
-        wanted: list[tuple[Where, object]] = [
-            (("memory", "embeddings"), embeddings),
-            (("models", "default"), models.get("default")),
-            (("models", "summarizer"), models.get("summarizer")),
-            *((("models", "fallbacks", n), model) for n, model in enumerate(_listed(fallbacks))),
+        fallbacks = listed(found(tree, ("models", "fallbacks"))) or []
+        tasks = listed(tree["tasks"]) or []
+        wanted: list[Where] = [
+            ("memory", "embeddings"),
+            ("models", "default"),
+            ("models", "summarizer"),
+            *(("models", "fallbacks", n) for n in range(len(fallbacks))),
+            ("heartbeat", "model"),
+            *(("tasks", n, "model") for n in range(len(tasks))),
         ]
-        for where, model in wanted:
+        for where in wanted:
+            model = found(tree, where)
             provider, slash, _ = model.partition("/") if isinstance(model, str) else ("", "", "")
             if provider and slash and provider not in providers:
                 _, remedy = unknown(provider, providers)
@@ -247,15 +260,6 @@ def _forget_secrets(tree: Tree) -> None:
     for table, key in tables:
         if isinstance(table, dict):
             table.pop(key, None)
-
-
-def _listed(value: object) -> list[object]:
-    if isinstance(value, FromVariable):
-        try:
-            return msgspec.json.decode(str(value), type=list[object])
-        except msgspec.DecodeError:
-            return []
-    return value if isinstance(value, list) else []
 
 
 def default_paths(

@@ -14,6 +14,7 @@ from elwood.config.keys import SECTIONS as ABOUT
 from elwood.config.settings import SECTIONS
 from elwood.core.redaction import Secret
 from elwood.core.routing import ProviderSettings
+from elwood.core.task_form import TaskForm
 
 _INTRODUCTION = """\
 <!-- Generated from elwood/config/: python -m elwood.config.reference > docs/reference/config.md -->
@@ -43,13 +44,24 @@ _PROVIDER = """\
 #api = "openai"
 #base_url = "http://127.0.0.1:8080/v1"
 """
+_TASK = """\
+#[[tasks]]
+#title = "Inbox"
+#when = "every monday at 8"
+#prompt = "Summarise what is new in the folder inbox."
+#hours = "mon-fri 08:00-18:00"
+#watch = ["inbox/*.md"]
+#usd = 0.5
+"""
+_TABLES = {"providers": _PROVIDER, "tasks": _TASK}
+_CLASSES: dict[str, type] = SECTIONS | {"providers": ProviderSettings, "tasks": TaskForm}
 
 
 def reference() -> str:
     """Return the text of docs/reference/config.md."""
     parts = [_INTRODUCTION]
     for section, about in ABOUT.items():
-        head = "[providers.NAME]" if section == "providers" else f"[{section}]"
+        head = {"providers": "[providers.NAME]", "tasks": "[[tasks]]"}.get(section, f"[{section}]")
         rows = [
             f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.meaning} |"
             for field, key in _fields(section)
@@ -64,8 +76,8 @@ def template() -> str:
     parts = [_HEAD]
     for section, about in ABOUT.items():
         parts.append(_prose(about))
-        if section == "providers":
-            parts.append(_PROVIDER)
+        if section in _TABLES:
+            parts.append(_TABLES[section])
         else:
             parts.append(f"[{section}]\n")
             for field, key in _fields(section):
@@ -83,7 +95,7 @@ def _prose(text: str) -> str:
 
 def _fields(section: str) -> Iterator[tuple["attrs.Attribute[object]", Key]]:
     name = "providers.NAME" if section == "providers" else section
-    for field in attrs.fields(SECTIONS.get(section, ProviderSettings)):
+    for field in attrs.fields(_CLASSES[section]):
         yield field, BY_PATH[f"{name}.{field.name}"]
 
 

@@ -5,17 +5,20 @@ The rooms have their own settings; here are those of nobody in particular, and h
 
 from pathlib import Path
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import attrs
 
 from elwood.core.budget import Limits
 from elwood.core.egress import EgressRules
+from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.learning import LearningSettings
 from elwood.core.limits import TurnSettings
 from elwood.core.permissions import ApprovalSettings
 from elwood.core.policy import Word
 from elwood.core.redaction import Secret
-from elwood.core.routing import ModelSettings, ProviderSettings
+from elwood.core.routing import ModelSettings, ProviderSettings, candidates
+from elwood.core.tasks import Task
 from elwood.sandbox.settings import SandboxSettings
 from elwood.store.memory_settings import MemorySettings
 from elwood.wire.search_settings import SearchSettings
@@ -24,10 +27,11 @@ from elwood.wire.telegram_settings import TelegramSettings
 
 @attrs.frozen(kw_only=True)
 class Owner:
-    """The person Elwood works for."""
+    """The person Elwood works for, who may be bothered in *hours*."""
 
     name: str = ""
     timezone: str = "UTC"
+    hours: str = "08:00-22:00"
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +100,16 @@ class Watchdog:
 
 
 @attrs.frozen(kw_only=True)
+class Backups:
+    """Where backups go and how many stay; *every* in seconds (0: never), *size* in megabytes."""
+
+    folder: Path | None = None
+    keep: int = 7
+    every: float = 86_400.0
+    size: int = 4096
+
+
+@attrs.frozen(kw_only=True)
 class Config:
     """All settings.  *file* is where they stand; *inline* names the secrets in clear in it."""
 
@@ -105,6 +119,8 @@ class Config:
     owner: Owner = attrs.field(factory=Owner)
     models: ModelSettings = attrs.field(factory=ModelSettings)
     limits: Limits = attrs.field(factory=Limits)
+    heartbeat: HeartbeatSettings = attrs.field(factory=HeartbeatSettings)
+    tasks: tuple[Task, ...] = ()
     turn: TurnSettings = attrs.field(factory=TurnSettings)
     approvals: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     sessions: Sessions = attrs.field(factory=Sessions)
@@ -116,9 +132,15 @@ class Config:
     search: SearchSettings = attrs.field(factory=SearchSettings)
     sandbox: SandboxSettings = attrs.field(factory=SandboxSettings)
     skills: Skills = attrs.field(factory=Skills)
+    backup: Backups = attrs.field(factory=Backups)
     log: Log = attrs.field(factory=Log)
     watchdog: Watchdog = attrs.field(factory=Watchdog)
     inline: tuple[str, ...] = ()
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Where the owner lives."""
+        return ZoneInfo(self.owner.timezone)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -127,14 +149,22 @@ class Config:
         found = (self.telegram.token, self.search.brave_key, *keys)
         return tuple(secret for secret in found if secret is not None)
 
+    @property
+    def models_in_use(self) -> tuple[str, ...]:
+        """Every model that may be asked to think: in conversations, for summaries, by tasks."""
+        roles = ("default", "summarizer", self.heartbeat.model, *(job.role for job in self.tasks))
+        found = (model for role in roles for model in candidates(self.models, role))
+        return tuple(dict.fromkeys(found))
+
 
 # Sections and the classes of their keys.  `providers` is none: it has one of
-# ProviderSettings per name.
+# ProviderSettings per name; nor is `tasks`, which has one `TaskForm` each.
 SECTIONS: dict[str, type] = {
     "owner": Owner,
     "paths": Paths,
     "models": ModelSettings,
     "limits": Limits,
+    "heartbeat": HeartbeatSettings,
     "turn": TurnSettings,
     "approvals": ApprovalSettings,
     "sessions": Sessions,
@@ -146,6 +176,7 @@ SECTIONS: dict[str, type] = {
     "search": SearchSettings,
     "sandbox": SandboxSettings,
     "skills": Skills,
+    "backup": Backups,
     "log": Log,
     "watchdog": Watchdog,
 }

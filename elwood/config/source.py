@@ -103,6 +103,27 @@ class Source:
             del self.lines[place]
 
 
+def found(tree: object, where: Where) -> object:
+    """Return what stands at *where* in *tree*; None if there is nothing."""
+    for step in where:
+        items = listed(tree) or []
+        if isinstance(tree, dict):
+            tree = tree.get(step)
+        else:
+            tree = items[step] if isinstance(step, int) and step < len(items) else None
+    return tree
+
+
+def listed(value: object) -> list[object] | None:
+    """Return the list that *value* is, from a file or from a variable; None if it is none."""
+    if isinstance(value, FromVariable):
+        try:
+            return msgspec.json.decode(str(value), type=list[object])
+        except msgspec.DecodeError:
+            return None
+    return value if isinstance(value, list) else None
+
+
 def _begins(place: Where, where: Where) -> bool:
     return place[: len(where)] == where
 

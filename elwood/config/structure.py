@@ -1,16 +1,18 @@
 """Turns one table into a settings class, strictly, and says all that is wrong in it."""
 
 import difflib
+import types
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar, get_args, get_origin
+from typing import Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
 import msgspec
 
-from elwood.config.keys import BY_PATH, Check
+from elwood.config.checks import Check
+from elwood.config.keys import BY_PATH
 from elwood.config.problems import Where, Wrong
 from elwood.config.source import FromVariable
 from elwood.core.redaction import Secret, strip
@@ -71,13 +73,19 @@ def _unfit(raw: dict[str, object], cls: type, section: str) -> Iterator[Complain
         check = BY_PATH[f"{section}.{field.name}"].check
         if check is None or field.name not in raw:
             continue
-        value, kind = raw[field.name], field.type
+        value, kind = raw[field.name], _without_none(field.type)
         if _made_of(kind) is tuple and isinstance(value, list):
             item = get_args(kind)[0]
             for index, one in enumerate(value):
                 yield from _checked(one, item, check, (field.name, index))
         else:
             yield from _checked(value, kind, check, (field.name,))
+
+
+def _without_none(kind: type) -> type:
+    """Return what *kind* is if it is there: TOML has no way to write that it is not."""
+    inner = [arg for arg in get_args(kind) if arg is not types.NoneType]
+    return inner[0] if _made_of(kind) in (Union, types.UnionType) else kind
 
 
 def _checked(value: object, kind: type, check: Check, where: Where) -> Iterator[Complaint]:

@@ -87,6 +87,13 @@ class Schedule:
 
 
 @attrs.frozen
+class Reschedule:
+    """Pause, resume or cancel a task; *own* is the one whose run this is."""
+
+    own: bool = False
+
+
+@attrs.frozen
 class CreateTool:
     """Make or change a tool or a skill of Elwood's own."""
 
@@ -123,6 +130,7 @@ Action = (
     | SaveMemory
     | SearchMemory
     | Schedule
+    | Reschedule
     | CreateTool
     | CallRemote
     | Approve

@@ -34,7 +34,7 @@ class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
 
 
 class Retried(msgspec.Struct, frozen=True, tag="retried"):
-    """The command *input* asks again what was taken back: it stands for *text* from here on.
+    """The command *input* stands for *text* from here on: what was taken back, or a skill's use.
 
     *untrusted* says that not all of it was the owner's.  *notice* tells the model what had been
     done; that comes from a line that is gone, with its label: *origins*, *private*.

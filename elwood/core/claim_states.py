@@ -71,7 +71,7 @@ _SAID: tuple[tuple[str, Needs], ...] = (
     ),
     (r"\b(?:i|we)(?:'ve| have)? (?:done|did) (?:it|that|this|so|what you|everything|all)\b", ANY),
     (r"\b(?:reminder|alarm|timer|appointment|event)s? (?:is |are )?(?:now )?set\b",
-     frozenset({"schedule", "request", "run"})),
+     frozenset({"schedule", "request", "planned"})),
     (r"\bin (?:your|the) calendar now\b", _CHANGE),
     (r"\bmy (?:web |online |internet )?(?:search|research) (?:results?|shows?|showed|found|says|"
      r"said|revealed|turned)\b",

@@ -131,7 +131,8 @@ IDIOM = re.compile(
     r"ordered (?:\w+ ){0,3}(?:by|alphabetically|from)|moved (?:on|by)|found (?:it|that|this) \w+|"
     r"sent (?:you )?(?:that|this|it)? ?(?:above|in my)|posted above|wrote (?:that )?(?:above|"
     r"earlier)|"
-    r"added up|see (?:why|that|what|how)|changed my mind|set out|built (?:on|upon)|"
+    r"paused (?:for|to|here|at)|added up|see (?:why|that|what|how)|changed my mind|set out|"
+    r"built (?:on|upon)|"
     r"made of|made in|recorded in history)\b"
 )
 # A line that leads to a list of what the writer did, not of what others did.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from elwood.core.claim_later import STANDS, planning, promises
 from elwood.core.claim_states import STATES
 from elwood.core.claim_words import (
     ACK,
@@ -133,6 +134,8 @@ def claims(sentence: Sentence, *, shows: bool = False, looked: bool = False) -> 
 def _in_clause(
     clause: str, sentence: Sentence, shows: bool, looked: bool, fresh: bool, mine: bool
 ) -> Iterator[Needs]:
+    if promises(clause, sentence.words):
+        yield STANDS
     for pattern in (*_I_DID, _G_MAIN, _G_LAST):
         for found in pattern.finditer(clause):
             start = found.start()
@@ -167,7 +170,7 @@ def _in_clause(
     for pattern, needs in STATES:
         state = pattern.search(clause)
         if state is not None and (needs != ANY or fresh or mine or state.start() > 0):
-            yield needs
+            yield planning(needs, clause)
 
 
 def _passive(
@@ -207,7 +210,7 @@ def _deed(found: re.Match[str], clause: str, sentence: Sentence, shows: bool) ->
         here = sentence.words.endswith(":") or HERE.search(sentence.words)
         if here or (shows and TEXTUAL.search(f"{clause[:verb]} {rest}")):
             return
-    yield deed.needs
+    yield deed.needs if deed.sort == "look" else planning(deed.needs, clause)
 
 
 def _of(found: re.Match[str]) -> Deed:

@@ -1,15 +1,16 @@
 """Finds what the model says it has done, and marks what no receipt bears out (reliability.md, P4).
 
 Rules, not understanding; for English and German.  A claim is a completed action of the writer's:
-"I sent", "has been saved", "Mail sent", "Done".  It needs a call of this turn that went well, of a
-tool that does such things, about the file or address that is named.  What is asked, offered,
-denied, quoted, or told of others claims nothing.  What is said to have been done before may rest
-on the receipts of earlier turns.
+"I sent", "has been saved", "Mail sent", "Done"; or a promise for later, "I'll remind you".  It
+needs a call of this turn that went well, of a tool that does such things, about the file or address
+that is named.  What is asked, offered, denied, quoted, or told of others claims nothing.  What is
+said to have been done before may rest on the receipts of earlier turns.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
+from elwood.core.claim_later import STANDS
 from elwood.core.claiming import claims, shows_work
 from elwood.core.deeds import LOOKING, Needs, kinds
 from elwood.core.sentences import Sentence, sentences
@@ -34,11 +35,16 @@ _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 
 def unverified(
-    text: str, receipts: Sequence[CallEnded], earlier: Sequence[CallEnded] = ()
+    text: str,
+    receipts: Sequence[CallEnded],
+    earlier: Sequence[CallEnded] = (),
+    *,
+    planned: bool = False,
 ) -> tuple[str, ...]:
     """List the sentences of *text* that claim what neither *receipts* nor *earlier* ones show.
 
-    *receipts* are those of this turn.
+    *receipts* are those of this turn; that it is the run of something *planned* shows that more
+    will come.
 
     >>> unverified("I have sent the mail. Shall I save it?", [])
     ('I have sent the mail.',)
@@ -46,17 +52,24 @@ def unverified(
     >>> unverified("I saved it to a.md. I also saved b.md.", [done])
     ('I also saved b.md.',)
     """
-    return tuple(sentence.raw.strip() for sentence in _unverified(text, receipts, earlier))
+    found = _unverified(text, receipts, earlier, planned)
+    return tuple(sentence.raw.strip() for sentence in found)
 
 
-def mark(text: str, receipts: Sequence[CallEnded], earlier: Sequence[CallEnded] = ()) -> str:
-    """Say behind each claim in *text* that nothing shows it, if nothing does.
+def mark(
+    text: str,
+    receipts: Sequence[CallEnded],
+    earlier: Sequence[CallEnded] = (),
+    *,
+    planned: bool = False,
+) -> str:
+    """Say behind each claim in *text* that nothing shows it, if nothing does (see `unverified`).
 
     >>> mark("The mail is on its way!", [])
     'The mail is on its way! (could not verify: nothing in the records shows it)'
     """
     parts, at = [], 0
-    for sentence in _unverified(text, receipts, earlier):
+    for sentence in _unverified(text, receipts, earlier, planned):
         end = sentence.start + len(sentence.raw.rstrip())
         parts += [text[at:end], " ", MARK]
         at = end
@@ -64,7 +77,7 @@ def mark(text: str, receipts: Sequence[CallEnded], earlier: Sequence[CallEnded] 
 
 
 def _unverified(
-    text: str, receipts: Sequence[CallEnded], earlier: Sequence[CallEnded]
+    text: str, receipts: Sequence[CallEnded], earlier: Sequence[CallEnded], planned: bool
 ) -> Iterator[Sentence]:
     good = [receipt for receipt in receipts if receipt.outcome == "ok"]
     old = [receipt for receipt in earlier if receipt.outcome == "ok"]
@@ -72,6 +85,7 @@ def _unverified(
     shows = shows_work(text)
     for sentence in sentences(text):
         found = claims(sentence, shows=shows, looked=looked)
+        found = [needs for needs in found if not (planned and needs == STANDS)]
         if not found:
             continue
         usable = [*good, *old] if _BEFORE.search(sentence.words) else good

@@ -5,7 +5,10 @@ changes do to them is decided here, by the rules of Debian's cron (cron(8)).  cr
 rules too, but loses times where clocks change by other than whole hours (Lord Howe, Chatham).
 """
 
+import re
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
+from itertools import takewhile
 from math import floor
 
 from cronsim import CronSim, CronSimError
@@ -51,11 +54,11 @@ def complaint(expression: str) -> str:
     """
     if len(expression) > MAX_EXPRESSION:
         return f"a cron expression has at most {MAX_EXPRESSION} characters"
-    fields = _fields(expression)
-    if len(fields) != len(_FIELDS):
+    given = fields(expression)
+    if len(given) != len(_FIELDS):
         return f"{expression!r} is no cron expression: {_FORM}{' '.join(ALIASES)}"
     for position, (name, span, size) in enumerate(_FIELDS):
-        field = fields[position]
+        field = given[position]
         alone = ["*"] * len(_FIELDS)
         alone[position] = field
         if not _comes(alone):
@@ -63,11 +66,22 @@ def complaint(expression: str) -> str:
         steps = [part.partition("/")[2] for part in field.split(",")]
         if any(int(step or 0) >= size for step in steps):
             return f"{field!r} steps over every {name}: write 'every 90 minutes' or the like"
-    return "" if _comes(fields) else f"no day ever fits {expression!r}"
+    return "" if _comes(given) else f"no day ever fits {expression!r}"
 
 
-def next_at(expression: str, after: float, zone: str) -> int | None:
-    """Return the first moment after *after* that *expression* means; None if none in 50 years.
+def fields(expression: str) -> list[str]:
+    """Return the fields of *expression*, or of what it stands for.
+
+    >>> fields("@weekly"), fields("0 8-8/2 * * *")
+    (['0', '0', '*', '*', '0'], ['0', '8', '*', '*', '*'])
+    """
+    # cronsim takes 8-8/2 for 8/2, which is 8, 10, 12 …; it is 8 alone.
+    given = re.sub(r"\b(\w+)-\1/\d+", r"\1", expression)
+    return ALIASES.get(given.strip().lower(), given).split()
+
+
+def moments(expression: str, after: float, zone: str) -> Iterator[int]:
+    """Return the moments after *after* that *expression* means, until there is none in 50 years.
 
     Jobs that run at fixed times run once for each of them: those that fall into a gap when it
     ends, and where an hour comes twice in the first one.  Jobs whose minute or hour begins with *
@@ -76,28 +90,37 @@ def next_at(expression: str, after: float, zone: str) -> int | None:
     cron(8) takes changes of three hours and more for corrections of a wrong clock; they are
     treated like the others here.
 
-    >>> wall.local(next_at("30 1 * * *", 1774740000, "Europe/London"), "Europe/London").isoformat()
+    >>> first = next(moments("30 1 * * *", 1774740000, "Europe/London"))
+    >>> wall.local(first, "Europe/London").isoformat()
     '2026-03-29T02:00:00'
     """
-    if _is_fixed(expression):
-        for fitting in _fitting(expression, wall.local(after, zone)):
-            if (at := wall.moment(fitting, zone)) > after:
-                return at
-        return None
-    at = floor(after) + 1
+    minute, hour = fields(expression)[-5:-3]
+    if minute.startswith("*") or hour.startswith("*"):
+        return _whenever_it_fits(expression, floor(after) + 1, zone)
+    return _once_each(expression, after, zone)
+
+
+def _once_each(expression: str, after: float, zone: str) -> Iterator[int]:
+    for fitting in _matcher(expression, wall.local(after, zone)):
+        if (at := wall.moment(fitting, zone)) > after:
+            yield at
+            after = at
+
+
+def _whenever_it_fits(expression: str, at: int, zone: str) -> Iterator[int]:
     while True:
+        changed = wall.change(at, at + _WINDOW, zone)
+        end = changed or at + _WINDOW
         here = wall.local(at, zone)
-        fitting_next = next(_fitting(expression, here - _SECOND), None)
-        if fitting_next is None:
-            return None
-        then = at + int((fitting_next - here).total_seconds())  # if the clocks do not change
-        changed = wall.change(at, min(then, at + _WINDOW), zone)
-        if changed is not None:
-            at = changed
-        elif then - at <= _WINDOW:
-            return then
+        for fitting in _matcher(expression, here - _SECOND):
+            then = at + int((fitting - here).total_seconds())  # as long as no clock changes
+            if then >= end:
+                break
+            yield then
         else:
-            at = then - _WINDOW  # no change between can lead before here or beyond *fitting*
+            return
+        # No change on the way can lead back before *end*, or further ahead than a window.
+        at = changed or max(end, then - _WINDOW)
 
 
 def planned(
@@ -111,7 +134,7 @@ def planned(
     >>> planned("* * * * *", 0, 365 * 86_400, "Europe/Paris", 2)
     ((31535940, 31536000), 525600)
     """
-    matcher = CronSim(" ".join(_fields(expression)), _BEGINNING)
+    matcher = _matcher(expression, _BEGINNING)
     clock = sorted(
         hour * 3600 + minute * 60 + second
         for hour in matcher.hours
@@ -125,39 +148,23 @@ def planned(
         begin = max(wall.moment(datetime.combine(day, time()), zone) - 1, after)
         if end - begin == _DAY and wall.change(int(begin), int(end) + 1, zone) is None:
             fits = day.month in matcher.months and matcher.match_day(day)
-            times = [int(begin) + 1 + seconds for seconds in clock] if fits else []
+            count += len(clock) if fits else 0
+            if fits and len(newest) < most:
+                newest[:0] = [int(begin) + 1 + seconds for seconds in clock]
         else:
-            times = _between(expression, begin, end, zone)
-        count += len(times)
-        if len(newest) < most:
-            newest = times + newest
+            times = list(takewhile(end.__ge__, moments(expression, begin, zone)))
+            count += len(times)
+            newest[:0] = times if len(newest) < most else []
         end, day = begin, date.fromordinal(day.toordinal() - 1)
     return tuple(newest[max(0, len(newest) - most) :]), count
 
 
-def _between(expression: str, after: float, until: float, zone: str) -> list[int]:
-    times = []
-    while (at := next_at(expression, after, zone)) is not None and at <= until:
-        times.append(at)
-        after = at
-    return times
+def _matcher(expression: str, after: datetime) -> CronSim:
+    return CronSim(" ".join(fields(expression)), after)
 
 
-def _fields(expression: str) -> list[str]:
-    return ALIASES.get(expression.strip().lower(), expression).split()
-
-
-def _is_fixed(expression: str) -> bool:
-    minute, hour = _fields(expression)[-5:-3]
-    return not minute.startswith("*") and not hour.startswith("*")
-
-
-def _fitting(expression: str, after: datetime) -> CronSim:
-    return CronSim(" ".join(_fields(expression)), after)
-
-
-def _comes(fields: list[str]) -> bool:
+def _comes(given: list[str]) -> bool:
     try:
-        return next(CronSim(" ".join(fields), _BEGINNING), None) is not None
+        return next(CronSim(" ".join(given), _BEGINNING), None) is not None
     except CronSimError:
         return False

@@ -10,7 +10,9 @@ from typing import Literal
 
 import attrs
 
-Kind = Literal["files", "write", "run", "web", "request", "send", "memory", "recall", "schedule"]
+Kind = Literal[
+    "files", "write", "run", "web", "request", "send", "memory", "recall", "schedule", "planned"
+]
 
 Needs = frozenset[Kind]
 
@@ -32,10 +34,14 @@ TOOLS: dict[str, Needs] = {
     "save_memory": frozenset({"memory"}),
     "search_memory": frozenset({"recall"}),
     "schedule": frozenset({"schedule"}),
+    "list_tasks": frozenset({"planned"}),
+    "pause_task": frozenset({"schedule"}),
+    "resume_task": frozenset({"schedule"}),
+    "cancel_task": frozenset({"schedule"}),
     "create_tool": frozenset({"write"}),
 }
 ANY: Needs = frozenset(
-    {"files", "write", "run", "web", "request", "send", "memory", "recall", "schedule"}
+    {"files", "write", "run", "web", "request", "send", "memory", "recall", "schedule", "planned"}
 )
 LOOKING: Needs = frozenset({"files", "web", "recall", "run", "request"})
 # What tools can have done whose name begins with one of these words, whoever brings them.
@@ -198,15 +204,25 @@ DEEDS = (
         "look",
     ),
     _deed(
+        "schedule request send",
+        "cancel/canceled/cancelled call+off/called+off",
+        "abgesagt",
+    ),
+    _deed(
+        "schedule request run",
+        "pause resume unpause snooze",
+        "pausiert fortgesetzt",
+    ),
+    _deed(
         "schedule request",
         "schedule remind reschedule",
         "geplant eingeplant terminiert erinnert gestellt gesetzt",
     ),
     _deed(
         "request send",
-        "book reserve order buy/bought purchase pay/paid transfer cancel/canceled/cancelled "
+        "book reserve order buy/bought purchase pay/paid transfer "
         "register subscribe refund donate rent wire",
-        "gebucht reserviert bestellt gekauft bezahlt uberwiesen storniert abgesagt gekundigt "
+        "gebucht reserviert bestellt gekauft bezahlt uberwiesen storniert gekundigt "
         "angemeldet abonniert registriert bestatigt",
     ),
     _deed(

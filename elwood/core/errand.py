@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from elwood.core.budget import Purse
+from elwood.core.labels import CLEAN, Label
 
 # With what the principals and the sessions of tasks begin, and the ids of their messages.
 PRINCIPAL, SESSION, MESSAGE = "task:", "task-", "task:"
@@ -19,7 +20,9 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     thinks (`core.routing.candidates`), *tools* those it may use (None: all).  A *fresh* run begins
     with an empty conversation.  *says* is what becomes of the text: "answer" has the model answer
     it, and keeps an answer that says that there is nothing to tell; "silent" keeps every answer;
-    "text" is a plain reminder, which is the answer itself and needs no model.
+    "text" is a plain reminder, which is the answer itself and needs no model; "note" is what a run
+    elsewhere has told the person of this conversation, for the model to know; it may hold *private*
+    data.
     """
 
     job: str
@@ -27,14 +30,16 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] | None = None
     purse: Purse | None = None
     fresh: bool = True
-    says: Literal["answer", "silent", "text"] = "answer"
+    says: Literal["answer", "silent", "text", "note"] = "answer"
+    private: bool = False
 
 
 class Done(msgspec.Struct, frozen=True):
     """How a run ended: *text* is its answer, *failed* says that this states a failure.
 
     *acted* says that something was done which must not be done twice unasked, *waiting* that a
-    call waits for the owner, *told* that the answer was posted.
+    call waits for the owner, *told* that the answer was posted.  *label* is that of the
+    conversation it ran in.
     """
 
     text: str
@@ -42,6 +47,7 @@ class Done(msgspec.Struct, frozen=True):
     acted: bool = False
     waiting: bool = False
     told: bool = False
+    label: Label = CLEAN
 
 
 def without_quiet(text: str) -> str:

@@ -40,12 +40,14 @@ class LearningSettings:
 
     A quiet stretch costs one short call of the cheap model, at most *calls_per_day*.  By default
     nothing is kept without the owner's tap: `auto` keeps what was seen *threshold* times.
+    *reflections* on the daily notes are written each week and month, if anything was done.
     """
 
     mode: Mode = "suggest"
     threshold: int = 3
     quiet: float = 120.0
     calls_per_day: int = 50
+    reflections: bool = True
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -66,7 +66,8 @@ class Line(msgspec.Struct):
     def hear(self, received: Received) -> None:
         """Take in what a person's message brings besides its words."""
         origin = f"a message sent by {received.principal}"
-        self.taint.add(Label(untrusted=received.untrusted), origin)
+        private = received.errand is not None and received.errand.private
+        self.taint.add(Label(untrusted=received.untrusted, private=private), origin)
         if not self.taint.sources:
             remember(self.named, received.text)
 

@@ -1,7 +1,7 @@
 """What the observer is shown of a conversation, and how its answer is read."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import attrs
 import msgspec
@@ -19,7 +19,6 @@ from elwood.core.enclosing import enclose
 from elwood.core.identity import flatten
 from elwood.core.labels import Label
 from elwood.core.learning import MAX_FACTS, MAX_TEXT, Kept, Kind, Seen, normal
-from elwood.core.nodes import Node
 from elwood.core.redaction import MASK
 from elwood.core.threads import without_recall
 from elwood.core.tokens import estimate
@@ -79,16 +78,6 @@ class Unreadable:
     """The answer is not what was asked for; *why* is for the model and the log."""
 
     why: str
-
-
-def stretch(path: Sequence[Node], observed: int) -> tuple[Node, ...]:
-    """Take what was said after the entry *observed*; empty if no person said anything.
-
-    >>> stretch([Node(3, Human("hi"), 1)], 2), stretch([Node(3, Human("hi"), 1)], 3)
-    ((Node(seq=3, message=Human(text='hi'), tokens=1, begins=False),), ())
-    """
-    new = tuple(node for node in path if node.seq > observed)
-    return new if any(isinstance(node.message, Human) for node in new) else ()
 
 
 def request(messages: Iterable[Message], known: Iterable[Kept | Seen], label: Label) -> str:

@@ -6,7 +6,10 @@ Only the spelling is judged here; that a path stays inside its root is the kerne
 
 import re
 import unicodedata
+from collections.abc import Collection
 from fnmatch import translate
+
+import attrs
 
 # Of Linux: PATH_MAX and NAME_MAX, in bytes.
 MAX_PATH = 4096
@@ -28,8 +31,27 @@ _SECRET_NAMES = (
 )  # fmt: skip
 # What looks like one of them and is made to be shown.
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
-_secret = re.compile("|".join(map(translate, _SECRET_NAMES)))
-_harmless = re.compile("|".join(map(translate, _HARMLESS)))
+
+
+@attrs.frozen
+class _Patterns:
+    """Names, and what they may be like; a set finds most of them, and is quickly made."""
+
+    exact: frozenset[str]
+    like: re.Pattern[str]
+
+    def match(self, name: str) -> bool:
+        return name in self.exact or self.like.match(name) is not None
+
+
+def _patterns(names: Collection[str]) -> _Patterns:
+    like = {name for name in names if "*" in name}
+    # Without any, what nothing matches.
+    pattern = "|".join(map(translate, sorted(like))) or "(?!)"
+    return _Patterns(frozenset(names) - like, re.compile(pattern))
+
+
+_secret, _harmless = _patterns(_SECRET_NAMES), _patterns(_HARMLESS)
 
 # Names that content from strangers must never be written under, wherever they stand, in lower
 # case (TA-23): what lies there is obeyed or run later without anybody being asked.
@@ -72,9 +94,7 @@ _PROTECTED = (
         ".screenrc",
     )),
 )  # fmt: skip
-_protected = tuple(
-    (reason, re.compile("|".join(map(translate, names)))) for reason, names in _PROTECTED
-)
+_protected = tuple((reason, _patterns(names)) for reason, names in _PROTECTED)
 
 
 def refusal(path: str) -> str | None:
@@ -157,7 +177,7 @@ def _names(path: str) -> list[str]:
 
 
 def _is_secret(name: str) -> bool:
-    return _secret.match(name) is not None and _harmless.match(name) is None
+    return _secret.match(name) and not _harmless.match(name)
 
 
 def shown(name: str) -> str:

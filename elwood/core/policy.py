@@ -20,6 +20,7 @@ from elwood.core.actions import (
     FetchUrl,
     Other,
     ReadFiles,
+    Reschedule,
     RunCommand,
     SaveMemory,
     Schedule,
@@ -33,7 +34,7 @@ from elwood.core.labels import Label
 from elwood.core.showing import shown_whole
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
-VERSION = 1
+VERSION = 2
 # Characters of path and query that a model may send to a stranger's host: a page needs no more
 # (TA-16).
 MAX_EXTRA = 200
@@ -204,7 +205,9 @@ def _of_act(action: Action, situation: Situation) -> Decision:
         case SendMessage(to):
             whom = "a group" if to == "group" else "somebody else"
             return Ask(f"it says something to {whom}", remember=True)
-        case Schedule():
+        case Reschedule(own=True):
+            return Allow("it is the task whose run this is")
+        case Schedule() | Reschedule():
             return Ask("it has something done later", remember=False) if untrusted else Allow()
         case CreateTool():
             return Ask("it makes or changes a tool, which is code", remember=False)
@@ -249,8 +252,9 @@ def _of_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
 def _of_person(action: Action, situation: Situation) -> Ask | None:
     """Ask about what the owner could have unasked, but whoever is behind this call cannot.
 
-    A guest gets talk and the open web; all else is the owner's.  A task that has all three of
-    strangers' words, private data and an effect waits for the owner (TA-45, Rule of Two).
+    A guest gets talk and the open web; all else is the owner's.  A task makes no tasks: it may only
+    end itself.  One that has all three of strangers' words, private data and an effect waits for
+    the owner (TA-45, Rule of Two).
     """
     if situation.principal == "guest":
         match action:
@@ -258,6 +262,8 @@ def _of_person(action: Action, situation: Situation) -> Ask | None:
                 return None
             case _:
                 return Ask("a guest wants it", remember=False)
+    if situation.principal == "task" and action in (Schedule(), Reschedule()):
+        return Ask("a task wants to change what is done later", remember=False)
     everything = Label(untrusted=True, private=True)
     if situation.principal == "task" and situation.label == everything and _has_effect(action):
         return Ask("it would be done while nobody looks", remember=False)
@@ -269,6 +275,8 @@ def _has_effect(action: Action) -> bool:
         case ReadFiles() | SearchMemory() | SearchWeb() | FetchUrl() | AskOwner():
             return False
         case SendMessage("owner") | RunCommand("safe") | CallRemote("read") | Other("read"):
+            return False
+        case Reschedule(own=True):
             return False
         case _:
             return True

@@ -118,7 +118,7 @@ def react(completion: Completion, tally: Tally) -> Reaction:
                 return Finish(text)
             if tally.used_tools and not tally.nudged:
                 return Nudge(NUDGE)
-            return Finish("The model gave no text.")
+            return Fail("The model gave no text.")
 
 
 def _react_to_cut(message: Assistant, text: str, tally: Tally) -> Reaction:

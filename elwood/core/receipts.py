@@ -29,6 +29,8 @@ RULINGS = {
 }
 # Parts a ruling from what the model chose, which may not hold it.
 DOT = "·"
+# Tools whose result says in its first line what was done, better than what was asked for does.
+TELLING = frozenset({"schedule"})
 # Lines of a footer; the rest is counted.
 MAX_LINES = 12
 # Characters of a tool's name and of a target.
@@ -105,7 +107,10 @@ def allowed_by(ruling: str) -> str:
 
 def _line(receipt: CallEnded) -> str:
     tool, target = one_line(receipt.tool, MAX_TOOL), one_line(receipt.target, MAX_TARGET)
-    what = f"{tool} {target}".rstrip().replace(DOT, ".")
+    what = f"{tool} {target}".rstrip()
+    if receipt.tool in TELLING and receipt.outcome == "ok" and receipt.text:
+        what = one_line(receipt.text.split("\n", 1)[0], MAX_TOOL + MAX_TARGET)
+    what = what.replace(DOT, ".")
     line = f"{MARKS[receipt.outcome]} {what}"
     if receipt.outcome != "ok":
         line += f" ({WORDS[receipt.outcome]})"

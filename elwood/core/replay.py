@@ -35,7 +35,7 @@ from elwood.core.session import (
 )
 from elwood.core.threads import Done, done, is_private
 from elwood.core.tokens import Calibration
-from elwood.core.tree import Tree
+from elwood.core.tree import Tree, Why
 from elwood.core.turns import (
     UNANSWERED,
     Kept,
@@ -47,6 +47,7 @@ from elwood.core.turns import (
     is_answer,
     outcome,
 )
+from elwood.core.unobserved import Unobserved
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
 MAX_RECEIPTS = 50
@@ -60,8 +61,8 @@ class Session(Inbox):
     lines.  *failed* says that its
     newest answer states a failure, *archived* that the person has not been told yet that their
     conversation was put away.  *calibration* corrects estimates: what the models have counted, on
-    whatever line.  *observed* is the entry up to which the observer has looked; *done* the newest
-    turn that ended.
+    whatever line.  *unobserved* is what nothing was learned from yet; *done* the newest turn that
+    ended.
     """
 
     turn: Turn | None = None
@@ -71,7 +72,7 @@ class Session(Inbox):
     receipts: list[Past] = msgspec.field(default_factory=list)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
-    observed: int = 0
+    unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
     done: Done | None = None
     archived: bool = False
     calibration: Calibration = msgspec.field(default_factory=Calibration)
@@ -124,7 +125,7 @@ class Session(Inbox):
                     self.turn.cut = why
             case Rewound(to):
                 if to == 0:
-                    self.tree.leave(self.path, seq - 1, at, "new")
+                    self._leave(seq, at, "new")
                     self.archived = False
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
@@ -132,13 +133,14 @@ class Session(Inbox):
             case Branched(name):
                 self.tree.mark(name, self.path, seq, at)
             case Archived():
-                self.tree.leave(self.path, seq - 1, at, "archived")
+                self._leave(seq, at, "archived")
                 self._change_to(Resumed(0, same_prompt=True))
                 self.archived = True
             case Resumed():
-                self.tree.leave(self.path, seq - 1, at, "left" if entry.number else "undone")
+                self._leave(seq, at, "left" if entry.number else "undone")
                 self.tree.go_on(entry.number)
                 self._change_to(entry)
+                self.unobserved.go_on(self.path)
                 self.archived = False
             case Retried():
                 self._retry(entry)
@@ -151,7 +153,12 @@ class Session(Inbox):
             case Delivered(reply):
                 del self.undelivered[reply]
             case Observed(upto):
-                self.observed = max(self.observed, upto)
+                self.unobserved.look(upto)
+
+    def _leave(self, seq: int, at: float, why: Why) -> None:
+        self.tree.leave(self.path, seq - 1, at, why)
+        if why != "undone":  # nothing is learned from what the owner took back
+            self.unobserved.put_away(self.path, seq)
 
     def _change_to(self, line: Resumed) -> None:
         """Go on with *line* and its label; what is still to come in brings its own."""

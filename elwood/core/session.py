@@ -254,7 +254,10 @@ class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
 
 
 class Observed(msgspec.Struct, frozen=True, tag="observed"):
-    """The observer has looked at everything up to the entry *upto*, and learned so many *facts*."""
+    """The observer has looked at what ends with the entry *upto*, and learned so many *facts*.
+
+    That is the present line so far, or a line that was put away before it was looked at.
+    """
 
     upto: int
     facts: int

@@ -1,4 +1,4 @@
-"""Which skills clearly fit what somebody says: by the words of their names and descriptions."""
+"""Which skills are meant: those called by name, and those that clearly fit what somebody says."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +23,25 @@ _IDLE = frozenset(
         "while who will with without work would you your"
     )
 )
+
+
+def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
+    """Find the skill that *message* begins with as ``/name``, and what is said behind it.
+
+    Commands of Telegram have no dashes: ``_`` stands for one.
+
+    >>> skills = [Skill(name="code-review", description="Review changes.", body="")]
+    >>> found = called(skills, "/code_review the last commit")
+    >>> found and (found[0].name, found[1])
+    ('code-review', 'the last commit')
+    >>> called(skills, "/code")
+    """
+    word, *rest = message.split(maxsplit=1) or [""]
+    name = word[1:].split("@")[0].replace("_", "-").casefold()
+    if not word.startswith("/"):
+        return None
+    skill = next((skill for skill in skills if skill.name.casefold() == name), None)
+    return None if skill is None else (skill, "".join(rest))
 
 
 def matching(skills: Iterable[Skill], message: str, limit: int = 3) -> tuple[Skill, ...]:

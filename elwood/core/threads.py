@@ -90,32 +90,37 @@ def done(
     )
 
 
-def add(note: str, session: str, turn: Done, zone: tzinfo) -> str | None:
-    r"""Write *turn* of *session* at the end of its day's *note*; None if nothing is to be written.
+def add(note: str, turns: Iterable[tuple[str, Done]], zone: tzinfo) -> str:
+    r"""Write *turns*, each with its session, at the end of their day's *note*.
 
     A turn that stands there already is not written again; people may have edited the rest.
 
     >>> from datetime import UTC
-    >>> note = add("", "s", Done("t1", 0.0, ("hi",), label=Label()), UTC)
+    >>> note = add("", [("s", Done("t1", 0.0, ("hi",), label=Label()))], UTC)
     >>> print(note)
     # Thursday 1970-01-01
     <BLANKLINE>
     - 00:00 s/t1: `hi`
     <BLANKLINE>
-    >>> add(note, "s", Done("t1", 0.0), UTC) is None
+    >>> add(note, [("s", Done("t1", 0.0))], UTC) == note
     True
     """
-    id_ = f"{session}/{turn.turn}"
-    if any(found["id"] == id_ for found in map(_ENTRY.match, note.split("\n")) if found):
-        return None
-    when = datetime.fromtimestamp(turn.at, zone)
-    before = note or f"# {when:%A %Y-%m-%d}\n\n"
-    if not before.endswith("\n"):
-        before += "\n"
-    entry = "\n".join(_entry(id_, turn, when))
-    if len(before) + len(entry) <= MAX_DAILY - len(MORE) - 2:
-        return f"{before}{entry}\n"
-    return None if MORE in before.split("\n") else f"{before}{MORE}\n"
+    there = {found["id"] for found in map(_ENTRY.match, note.split("\n")) if found}
+    for session, turn in turns:
+        id_ = f"{session}/{turn.turn}"
+        if id_ in there:
+            continue
+        there.add(id_)
+        when = datetime.fromtimestamp(turn.at, zone)
+        before = note or f"# {when:%A %Y-%m-%d}\n\n"
+        if not before.endswith("\n"):
+            before += "\n"
+        entry = "\n".join(_entry(id_, turn, when))
+        if len(before) + len(entry) <= MAX_DAILY - len(MORE) - 2:
+            note = f"{before}{entry}\n"
+        elif MORE not in before.split("\n"):
+            note = f"{before}{MORE}\n"
+    return note
 
 
 def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECALL_TOKENS) -> str:

@@ -4,6 +4,7 @@ Times are Unix seconds, zones are IANA names that were checked before.  Nothing 
 """
 
 import math
+import re
 from datetime import timedelta
 from hashlib import sha256
 from typing import Literal
@@ -21,6 +22,7 @@ LATEST = 7_258_118_400.0
 MOST = 100
 # Seconds.  Planned times that are older when they are looked for are not even counted.
 OLDEST = 10 * 366 * 86_400.0
+_OUT_OF_RANGE = "times are from 1970 to 2200"
 _HOUR = 3600
 _DAY = 86_400
 # Days that every month has.
@@ -70,7 +72,7 @@ class Hours(msgspec.Struct, frozen=True):
 def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
     """Return the first planned time after *after*; None if there is none any more.
 
-    What changes of clocks do is written at crontab.next_at.  *key* is the task's id; it spreads
+    What changes of clocks do is written at crontab.moments.  *key* is the task's id; it spreads
     cadences.
 
     >>> next_at(Every(3600.0, start=100.0), 3700.0, "UTC")
@@ -89,7 +91,7 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
         case Every() as every:
             found = _moment(every, _passed(every, after) + 1)
         case Cron(expression):
-            found = crontab.next_at(expression, after, zone)
+            found = next(crontab.moments(expression, after, zone), None)
     return None if found is None or found > LATEST else float(found)
 
 
@@ -134,15 +136,13 @@ def check(when: When) -> str:
             if seconds < MIN_EVERY:
                 return f"every {seconds:g} seconds is too often: the least is {MIN_EVERY:g} seconds"
             if not seconds <= MAX_EVERY:
-                return f"{seconds:g} seconds is too long: the most is {MAX_EVERY / _DAY:g} days"
-            return "" if 0 <= start <= LATEST else f"there is no time {start:g}: {_RANGE}"
+                days = f"every {seconds / _DAY:g} days"
+                return f"{days} is too seldom: the most is {MAX_EVERY / _DAY:g} days"
+            return "" if 0 <= start <= LATEST else _OUT_OF_RANGE
         case Once(at):
-            return "" if 0 <= at <= LATEST else f"there is no time {at:g}: {_RANGE}"
+            return "" if 0 <= at <= LATEST else _OUT_OF_RANGE
         case Cadence():
             return ""
-
-
-_RANGE = "write Unix seconds, from 1970 to 2200"
 
 
 def is_active(hours: Hours | None, at: float, zone: str) -> bool:
@@ -187,6 +187,20 @@ def next_active(hours: Hours | None, at: float, zone: str) -> float:
         if is_active(hours, now, zone):
             return float(now)
     raise ValueError(f"{hours} never come; check_hours tells why")
+
+
+def check_hours(hours: Hours) -> str:
+    """Say what is wrong with *hours* and what to write instead; "" if they are fine.
+
+    >>> check_hours(Hours("8:00", "24:00")), check_hours(Hours("08:00", "later"))
+    ('', "'later' is no time of day: write it like 22:00")
+    """
+    for clock in (hours.begin, hours.end):
+        found = re.fullmatch(r"([0-9]{1,2}):([0-5][0-9])", clock)
+        if found is None or _minutes(clock) > 24 * 60 - (clock == hours.begin):
+            return f"{clock!r} is no time of day: write it like 22:00"
+    wrong = [day for day in hours.days if not 0 <= day <= 6]
+    return f"{wrong[0]} is no day of the week: write 0 (Monday) to 6 (Sunday)" if wrong else ""
 
 
 def _minutes(clock: str) -> int:

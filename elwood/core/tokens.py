@@ -49,6 +49,12 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 
+# A blank between words costs nothing, and no piece goes over it.
+_BETWEEN = re.compile(r"(?<=\S) (?=\S)")
+# Characters of a word, and words, whose cost is remembered: most words of a text come again, in it
+# or in the next, and looking one up takes a fifth of the time.
+SHORT, WORDS = 24, 4096
+
 
 def estimate(text: str) -> int:
     """Estimate the tokens of *text*, rounded up.
@@ -59,7 +65,7 @@ def estimate(text: str) -> int:
     (6, 3)
     """
     # Sums of thirds: what is whole in arithmetic must not be rounded up for a floating tail.
-    return ceil(round(sum(cost for _, cost in _pieces(text)), 6))
+    return ceil(round(sum(map(_cost, _BETWEEN.split(text))), 6))
 
 
 def fit(text: str, limit: float) -> str:
@@ -82,6 +88,17 @@ def fit(text: str, limit: float) -> str:
             line = text.rfind("\n", 0, start) + 1
             return text[: line or start]
     return text
+
+
+def _cost(text: str) -> float:
+    return _cost_again(text) if len(text) <= SHORT else _cost_anew(text)
+
+
+def _cost_anew(text: str) -> float:
+    return sum(cost for _, cost in _pieces(text))
+
+
+_cost_again = lru_cache(maxsize=WORDS)(_cost_anew)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, float]]:

@@ -32,8 +32,11 @@ REFUSED = {
     "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
     "withdrawn": "The call that waited was withdrawn and will not run: {}.",
 }
-# What the model is told of a plain reminder, which it had no part in.
-REMINDED = "The person was sent the reminder that they had asked for: {}"
+# What the model is told of what the person was sent without it.
+TOLD = {
+    "text": "The person was sent the reminder that they had asked for: {}",
+    "note": "A scheduled run of yours, in a conversation of its own, told the person: {}",
+}
 UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"

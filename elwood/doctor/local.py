@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from elwood.config import Config
 from elwood.config.load import KEY_VARIABLES
-from elwood.core.budget import PRICES
+from elwood.core.prices import PRICES
 from elwood.doctor.findings import Finding, Level
 from elwood.doctor.services import used_models
 from elwood.store.confined import Unconfined, open_beneath

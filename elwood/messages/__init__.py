@@ -39,6 +39,7 @@ from elwood.messages.memory import (
     Recalled,
     Remember,
     Suggest,
+    Tidy,
     Undo,
 )
 from elwood.messages.models import (
@@ -152,6 +153,7 @@ __all__ = [
     "Stranger",
     "Suggest",
     "Taken",
+    "Tidy",
     "TimetableMail",
     "Trust",
     "Typing",

@@ -111,6 +111,11 @@ class Rebuild(Request[Settled]):
     """Make the index anew; answered when that has begun.  From the control socket."""
 
 
+@attrs.frozen(kw_only=True)
+class Tidy(Request[Settled]):
+    """Remove what is long out of date, and keep the index fast.  From the scheduler."""
+
+
 MemoryMail = (
     Remember
     | Recall
@@ -124,4 +129,5 @@ MemoryMail = (
     | Undo
     | Overlook
     | Rebuild
+    | Tidy
 )

@@ -1,13 +1,15 @@
 """What the models actor is asked."""
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import attrs
 import trio
 
-from elwood.core.budget import Purse, Spent
+from elwood.core.budget import Purse
 from elwood.core.conversation import Completion, Message, Prompt
+from elwood.core.spending import Spent
 from elwood.runtime import Request
 
 
@@ -72,9 +74,13 @@ class Complete(Request[Completed]):
 
 @attrs.frozen(kw_only=True)
 class Spending(Request[Spent]):
-    """What *session* and the day have cost so far, and their limits."""
+    """What *session*, the day and the month have cost so far, and their limits.
+
+    *purses* are those of the jobs, as far as whoever asks knows them.
+    """
 
     session: str
+    purses: Mapping[str, Purse] = {}
 
 
 ModelsMail = Complete | Spending

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from elwood.core.context import NAMES
+from elwood.core.heartbeat import FILE as HEARTBEAT
 from elwood.core.paths import holds_secrets
 
 # Where the workspace is, in the rungs that can put it there.
@@ -30,7 +31,7 @@ MADE_ETC = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 # The model's instructions; a command must not rewrite what later turns obey.
-INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "skills", ".agents")
+INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), HEARTBEAT, "skills", ".agents")
 # Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
 # covered (each is a mount).  What is nearer to the top is found first.
 MAX_DEPTH = 3

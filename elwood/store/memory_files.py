@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from elwood.core.note import Note, expires
 from elwood.core.recall import Hit, worth
@@ -53,6 +54,11 @@ class Files:
         wanted = "pending" if pending else "kept"
         found = ((note.updated, note.key) for note in self._notes() if note.status == wanted)
         return [key for _, key in heapq.nlargest(limit, found)]
+
+    def expired(self, before: float, limit: int) -> list[str]:
+        """Name notes whose time was up at Unix time *before*."""
+        found = (n.key for n in self._notes() if (until := expires(n)) and until <= before)
+        return list(islice(found, limit))
 
     def _notes(self, is_over: Callable[[], bool] = lambda: False) -> Iterator[Note]:
         for key, _ in self._files.stamps():

@@ -36,6 +36,8 @@ class Shelf:
         self._missed = 0
         # How many notes there are, as long as that is known.
         self._count: int | None = None
+        # No note was there when the files were last looked through, and none was put there since.
+        self.is_empty = False
 
     def open(self) -> None:
         """Remove what a crash has left; open the index for writing, if there is one."""
@@ -67,7 +69,7 @@ class Shelf:
             yield from self._catch_up()
 
     def _catch_up(self) -> Iterator[int]:
-        missed, known = self._missed, 0
+        missed, known, there = self._missed, 0, 0
         names = self.files.stamps()
         while step := dict(islice(names, STEP)):
             self._need_open()
@@ -78,7 +80,9 @@ class Shelf:
             if filed:
                 self.index.put(filed)
                 self._count = None
+            there += len(step)
             yield len(filed)
+        self.is_empty = there == 0
         if self.index.exists:
             self._need_open()
             yield from self._drop_gone(known)
@@ -89,6 +93,12 @@ class Shelf:
     def discard(self) -> None:
         """Throw the index away; `catch_up` makes it anew.  Raises Unusable."""
         self.index.discard()
+
+    def tidy(self) -> None:
+        """Keep the index fast, if there is one."""
+        if self.index.exists:
+            self._need_open()
+            self._attempt(self.index.tidy)
 
     def rebuild(self) -> int:
         """Make the index anew, at once; return how many notes it has.  Raises Unusable."""
@@ -133,6 +143,7 @@ class Shelf:
         Raises DiskFull, JournalBroken.
         """
         is_new = not self.files.there(key)
+        self.is_empty = False
         self.files.write(key, data)
         if is_new and self._count is not None:
             self._count += 1

@@ -59,3 +59,6 @@ class MemoryStore(Protocol):
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
         """Name the newest notes, kept or *pending*, the newest first."""
+
+    def expired(self, before: float, limit: int, /) -> list[str]:
+        """Name *limit* notes at most whose time was up at Unix time *before*."""

@@ -1,7 +1,7 @@
 """The skills that lie in the workspace and in other folders, as they are now.
 
-They are looked for before every turn, so that an edit counts at once; a SKILL.md that has not
-changed is not read again.  What was written after strangers' words were read is no skill.
+They are looked for again and again, so that an edit counts soon; a SKILL.md that has not changed is
+not read again.  What was written after strangers' words were read is no skill.
 """
 
 import logging

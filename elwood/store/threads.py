@@ -1,24 +1,29 @@
-"""The daily notes in the workspace: written turn by turn, read back at the start of a day.
+"""The daily notes in the workspace: turns are written into them, and read back the next day.
 
 People may read and edit them, and tools too: what a conversation with strangers' words has written
 is marked, keeps its mark, and does not come back.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 
 import trio
 
 from elwood.core.reflections import week_of
 from elwood.core.threads import MAX_DAILY, Done, add, days_until, recall
 from elwood.runtime import Blocking
-from elwood.store.confined import PathMissing, PathRefused
+from elwood.store.confined import PathMissing, PathRefused, Unconfined
 from elwood.store.files import Root
 
 # Bytes of one note that are read: all characters may be long ones.
 _MAX_FILE = 4 * MAX_DAILY
 # Days back in which the newest weekly reflection is sought: this week's, or that of the last.
 _WEEKS = (0, 7)
+# Seconds for which what comes back is not read again: many conversations may begin at once, and
+# turns are as late in their notes.
+_FRESH = 2.0
 
 
 class Threads:
@@ -32,26 +37,74 @@ class Threads:
         self._root = root
         self._zone = zone
         self._blocking = blocking
-        self._writing = trio.Lock()  # sessions end turns at the same time
+        # By session; written together by whoever comes first.
+        self._gathered: dict[str, Done] = {}
+        self._writing = trio.Lock()
+        self._reading = trio.Lock()
+        self._recalled = ("", "")
+        self._until = -math.inf
 
     def today(self, now: float) -> str:
         """Return the date at Unix time *now*, ISO 8601."""
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
-    async def note(self, session: str, turn: Done) -> None:
-        """Write *turn* into the note of its day, on the disk; nothing if it stands there."""
+    def gather(self, session: str, turn: Done) -> None:
+        """Have *turn* written with the next one of its day; who says so must `settle` it later."""
+        self._gathered[session] = turn
+
+    async def settle(self, session: str) -> None:
+        """Write what was gathered, on the disk, if the turn of *session* has not been written.
+
+        What stands in its note is not written again.
+        """
         async with self._writing:
+            turn = self._gathered.get(session)
+            if turn is None:
+                return
             try:
-                await self._blocking(lambda: self._note(session, turn))
-            except PathRefused:  # perhaps somebody edited it at this very moment
-                await self._blocking(lambda: self._note(session, turn))
+                await self._write(self.today(turn.at))
+            except (PathRefused, Unconfined):
+                # It must not keep others from being written later.
+                del self._gathered[session]
+                raise
 
     async def recall(self, now: float) -> str:
-        """Write what comes back on the day of Unix time *now*; empty if there is nothing."""
-        return await self._blocking(lambda: self._recall(now))
+        """Write what comes back on the day of Unix time *now*; empty if there is nothing.
 
-    def _note(self, session: str, turn: Done) -> None:
-        path = _daily(self.today(turn.at))
+        What changed in the last two seconds may be missing.
+        """
+        today = self.today(now)
+        async with self._reading:
+            if self._recalled[0] != today or trio.current_time() >= self._until:
+                self._recalled = today, await self._blocking(lambda: self._recall(now))
+                self._until = trio.current_time() + _FRESH
+            return self._recalled[1]
+
+    async def names(self) -> frozenset[str]:
+        """Name all notes, without ``.md``: ``threads/daily/2026-11-22``."""
+        return await self._blocking(self._names)
+
+    def _names(self) -> frozenset[str]:
+        try:
+            items, _ = self._root.walk("threads")
+        except PathMissing:
+            return frozenset()
+        return frozenset(item.name.removesuffix(".md") for item in items if item.kind == "file")
+
+    async def _write(self, day: str) -> None:
+        """Write what has been gathered of *day*."""
+        turns = [(s, turn) for s, turn in self._gathered.items() if self.today(turn.at) == day]
+        write = partial(self._note, _daily(day), turns)
+        try:
+            await self._blocking(write)
+        except PathRefused:  # perhaps somebody edited it at this very moment
+            await self._blocking(write)
+        for session, turn in turns:
+            if self._gathered.get(session) is turn:
+                del self._gathered[session]
+        self._until = -math.inf
+
+    def _note(self, path: str, turns: Sequence[tuple[str, Done]]) -> None:
         try:
             with self._root.file(path) as file:
                 data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
@@ -60,8 +113,9 @@ class Threads:
         if len(data) > _MAX_FILE:
             return  # somebody has made it longer than we ever do
         # Bytes that are not UTF-8 are somebody's too, and stay as they are.
-        written = add(data.decode("utf-8", "surrogateescape"), session, turn, self._zone)
-        if written is not None:
+        text = data.decode("utf-8", "surrogateescape")
+        written = add(text, turns, self._zone)
+        if written != text:
             content = written.encode("utf-8", "surrogateescape")
             self._root.write(path, content, untrusted=untrusted, expect=stat)
 

@@ -1,7 +1,7 @@
 """The workspace's documents, as they stand now.
 
-They are looked at before every turn, so that an edit counts at once; a file that has not changed is
-not read again.
+They are looked at again and again, so that an edit counts soon; a file that has not changed is not
+read again.
 """
 
 import os
@@ -20,12 +20,16 @@ MAX_DOCUMENT = 64 << 10
 
 
 @attrs.frozen
-class _Read:
-    """A document as it was when its file had the stamp *stamp*; *note* says what is wrong."""
+class Page:
+    """A document as it was when its file had the stamp *stamp*; *note* says what is wrong.
 
-    stamp: tuple[int, ...] | None
-    text: str | None
+    *untrusted* is as in `store.files.File`.
+    """
+
+    stamp: tuple[int, ...] | None = None
+    text: str | None = None
     note: str | None = None
+    untrusted: bool = False
 
 
 class Workspace:
@@ -34,7 +38,7 @@ class Workspace:
     def __init__(self, root: Root, blocking: Blocking) -> None:
         self._root = root
         self._blocking = blocking
-        self._known: dict[str, _Read] = {}
+        self._known: dict[str, Page] = {}
         self._documents = Documents()
 
     async def documents(self) -> Documents:
@@ -48,37 +52,42 @@ class Workspace:
             self._documents = documents
         return self._documents
 
-    def _look(self) -> tuple[dict[str, _Read], Documents]:
-        known = {name: self._read(name) for name in NAMES}
-        texts = {name: read.text for name, read in known.items() if read.text is not None}
-        notes = tuple(read.note for read in known.values() if read.note is not None)
+    def _look(self) -> tuple[dict[str, Page], Documents]:
+        known = {name: look(self._root, f"{name}.md", self._known.get(name)) for name in NAMES}
+        texts = {name: page.text for name, page in known.items() if page.text is not None}
+        notes = tuple(page.note for page in known.values() if page.note is not None)
         return known, Documents(texts, notes)
 
-    def _read(self, name: str) -> _Read:
-        before = self._known.get(name)
-        try:
-            seen = self._root.seen(f"{name}.md")
-            if seen is None:
-                return _Read(None, None)
-            # A link has another stamp than what was read through it, so it is followed each time.
-            if before is not None and before.stamp == _stamp(seen):
+
+def look(root: Root, name: str, before: Page | None = None) -> Page:
+    """Read the document *name*, unless its file is as it was *before*; blocks.
+
+    Raises Unconfined.
+    """
+    try:
+        seen = root.seen(name)
+        if seen is None:
+            return Page()
+        # A link has another stamp than what was read through it, so it is followed each time.
+        if before is not None and before.stamp == _stamp(seen):
+            return before
+        with root.file(name) as file:
+            stamp = _stamp(file.stat)
+            if before is not None and before.stamp == stamp:
                 return before
-            with self._root.file(f"{name}.md") as file:
-                stamp = _stamp(file.stat)
-                if before is not None and before.stamp == stamp:
-                    return before
-                content = file.read(MAX_DOCUMENT + 1)
-        except PathMissing:
-            return _Read(None, None)
-        except PathRefused as error:
-            return _Read(None, None, f"{name}.md could not be read: it {error.why}.")
-        text = content[:MAX_DOCUMENT].decode("utf-8-sig", "replace")
-        if len(content) <= MAX_DOCUMENT:
-            return _Read(stamp, text)
-        limit = f"{MAX_DOCUMENT >> 10} KiB"
-        # The last character may have been cut in the middle: that is no error of the file.
-        text = text.rstrip("\ufffd")
-        return _Read(stamp, text, f"{name}.md is longer than {limit}; the rest is left out.")
+            content = file.read(MAX_DOCUMENT + 1)
+            untrusted = file.untrusted
+    except PathMissing:
+        return Page()
+    except PathRefused as error:
+        return Page(note=f"{name} could not be read: it {error.why}.")
+    text = content[:MAX_DOCUMENT].decode("utf-8-sig", "replace")
+    if len(content) <= MAX_DOCUMENT:
+        return Page(stamp, text, untrusted=untrusted)
+    # The last character may have been cut in the middle: that is no error of the file.
+    text = text.rstrip("\ufffd")
+    note = f"{name} is longer than {MAX_DOCUMENT >> 10} KiB; the rest is left out."
+    return Page(stamp, text, note, untrusted)
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """What the model may do: the contract of a tool."""
 
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.policy import Word
 from elwood.core.session import Effect
-from elwood.messages import MemoryMail
+from elwood.messages import MemoryMail, TimetableMail
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import Executor, NoSandbox
 from elwood.store.files import Root
@@ -68,7 +69,9 @@ class Hands:
     says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *memory*
     there is none of it.  *skills* are those there are; *git* and *places* take others
     in.  *facts* are those of the plan that was allowed: what runs must still be that.  *root* is
-    the workspace, held open from its first use on: make one for the whole house.
+    the workspace, held open from its first use on: make one for the whole house.  *timetable* is
+    asked about tasks, if there are any; *zone* is the owner's (an IANA name), *now* the wall clock
+    in Unix seconds, *session* the conversation, *job* the task whose run this is, or "".
     """
 
     workspace: Path
@@ -86,6 +89,11 @@ class Hands:
     git: Git | None = None
     places: Places | None = None
     sees: Callable[[str], bool] = lambda text: False
+    timetable: Address[TimetableMail] | None = None
+    zone: str = "UTC"
+    now: Callable[[], float] = time.time
+    session: str = ""
+    job: Callable[[], str] = lambda: ""
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )

@@ -31,6 +31,7 @@ from elwood.wire.phrase_files import (
     SearchFiles,
     WriteFile,
 )
+from elwood.wire.phrase_tasks import ChangePlan, ListPlans, Plan
 from elwood.wire.phrases import Echo, Phrase, Recall, Talk, Unknown
 
 # Lines that are asked for at once: as many as the tool gives.
@@ -151,6 +152,13 @@ def _first(phrase: Phrase) -> Wish | None:
             return wish("save_memory", key=key, content=text)
         case LookUp(query):
             return wish("search_memory", query=query)
+        case Plan(when, remind, do):
+            what = {"remind": remind} if remind else {"do": do}
+            return wish("schedule", title=phrase.title, when=when, **what)
+        case ListPlans():
+            return wish("list_tasks")
+        case ChangePlan(verb, task):
+            return wish(f"{verb}_task", task=task)
         case _:
             assert_never(phrase)
 

@@ -18,6 +18,7 @@ from elwood.wire.phrase_files import (
     SearchFiles,
     WriteFile,
 )
+from elwood.wire.phrase_tasks import ChangePlan, ListPlans, Plan
 from elwood.wire.phrases import Phrase
 from elwood.wire.quoting import code, cut, fenced, in_quotes, quoted_lines
 
@@ -196,6 +197,15 @@ def _good(phrase: Phrase, text: str) -> str:
             if text.startswith("no note"):
                 return f"My memory has nothing about {in_quotes(query)}."
             return f"My memory has this about {in_quotes(query)}:\n\n{fenced(text)}"
+        case Plan():
+            head, _, _ = text.partition("\n")
+            return f"I planned it: {in_quotes(head)}"
+        case ListPlans():
+            if text.startswith("there are no tasks"):
+                return "Nothing is planned."
+            return f"This is planned:\n\n{fenced(text)}"
+        case ChangePlan():
+            return f"This came of it: {in_quotes(text)}"
         case _:
             return fenced(text)
 
@@ -231,6 +241,12 @@ def _aim(phrase: Phrase) -> str:
             return f"save {code(key)}"
         case LookUp(query):
             return f"look up {in_quotes(query)}"
+        case Plan(when):
+            return f"plan that for {in_quotes(when)}"
+        case ListPlans():
+            return "list what is planned"
+        case ChangePlan(verb, task):
+            return f"{verb} {in_quotes(task)}"
         case _:
             return "do that"
 

@@ -12,6 +12,7 @@ import attrs
 
 from elwood.wire.phrase_doing import Doing, about_doing
 from elwood.wire.phrase_files import AboutFiles, about_files
+from elwood.wire.phrase_tasks import AboutTasks, about_tasks
 from elwood.wire.phrase_words import bare, kept
 
 # Longer lines are prose, not one of the phrases; it also bounds the work of the patterns.
@@ -46,12 +47,15 @@ class Unknown:
     text: str
 
 
-Phrase = AboutFiles | Doing | Echo | Recall | Talk | Unknown
+Phrase = AboutFiles | AboutTasks | Doing | Echo | Recall | Talk | Unknown
 
 # Lines of examples, each with the tool that it takes, if it takes one.
 EXAMPLES: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("list_files", "list the files"), ("read_file", "read SOUL.md")),
-    (("read_file", "show me lines 1-5 of SOUL.md"),),
+    (
+        ("list_files", "list the files"),
+        ("read_file", "read SOUL.md"),
+        ("read_file", "show me lines 1-5 of SOUL.md"),
+    ),
     (("find", "find *.md"), ("grep", "search for owner")),
     (
         ("write_file", "write notes.txt: buy milk"),
@@ -67,6 +71,11 @@ EXAMPLES: tuple[tuple[tuple[str, str], ...], ...] = (
         ("save_memory", "remember that my sister's birthday is 4 May"),
         ("search_memory", "what do you know about my sister"),
     ),
+    (
+        ("schedule", "remind me in 1 minute to call mum"),
+        ("schedule", "every monday at eight list the files"),
+    ),
+    (("list_tasks", "list my tasks"), ("cancel_task", "cancel task call-mum")),
     (("", "what time is it"), ("", "what did I say before"), ("", "echo some words")),
 )
 
@@ -75,8 +84,7 @@ def examples(tools: Collection[str]) -> str:
     """List what can be said when there are these *tools*, as Markdown.
 
     >>> print(examples(["read_file"]))
-    - `read SOUL.md`
-    - `show me lines 1-5 of SOUL.md`
+    - `read SOUL.md` · `show me lines 1-5 of SOUL.md`
     - `what time is it` · `what did I say before` · `echo some words`
     """
     lines = (
@@ -103,7 +111,10 @@ def understand(line: str) -> Phrase:
         return Echo(said["text"])
     words, text = bare(line), kept(line)
     talk = _talk(words) or _recall(words)
-    return talk or about_doing(words, text) or about_files(words, text) or Unknown(line)
+    if talk is not None:
+        return talk
+    done = about_tasks(words, text) or about_doing(words, text) or about_files(words, text)
+    return done or Unknown(line)
 
 
 _ECHO = re.compile(r"(?:please )?(?:echo|say|repeat after me):? +(?P<text>\S.*)", re.I | re.S)

@@ -1,15 +1,17 @@
 """Which client speaks for a configured provider."""
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from elwood.core.routing import ProviderSettings
 from elwood.wire import anthropic, openai
 from elwood.wire.calls import Line
 from elwood.wire.http import Client
-from elwood.wire.offline import OfflineModel
 from elwood.wire.openai_form import Form
 from elwood.wire.provider import ModelRequest, Provider
+
+if TYPE_CHECKING:
+    from elwood.wire.offline import OfflineModel
 
 
 def make_provider(
@@ -34,7 +36,7 @@ def make_provider(
                 line, echo=settings.echo_reasoning, limit=settings.limit_field, new_id=new_id
             )
         case "offline":
-            return OfflineModel()
+            return _offline()()
         case _:
             assert_never(settings.api)
 
@@ -47,6 +49,13 @@ def encoder(settings: ProviderSettings) -> Callable[[ModelRequest], bytes]:
         case "openai":
             return Form(settings.echo_reasoning, settings.limit_field).encode
         case "offline":
-            return OfflineModel.encode
+            return _offline().encode
         case _:
             assert_never(settings.api)
+
+
+def _offline() -> "type[OfflineModel]":
+    # Its many patterns take 30 ms, and who has a model does not need them.
+    from elwood.wire.offline import OfflineModel
+
+    return OfflineModel

@@ -76,6 +76,7 @@ class World:
     takes_hints: bool = True
     settings: ApprovalSettings = attrs.field(factory=ApprovalSettings)
     secret: str = "hunter2"
+    awake: Callable[[float], float] = lambda now: now
 
     def texts(self, chat: int) -> list[str]:
         return [post.part.text for post in self.posts if post.route.chat == chat]
@@ -133,6 +134,7 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
         clock=lambda: world.now,
         strip=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,
+        awake=lambda now: world.awake(now),
     )
 
     async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:

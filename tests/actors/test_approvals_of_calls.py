@@ -23,7 +23,7 @@ from elwood.core.permissions import (
     Trusted,
 )
 from elwood.core.question_text import MAX_SHOWN
-from elwood.core.questions import Answer
+from elwood.core.questions import Answer, Question
 from elwood.core.session import Route
 from elwood.messages import (
     Pending,
@@ -478,15 +478,44 @@ async def test_ap_24_who_is_no_owner_cannot_approve_their_own_calls(world: World
         assert await ask.seek(question(principal=by, route=Route("web", 1))) == Pending()
 
 
-async def test_ap_25_a_question_at_night_waits(world: World, autojump_clock: MockClock) -> None:
-    """The digest of the morning is the scheduler's."""
-    asked = question(session="run:backup", principal="task:backup", route=Route("none", 0))
+def at_night(number: int) -> Question:
+    call = f"t{number}/c1"
+    return question(call, session="task-x", principal="task:x", route=Route("none", 0))
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one life", "with a restart"])
+async def test_ap_25_questions_of_the_night_wait_for_the_morning(
+    world: World, autojump_clock: MockClock, restarts: bool
+) -> None:
+    morning = world.now + 6 * HOURS
+    world.awake = lambda now: max(now, morning)
     async with running(world, OWNER_ROUTE) as ask:
-        await ask.seek(asked)
+        await ask.seek(at_night(1))
+        await ask.seek(at_night(2))
+        await ask.seek(question(session="tg-1"))
+        assert [post.part.text for post in world.posts if "make t" not in post.part.text] == []
+        assert len(world.posts) == 1, "what the owner asks for at night is asked at night"
+        if not restarts:
+            world.now = morning
+            await trio.sleep(61)
+    if restarts:
+        async with running(world, OWNER_ROUTE) as ask:
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(world.posts) == 2, "the open one is asked again, those of the night are not"
+            world.now = morning
+            await trio.sleep(61)
+
+    digest = world.posts[-1].part.text
+    assert "make t1/c1" in digest
+    assert "make t2/c1" in digest
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.seek(at_night(1)) == Pending(), "nothing is ever decided by itself"
+
+
+async def test_ap_25_who_never_sleeps_is_asked_at_once(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(at_night(1))
         assert world.posts[0].route == OWNER_ROUTE
-        await trio.sleep(6 * HOURS)
-        world.now += 6 * HOURS
-        assert await ask.seek(asked) == Pending()
         assert (await ask.press(data(world, "Allow once"))).ok
 
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.daily import NOTE
+from elwood.agent.daily import GATHER, NOTE
 from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import Human
 from elwood.core.identity import Principal
@@ -137,6 +137,7 @@ async def test_nobody_else_is_told_what_the_owner_did(world: World, autojump_clo
     async with house(world) as h:
         await h.say("a secret plan")
         await h.quiet()
+        await trio.sleep(2 * GATHER)
         await say(h, "guest", ROUTE, owner=False)
         await say(h, "group", Route("chat", private=False), owner=True)
         await say(h, "mine", ROUTE, owner=True)
@@ -208,6 +209,25 @@ async def test_a_crash_between_the_answer_and_the_note_costs_nothing(
     assert note(tmp_path).count("s/t1: `hello`") == 1
 
 
+async def test_turns_that_end_together_are_written_together_and_none_is_lost(
+    world: World, tmp_path: Path, autojump_clock: object
+) -> None:
+    """Also of one conversation, whose next turn ends before the first was written."""
+    async with house(world) as h:
+        for text in ("one", "two"):
+            await h.say(text)
+            await h.quiet()
+        written = note(tmp_path)
+        await trio.sleep(2 * GATHER)
+        assert "t1: `one`" in written
+        assert "t2: `two`" not in written
+        assert "t2: `two`" in note(tmp_path)
+        await h.say("three")
+        await h.quiet()
+
+    assert "t3: `three`" in note(tmp_path)  # written at the stop
+
+
 async def test_a_note_that_cannot_be_written_holds_nobody_up(
     world: World, tmp_path: Path, autojump_clock: object
 ) -> None:
@@ -215,7 +235,7 @@ async def test_a_note_that_cannot_be_written_holds_nobody_up(
     async with house(world) as h:
         await h.say("one")
         await h.quiet()
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(2 * GATHER)
         assert any(NOTE in desk.troubles for desk in h.board.desks.values())
         await h.say("two")
         await h.quiet()

@@ -9,6 +9,7 @@ from elwood.core.budget import Purse
 from elwood.core.conversation import Human, Notice
 from elwood.core.errand import QUIET, Done, Errand
 from elwood.core.identity import Principal
+from elwood.core.labels import Label
 from elwood.core.session import Route
 from elwood.messages import Await, Complete, Completed, Inbound, ModelUnavailable, Taken, Unheard
 from tests.house.scene import ROUTE, House, World, house
@@ -194,6 +195,49 @@ async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -
     assert world.said[0] == WORDS
     told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
     assert any(WORDS in text for text in told), "the model knows what was sent"
+
+
+async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        note = Errand("inbox", says="note", private=True)
+        await run(h, "task:1:note", "Three mails.", note, "s")
+        await run(h, "task:1:note", "Three mails.", note, "s")
+        assert h.states["s"].taint.private
+        await h.say("answer the second")
+        await h.quiet()
+
+    assert len(world.said) == 1, "the person has it already"
+    told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert len(told) == 1
+    assert "Three mails." in told[0]
+
+
+async def test_of_much_that_was_told_the_newest_is_known(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for number in range(30):
+            note = Errand("inbox", says="note")
+            await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
+        await h.say("thanks")
+        await h.quiet()
+
+    [told] = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert "mail 19" not in told
+    assert all(f"mail {number} " in told for number in range(20, 30))
+    assert len(told) < 15_000
+
+
+async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await h.say("hello")
+        errand = Errand("inbox", fresh=False, private=True)
+        done = await run(h, "task:1", "look", errand, session="s")
+
+    assert isinstance(done, Done)
+    assert done.label == Label(private=True)
 
 
 async def test_a_run_is_taken_and_waited_for_again_after_a_restart(

@@ -13,10 +13,12 @@ import pytest
 import trio
 
 from elwood.actors.models import Models
-from elwood.core.budget import Charged, Ledger, Limits
+from elwood.core.budget import Limits, Purse
 from elwood.core.conversation import Assistant, Completion, Human, Prompt, Text, Usage
+from elwood.core.ledger import Ledger, UsageEntry, Warned
 from elwood.core.redaction import Secret
 from elwood.core.routing import FailureKind, ModelSettings, Offer, ProviderSettings
+from elwood.core.session import Route
 from elwood.messages import (
     BadHistory,
     BudgetSpent,
@@ -25,10 +27,15 @@ from elwood.messages import (
     ContextTooLong,
     ModelsMail,
     ModelUnavailable,
+    OutboxMail,
+    Post,
+    Sent,
     Spending,
+    Unsent,
 )
 from elwood.runtime import Address, Board, Child, Mailbox, inline, supervise
 from elwood.store.calls import Calls
+from elwood.store.chain import decoder
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.store.usage import UsageBook
@@ -40,6 +47,7 @@ from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, messages_strea
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 PROMPT = Prompt("Be kind.")
+OWNER = Route("telegram", chat=1)
 ONE = ModelSettings(default="a/m", summarizer="a/s")
 TWO = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("b/n",))
 
@@ -127,9 +135,15 @@ class House:
     board: Board
     book: UsageBook
     disk: Full
+    told: list[str]
+    back: trio.Event
 
     async def ask(self, session: str = "s", role: str = "default") -> Completed:
         return await self.models.ask(wanted(session, role))
+
+    async def ask_for(self, job: str, purse: Purse, session: str = "s") -> Completed:
+        request = attrs.evolve(wanted(session), job=job, purse=purse)
+        return await self.models.ask(request)
 
     def troubles(self) -> dict[str, str]:
         desk = self.board.desks["models"]
@@ -149,6 +163,7 @@ async def house(
     limits: Limits | None = None,
     jitter: float = 0.0,
     in_flight: int = 64,
+    is_away: bool = False,
     **providers: Provider,
 ) -> AsyncIterator[House]:
     start = trio.current_time()
@@ -158,25 +173,43 @@ async def house(
 
     calls = Full()
     disk = Disk(blocking=inline, clock=now, calls=calls)
-    journal = Journal[Charged, Ledger](folder / "usage.jsonl", Charged, Ledger, disk)
+    journal = Journal[UsageEntry, Ledger](folder / "usage.jsonl", UsageEntry, Ledger, disk)
     book = UsageBook(journal, limits or Limits(), "UTC", now)
+    outbox = Mailbox[OutboxMail]("outbox", 32)
+    told: list[str] = []
+    back = trio.Event()
+    if not is_away:
+        back.set()
+
+    async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
+        async for mail in mailbox:
+            assert isinstance(mail, Post)
+            assert mail.route == OWNER
+            if not back.is_set():
+                mail.reply.set(Unsent("no network"))
+                continue
+            told.append(mail.part.text)
+            mail.reply.set(Sent("1"))
+
     models = Models(
         book=book,
         providers=providers,
         settings=settings,
         in_flight=dict.fromkeys(providers, in_flight),
         jitter=lambda: jitter,
+        outboxes={"telegram": outbox.address},
+        owner=[OWNER],
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
     board, stop = Board(trio.current_time), trio.Event()
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:
-            children = [Child(mailbox, models.run)]
+            children = [Child(outbox, be_outbox), Child(mailbox, models.run)]
             await supervise(children, stop=stop, listener=lambda event: None, board=board)
 
         nursery.start_soon(run)
-        yield House(mailbox.address, board, book, calls)
+        yield House(mailbox.address, board, book, calls, told, back)
         stop.set()
 
 
@@ -306,7 +339,7 @@ async def test_a_response_that_takes_too_long_is_ended_told_and_charged(
             answer = await it.models.ask(wanted(within=60.0))
         assert isinstance(answer, ModelUnavailable)
         assert "was not done when time was up" in answer.why
-        assert it.book.spent("s").session_tokens > 0
+        assert it.book.spent("s", {}).session.tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -424,10 +457,10 @@ async def test_a_spent_budget_stops_the_call_before_it_is_made(
         assert "200 tokens for this conversation" in mine.why
         new = await it.ask("new")
         assert isinstance(new, BudgetSpent)
-        assert "resets at 2026-11-22 00:00 UTC" in new.why
+        assert "It resets at 2026-11-22 00:00 UTC" in new.why
         assert len(a.asked) == asked
         spent = await it.models.ask(Spending(session="s"))
-        assert (spent.session_tokens, spent.day_tokens, spent.day_tokens_limit) == (220, 440, 400)
+        assert (spent.session.tokens, spent.day.tokens, spent.day.most_tokens) == (220, 440, 400)
         await trio.sleep(12 * 3600)
         assert isinstance(await it.ask("new"), Completion)
 
@@ -439,6 +472,111 @@ async def test_a_budget_is_checked_before_each_attempt(
     async with house(tmp_path, limits=Limits(session_tokens=1), a=a) as it:
         assert isinstance(await it.ask(), BudgetSpent)
     assert len(a.asked) == 1  # a broken response is billed too, as well as we can guess
+
+
+async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_else(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Each call is of 110 tokens; also the summary of a job's turn is the job's."""
+    a, purse = Scripted(), Purse(tokens=200)
+    async with house(tmp_path, a=a) as it:
+        assert isinstance(await it.ask_for("news", purse, "one"), Completion)
+        summary = attrs.evolve(wanted("two", "summarizer"), job="news", purse=purse)
+        summed_up = await it.models.ask(summary)
+        assert isinstance(summed_up, Completion)
+        assert isinstance(await it.ask_for("mail", purse), Completion)
+    async with house(tmp_path, a=a) as it:  # a restart fills no purse
+        asked = len(a.asked)
+        stopped = await it.ask_for("news", purse, "three")
+        assert isinstance(stopped, BudgetSpent)
+        assert "200 tokens a day for the job news is reached" in stopped.why
+        assert len(a.asked) == asked
+        assert isinstance(await it.ask("one"), Completion)
+        await trio.testing.wait_all_tasks_blocked()  # until its cost is noted
+        spent = await it.models.ask(Spending(session="s", purses={"news": purse}))
+        news, mail = spent.jobs
+        assert (news.name, news.day.tokens, news.day.most_tokens) == ("news", 220, 200)
+        assert (mail.name, mail.day.tokens, mail.month.tokens) == ("mail", 110, 110)
+        assert spent.day.tokens == 440
+        await trio.sleep(12 * 3600)
+        assert isinstance(await it.ask_for("news", purse), Completion)
+
+
+async def test_the_owner_is_told_once_that_a_limit_is_near_over_restarts(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    limits = Limits(day_tokens=400)
+    told = []
+    for _ in range(3):
+        async with house(tmp_path, limits=limits, a=Scripted()) as it:
+            for _ in range(2):
+                await it.ask()
+            await trio.testing.wait_all_tasks_blocked()
+            told.append(list(it.told))
+    [day] = told[1]
+    assert told == [[], [day], []]
+    assert day.startswith("82 % of the limit of 400 tokens a day is used. It resets at 2026-11-22")
+
+
+async def test_each_limit_and_each_period_has_its_warning(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    limits = Limits(session_tokens=135, day_tokens=275, month_tokens=550)
+    async with house(tmp_path, limits=limits, a=Scripted()) as it:
+        for session, job in (("s", "news"), ("s", ""), ("t", "news")):
+            await it.models.ask(attrs.evolve(wanted(session), job=job, purse=Purse(130)))
+        await trio.testing.wait_all_tasks_blocked()
+        words = "\n".join(it.told)
+        assert len(it.told) == 3
+        assert "84 % of the limit of 130 tokens a day for the job news" in words
+        assert "81 % of the limit of 135 tokens for the conversation s" in words
+        assert "80 % of the limit of 275 tokens a day" in words
+        await trio.sleep(12 * 3600)
+        for session in ("u", "v", "w"):
+            await it.ask(session)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(text.partition(" is used")[0] for text in it.told[3:]) == [
+            "80 % of the limit of 275 tokens a day",
+            "80 % of the limit of 550 tokens a month",
+            *(f"81 % of the limit of 135 tokens for the conversation {one}" for one in "uv"),
+        ]
+
+
+async def test_a_warning_waits_for_the_channel(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+        await it.ask()
+        await trio.sleep(100)
+        assert it.told == []
+        it.back.set()
+        await trio.sleep(60)
+        assert len(it.told) == 1
+
+
+async def test_a_warning_is_written_in_one_line_with_the_call_and_before_it_is_told(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """So that a crash never leaves a call behind whose warning is still owed."""
+    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+        await it.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        [line] = (tmp_path / "usage.jsonl").read_bytes().splitlines(keepends=True)
+        charged, warned = decoder(UsageEntry).decode(line).entries
+        assert (charged.input, charged.output) == (100, 10)
+        assert isinstance(warned, Warned)
+        assert (warned.most, warned.used) == (120, 110)
+        assert it.told == []
+
+
+async def test_an_unreachable_owner_does_not_hold_up_the_stop(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+        await it.ask()
+        await trio.sleep(10)
+        stopping = trio.current_time()
+    assert trio.current_time() - stopping < 4
 
 
 async def test_ten_sessions_hit_by_overload_send_one_probe_at_a_time(
@@ -490,8 +628,8 @@ async def test_an_abandoned_ask_frees_its_place_and_is_charged(
         await trio.sleep(0.1)
         assert a.running == 0
         spent = await it.models.ask(Spending(session="s"))
-        assert spent.estimated
-        assert spent.session_tokens > 0
+        assert spent.session.estimated
+        assert spent.session.tokens > 0
 
 
 async def test_an_abandoned_probe_lets_the_next_one_through(
@@ -535,7 +673,7 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
         assert isinstance(await it.ask(), Completion)
         await trio.testing.wait_all_tasks_blocked()
         assert it.troubles() == {}
-        assert (await it.models.ask(Spending(session="s"))).session_tokens == 330
+        assert (await it.models.ask(Spending(session="s"))).session.tokens == 330
     assert len(a.asked) == 3
 
 
@@ -614,4 +752,4 @@ async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
         with trio.fail_after(2):
             await gone.wait()
         assert isinstance(await it.ask(), Completion)
-        assert (await it.models.ask(Spending(session="s"))).estimated
+        assert (await it.models.ask(Spending(session="s"))).session.estimated

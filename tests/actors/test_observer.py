@@ -1,70 +1,18 @@
 """A session that has gone quiet is observed: once, beside everything else, and within bounds."""
 
-import json
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 import trio.testing
 
-from elwood.agent.learning import Learning, Unwritten
-from elwood.agent.observe import ROLE
-from elwood.agent.surroundings import Surroundings
-from elwood.core.identity import Principal
+from elwood.agent.learning import Unwritten
 from elwood.core.learning import LearningSettings
-from elwood.messages import BudgetSpent, Complete, Completed, Inbound, ModelUnavailable
-from elwood.store.allowance import Allowance
-from tests.house.scene import ROUTE, House, World, echo, house
+from elwood.messages import BudgetSpent, Complete, Completed, ModelUnavailable
+from tests.actors.observing import QUIET, TEA, Scene, facts, hear
+from tests.house.scene import house
 from tests.notebook import MemoryNotebook, kept, seen
 from tests.scripted import answer
-
-QUIET = 120.0
-TEA = {"kind": "fact", "key": "tea", "text": "Likes tea."}
-
-
-def facts(*found: dict[str, str]) -> str:
-    return json.dumps({"facts": list(found)})
-
-
-class Scene:
-    """A world with an observer: *answers* in turn, the last one for ever."""
-
-    def __init__(self, folder: Path) -> None:
-        self.world = World(folder)
-        self.world.archive = 30 * 86_400.0  # what is put away is not looked at any more
-        self.world.model = self.model
-        self.world.around = self.around
-        self.notebook = MemoryNotebook()
-        self.settings = LearningSettings(mode="auto", threshold=1)
-        self.answers: list[Completed] = [answer(facts(TEA))]
-        self.slow = 1.0
-        self.talk = echo
-        self.learning: Learning
-
-    @property
-    def passes(self) -> list[Complete]:
-        return [one for one in self.world.asked if one.role == ROLE]
-
-    @property
-    def observed(self) -> int:
-        return (self.world.folder / "s.jsonl").read_text().count('"observed"')
-
-    async def model(self, request: Complete) -> Completed:
-        if request.role != ROLE:
-            return await self.talk(request)
-        await trio.sleep(self.slow)
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-    def around(self, one: House, given: Surroundings) -> Surroundings:
-        self.learning = Learning(
-            settings=self.settings,
-            notebook=self.notebook,
-            allowance=Allowance(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
-            outboxes=given.outboxes,
-            place=ROUTE,
-        )
-        return attrs.evolve(given, learning=self.learning)
 
 
 @pytest.fixture
@@ -254,16 +202,7 @@ async def test_what_strangers_had_a_part_in_is_never_kept_by_itself(
     scene: Scene, autojump_clock: object
 ) -> None:
     async with house(scene.world) as h:
-        await h.sessions.address.insist(
-            lambda: Inbound(
-                session="s",
-                id="x",
-                principal=Principal("other", "Other", owner=False),
-                route=ROUTE,
-                text="he likes tea",
-                sent_at=0.0,
-            )
-        )
+        await hear(h, "he likes tea")
         await trio.sleep(300)
 
     assert "trusted=no" in repr(scene.passes[0].messages)

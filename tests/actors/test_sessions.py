@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -491,3 +492,15 @@ async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
 async def forever(request: Complete) -> Completed:
     await trio.sleep_forever()
     raise AssertionError
+
+
+async def test_without_room_nothing_new_is_taken_but_commands(
+    world: World, autojump_clock: object
+) -> None:
+    world.around = lambda house, given: attrs.evolve(given, refusal=lambda: "the disk is full")
+    async with house(world) as h:
+        assert await h.say("hello") == Refused("I have not taken this: the disk is full.")
+        assert await h.say("/status") == Taken()
+        await h.quiet()
+
+    assert len(world.said) == 1

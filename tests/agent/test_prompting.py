@@ -4,8 +4,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 
-from elwood.agent.prompting import Prompting
+from elwood.agent.prompting import LOOK_EVERY, Prompting
+from elwood.core.conversation import Prompt
 from elwood.runtime import inline
 from elwood.store.files import Root
 from elwood.store.skills import Shelf
@@ -27,8 +29,15 @@ def prompting(workspace: Path, *always: str, budget: int = 10_000) -> Prompting:
     return Prompting(Workspace(root, inline), tools, budget, str, shelf, always)
 
 
-async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(tmp_path: Path) -> None:
-    prompt = prompting(tmp_path)
+async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    now = prompting(tmp_path)
+
+    async def prompt() -> Prompt:
+        await trio.sleep(LOOK_EVERY)
+        return await now()
+
     empty = await prompt()
     assert [tool.name for tool in empty.tools] == ["list_files"]
     assert "Skills" not in empty.system
@@ -42,6 +51,15 @@ async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(tmp_pat
     assert (await prompt()).system == first.system, "what the model sees did not change"
     put(tmp_path / "skills/new")
     assert (await prompt()).system != first.system
+
+
+async def test_turns_that_begin_together_look_once(tmp_path: Path, autojump_clock: object) -> None:
+    prompt = prompting(tmp_path)
+    first = await prompt()
+    put(tmp_path / "skills/pdf")
+    assert await prompt() is first
+    await trio.sleep(LOOK_EVERY)
+    assert await prompt() is not first
 
 
 async def test_a_skill_whose_needs_are_not_met_is_not_offered(tmp_path: Path) -> None:
@@ -77,6 +95,20 @@ async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) 
     assert said == "Skills that may fit: pdf."
     assert prompt.suggest("please fill this PDF form", lambda mark: True) == ""
     assert prompt.suggest("good morning", lambda mark: False) == ""
+
+
+async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path) -> None:
+    """A name with a dash is no command, so such a message comes to a turn as it is."""
+    put(tmp_path / "skills/fill-pdf")
+    put(tmp_path / "skills/lost", more='metadata: {requires: "bins: no-such-program"}')
+    prompt = prompting(tmp_path, "fill-pdf")
+    await prompt()
+    for text in ("/fill-pdf now", "/Fill_Pdf@some_bot now"):
+        assert prompt.suggest(text, lambda mark: True) == "Use the skill fill-pdf for this."
+        assert await prompt.spell_out(text) == "Use the skill fill-pdf: now"
+    assert await prompt.spell_out("/fill-pdf") == "Use the skill fill-pdf."
+    for text in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
+        assert await prompt.spell_out(text) == ""
 
 
 async def test_the_prompt_can_be_recorded(tmp_path: Path) -> None:

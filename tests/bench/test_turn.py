@@ -91,13 +91,13 @@ def test_turns_cost_a_small_multiple_of_the_floor(
         rows.append((f"{what}, wall", floor_s.wall, elwood_s.wall, "ms"))
         rows.append((f"{what}, CPU", floor_s.cpu, elwood_s.cpu, "ms"))
     table(rows)
-    # The aim is 2.  Reached are 2.0 and 2.2 in wall time, 2.3 and 2.6 in CPU time: what Elwood
-    # adds to the floor's three or four requests is a synced line in a journal for each step, and
-    # each of these is a visit to a worker thread (0.35 ms).  The rest is room for a busy machine,
-    # where every visit waits for its turn (measured: up to 3.7 in wall time).
+    # The aim is 2.  Reached are 2.3 and 2.7 in wall time, 2.7 and 3.2 in CPU time: what Elwood
+    # adds to the floor's three or four requests is a synced line in a journal for each step, each
+    # of these a visit to a worker thread (0.35 ms), and a look at what the answer claims.  The rest
+    # is room for a busy machine, where every visit waits for its turn (then: 4.1 and 3.4).
     for costs in (plain, tool):
-        assert costs[1].wall < 6 * costs[0].wall
-        assert costs[1].cpu < 7 * costs[0].cpu
+        assert costs[1].wall < 5 * costs[0].wall
+        assert costs[1].cpu < 5 * costs[0].cpu
 
 
 def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
@@ -115,7 +115,7 @@ def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
         ("memory, idle", size[0], size[1], "MB"),
     ]
     table(rows)
-    assert start[1] < 5 * start[0]
+    assert start[1] < 4 * start[0]  # measured: 2.7
     assert size[1] < 50
 
 

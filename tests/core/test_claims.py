@@ -116,6 +116,102 @@ def test_the_tool_and_its_target_must_fit(text: str, tool: str, target: str, sho
     assert (MARK not in mark(text, ended([Receipt(tool, target)]))) == shown
 
 
+SCHEDULED = [Receipt("schedule", "call mum, tomorrow at nine")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'll remind you tomorrow.",
+        "Sure, I will remind you at nine!",
+        "I am going to remind you on Monday.",
+        "I have set a reminder.",
+        "I've set up a reminder for tomorrow.",
+        "I created a reminder.",
+        "Scheduled: call mum, tomorrow at nine.",
+        "Your reminder is set for nine.",
+        "You'll get a reminder tomorrow at nine.",
+        "You will be reminded tomorrow.",
+        "I'll ping you tomorrow at nine.",
+        "Every Monday at eight I will summarise your inbox.",
+        "From now on I'll check the build every 20 minutes.",
+        "The daily check is scheduled.",
+        "Ich erinnere dich morgen um neun.",
+        "Morgen erinnere ich dich daran.",
+        "Ich werde dich morgen um neun erinnern.",
+        "Ich habe eine Erinnerung eingerichtet.",
+        "Du bekommst morgen um neun eine Erinnerung.",
+    ],
+)
+def test_what_is_promised_for_later_needs_its_receipt(text: str) -> None:
+    """A note, a file, or a reminder that was refused is none."""
+    assert unverified(text, ended(SCHEDULED)) == ()
+    assert unverified(text, []) == (text,)
+    for receipt in (
+        Receipt("schedule", "call mum", "waiting"),
+        Receipt("write_file", "reminders.txt"),
+        Receipt("save_memory", "call-mum"),
+    ):
+        assert unverified(text, ended([receipt])) == (text,), receipt
+    assert unverified(text, [], ended(SCHEDULED)) == (text,), "another one than was planned before"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I can remind you if you like.",
+        "Shall I remind you tomorrow?",
+        "If you want, I'll remind you tomorrow.",
+        "Tell me the time and I'll remind you.",
+        "I'll remind you once you tell me when.",
+        "I would remind you, but I have no clock.",
+        "I will not remind you of it again.",
+        "I could not set the reminder.",
+        "May I remind you that the meeting is today?",
+        "Anna will remind you tomorrow.",
+        "You will get a reminder from your bank.",
+        "I'll be brief.",
+        "I paused for a moment.",
+        "Soll ich dich morgen daran erinnern?",
+        "Ich kann dich erinnern, wenn du magst.",
+        "Wenn du willst, erinnere ich dich morgen.",
+        "Ich erinnere mich nicht daran.",
+    ],
+)
+def test_an_offer_promises_nothing(text: str) -> None:
+    assert unverified(text, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "target", "shown"),
+    [
+        ("I've cancelled the reminder.", "cancel_task", "call-mum", True),
+        ("I've cancelled the reminder.", "write_file", "a.md", False),
+        ("I deleted the task.", "cancel_task", "inbox", True),
+        ("I've stopped the daily check.", "cancel_task", "inbox", True),
+        ("I have paused the task.", "pause_task", "inbox", True),
+        ("I have paused the task.", "list_tasks", "", False),
+        ("I've set up a daily check of your inbox.", "schedule", "inbox, daily", True),
+        ("I've added a reminder to notes.md.", "edit_file", "notes.md", True),
+        ("I set an alarm for 6:30.", "run_command", "at 6:30", True),
+        ("I set an alarm for 6:30.", "run_command", "ls", False),
+        ("Yes, I'll remind you tomorrow.", "list_tasks", "", True),
+        ("I've set a reminder.", "list_tasks", "", False),
+        ("I saved the file.", "schedule", "save the file, at 9", False),
+    ],
+)
+def test_what_is_planned_is_made_by_planning(
+    text: str, tool: str, target: str, shown: bool
+) -> None:
+    assert (unverified(text, ended([Receipt(tool, target)])) == ()) == shown
+
+
+def test_a_run_shows_that_more_will_come() -> None:
+    text = "I'll keep checking every 20 minutes. I sent the mail."
+
+    assert unverified(text, [], planned=True) == ("I sent the mail.",)
+
+
 def test_what_was_done_before_may_rest_on_earlier_receipts() -> None:
     earlier = ended([Receipt("send_message", "Anna")])
 

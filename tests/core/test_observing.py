@@ -20,10 +20,7 @@ from elwood.core.conversation import (
 )
 from elwood.core.labels import Label
 from elwood.core.learning import KEY, MAX_FACTS, MAX_TEXT, Kept, Seen
-from elwood.core.nodes import Node
-from elwood.core.observing import SHOWN_TOKENS, Source, Unreadable, read, request, stretch
-from elwood.core.replay import Session
-from elwood.core.session import Observed
+from elwood.core.observing import SHOWN_TOKENS, Source, Unreadable, read, request
 from elwood.core.threads import recall
 from elwood.core.tokens import estimate
 from tests.notebook import kept, seen
@@ -97,23 +94,6 @@ def test_the_newest_is_shown_of_much() -> None:
     assert "number 99" in shown
     assert "number 0 " not in shown
     assert estimate(shown) < SHOWN_TOKENS + 100
-
-
-def test_a_stretch_is_what_came_after() -> None:
-    talk: list[Message] = [Human("a"), said(Text("b")), Human("c")]
-    path = [Node(n, message, 1) for n, message in enumerate(talk, 1)]
-
-    assert [node.seq for node in stretch(path, 0)] == [1, 2, 3]
-    assert [node.seq for node in stretch(path, 2)] == [3]
-    assert stretch(path[:2], 1) == ()  # nobody but the model has said anything
-
-
-def test_what_was_observed_stays_observed() -> None:
-    session = Session()
-    for upto in (7, 3):
-        session.apply(9, 0.0, Observed(upto, 0))
-
-    assert session.observed == 7
 
 
 def test_facts_are_read_from_what_models_put_around_them() -> None:

@@ -44,6 +44,14 @@ def test_what_fits_is_a_start_within_the_limit(text: str, limit: float) -> None:
     assert estimate(kept) <= limit + 1
 
 
+@given(st.text("ab1.é今🎉 \n\t\xa0", max_size=80))
+def test_the_estimate_of_a_text_is_what_fits_it(text: str) -> None:
+    """`estimate` counts word by word, and `fit` piece by piece."""
+    tokens = estimate(text)
+    assert fit(text, tokens + 1e-6) == text
+    assert tokens < 1 or fit(text, tokens - 1 - 1e-6) != text
+
+
 def test_long_pieces_are_cut_near_the_limit() -> None:
     for text in (CHINESE * 5000, "a" * 50_000, "7" * 50_000, " " * 50_000, HEX * 1000):
         assert 450 <= estimate(fit(text, 500)) <= 500

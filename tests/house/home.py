@@ -223,7 +223,7 @@ class Home:
             **{
                 "policy": Policy(allow=FREE),
                 # A call more whenever it is quiet: for those who want it.
-                "learning": LearningSettings(mode="off"),
+                "learning": LearningSettings(mode="off", reflections=False),
                 **self.settings,
             },
         )
@@ -242,6 +242,8 @@ class Home:
                 if outcomes != 1:
                     found.append(f"P1: {id_} has {outcomes} outcomes")
             for reply in replies:
+                if reply.quiet:
+                    continue  # nobody waits for it
                 done = [e for e in entries if isinstance(e, Delivered) and e.reply == reply.reply]
                 head = reply.text.split("\n", 1)[0][:40]
                 seen = [text for text in self.texts(reply.route.chat) if head in text]
@@ -418,6 +420,7 @@ class Life:
             owner=(Route("telegram", chat=OWNER),),
             owners=frozenset(f"tg:{user}" for user in owners),
             serves=lambda name: True,
+            session=lambda route: f"tg-{route.chat}",
             files=True,
         )
 

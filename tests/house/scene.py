@@ -16,12 +16,13 @@ from elwood.actors.sessions import SessionActor
 from elwood.agent.gate import Gate
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
-from elwood.core.conversation import Human, Message, Prompt, Results
+from elwood.core.conversation import Human, Prompt, Results
 from elwood.core.identity import Principal
 from elwood.core.limits import TurnSettings
 from elwood.core.redaction import so_far
 from elwood.core.replay import Session
 from elwood.core.session import Entry, Route
+from elwood.core.spending import Spent, Used
 from elwood.core.threads import without_recall
 from elwood.messages import (
     Attachment,
@@ -81,12 +82,12 @@ class World:
         self.effects = Effects()
         self.model: Callable[[Complete], Awaitable[Completed]] = echo
         self.asked: list[Complete] = []
+        self.spent = Spent(today="1970-01-01", session=Used(), day=Used(), month=Used())
         self.numbers = itertools.count(1)
         self.settings = TurnSettings()
         self.idle = 600.0
         self.zone: tzinfo = UTC
         self.archive = 86_400.0
-        self.archived: list[Sequence[Message]] = []
         self.exported: dict[str, tuple[str, bool]] = {}
         self.dry_run = False
         self.rules = FREE
@@ -101,11 +102,6 @@ class World:
     def said(self) -> list[str]:
         """What the reader has been sent, in order; a repeat is marked."""
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
-
-    async def on_archive(self, id_: str, conversation: Sequence[Message]) -> None:
-        """Note what is put away."""
-        await trio.lowlevel.checkpoint()
-        self.archived.append(conversation)
 
     async def export(self, file: Attachment, route: Route, untrusted: bool, again: bool) -> str:
         """Keep what is exported."""
@@ -205,6 +201,8 @@ class House:
             async for message in mailbox:
                 if isinstance(message, Complete):
                     nursery.start_soon(self._complete, message)
+                else:
+                    message.reply.set(self.world.spent)
 
     async def _complete(self, request: Complete) -> None:
         self.world.asked.append(request)
@@ -242,6 +240,11 @@ class House:
             await trio.lowlevel.checkpoint()
             return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
 
+        async def spell_out(command: str) -> str:
+            await trio.lowlevel.checkpoint()
+            word, _, rest = command.partition(" ")
+            return f"Use the skill cook: {rest}" if word == "/cook" else ""
+
         async def status(id_: str) -> str:
             await trio.lowlevel.checkpoint()
             return "The house is well."
@@ -265,6 +268,7 @@ class House:
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
+            spell_out=spell_out,
             approvals=self.approver.mailbox.address,
             gate=gate,
             mark=mark,
@@ -277,7 +281,6 @@ class House:
             max_tokens=1000,
             idle=self.world.idle,
             archive=self.world.archive,
-            on_archive=self.world.on_archive,
             export=self.world.export,
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from trio.testing import MockClock
 
-from elwood.core.budget import Charged
+from elwood.core.ledger import UsageEntry
 from elwood.store.chain import decoder
 from elwood.store.journal import Verified, verify
 from tests.house.home import Home, home
@@ -69,7 +69,7 @@ async def test_a_kill_on_a_full_disk_loses_nothing(tmp_path: Path, mock_clock: M
 
 def charges(h: Home) -> int:
     lines = (h.state / "usage.jsonl").read_bytes().splitlines()
-    return sum(len(decoder(Charged).decode(line).entries) for line in lines)
+    return sum(len(decoder(UsageEntry).decode(line).entries) for line in lines)
 
 
 async def test_what_cannot_be_charged_is_not_asked_for(

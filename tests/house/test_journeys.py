@@ -218,7 +218,10 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
         soul = (config.paths.workspace / "SOUL.md").read_text().strip()
         assert soul.splitlines()[-1] in h.asked[0].prompt.system
         assert sorted(path.name for path in config.paths.state.iterdir()) == [
+            "health.json",
+            "heard.json",
             "reserve",
+            "schedule.jsonl",
             "sessions",
             "usage.jsonl",
             "workspace",

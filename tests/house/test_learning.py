@@ -37,7 +37,7 @@ class Watching:
         self.passes: list[ModelRequest] = []
         equip(h)
         h.think = self.think
-        h.settings["learning"] = LearningSettings(**settings)  # type: ignore[arg-type]
+        h.settings["learning"] = LearningSettings(**settings, reflections=False)  # type: ignore[arg-type]
         h.settings["sessions"] = Sessions(archive=30 * 86_400.0)
 
     async def think(self, request: ModelRequest) -> Completion:

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.core.budget import Charged
 from elwood.core.compaction import CUT_NOTICE, INSTRUCTIONS, told
 from elwood.core.conversation import Completion, Notice
+from elwood.core.ledger import Charged, UsageEntry
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
 from elwood.core.routing import ModelSettings
@@ -50,7 +50,8 @@ def cuts(h: Home) -> list[Compacted]:
 
 def charged(h: Home) -> list[str]:
     lines = (h.state / "usage.jsonl").read_bytes().splitlines(keepends=True)
-    return [one.model for line in lines for one in decoder(Charged).decode(line).entries]
+    entries = [one for line in lines for one in decoder(UsageEntry).decode(line).entries]
+    return [one.model for one in entries if isinstance(one, Charged)]
 
 
 async def good(request: ModelRequest) -> Completion:

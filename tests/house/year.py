@@ -225,6 +225,7 @@ class House:
             chores={name: self._chore(name) for name in world.chore_names},
             watching=self._watching,
             route=world.route,
+            home=lambda route: None,
             now=world.now,
             zone="Europe/Berlin",
         )

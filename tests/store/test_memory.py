@@ -11,6 +11,7 @@ from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved
 from elwood.store.memory_files import Files
 from elwood.store.memory_index import Index
 from elwood.store.memory_store import Asked, MemoryStore, Tie
+from elwood.store.memory_tidy import EXPIRED_STAY, tidy
 from elwood.store.memory_undo import MAX_BATCHES
 from elwood.store.sqlite import Abandoned
 from tests.store.remembering import MINE, catch_up, draft, find, holding, keys, opened, save
@@ -325,3 +326,26 @@ def test_a_public_note_is_not_private(tmp_path: Path) -> None:
     (tmp_path / "memory" / "a.md").write_text("---\nlabel: trusted, public\n---\nword")
     with opened(tmp_path) as memory:
         assert find(memory, "word")[0].label == Label()
+
+
+def test_what_is_out_of_date_is_found(memory_store: MemoryStore) -> None:
+    assert memory_store.expired(1e12, 10) == ["soon"]
+    assert memory_store.expired(1e12, 0) == []
+    assert memory_store.expired(3600.0, 10) == ["soon"]
+    assert memory_store.expired(3599.0, 10) == []
+
+
+def test_tidying_looks_at_the_files(tmp_path: Path) -> None:
+    """What was given more time by hand, since the index saw it, stays."""
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        memory.save([attrs.evolve(draft(key, key), ttl="1h") for key in ("gone", "kept")])
+        save(memory, "ever", "ever")
+        now = 3600.0 + EXPIRED_STAY - 1
+        assert tidy(memory.shelf, now) == (0, "")
+        now += 2
+        path = tmp_path / "memory" / "kept.md"
+        path.write_text(path.read_text().replace("1h", "90d"))
+        assert tidy(memory.shelf, now) == (1, "")
+        assert sorted(path.stem for path in (tmp_path / "memory").iterdir()) == ["ever", "kept"]
+        assert b"gone" not in (tmp_path / "memory.db").read_bytes()

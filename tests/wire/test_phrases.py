@@ -266,6 +266,64 @@ def test_each_example_is_understood(tool: str, text: str) -> None:
     assert tool in (names or {""})
 
 
+@pytest.mark.parametrize(
+    ("said", "arguments"),
+    [
+        ("remind me in 1 minute to call mum", {"when": "in 1 minute", "remind": "call mum"}),
+        (
+            "Please remind me tomorrow at nine to water the plants, please.",
+            {"when": "tomorrow at nine", "remind": "water the plants"},
+        ),
+        ("remind me to call mum on friday at 8pm", {"when": "on friday at 8pm"}),
+        ("tomorrow at nine remind me: mum!", {"when": "tomorrow at nine", "remind": "mum!"}),
+        (
+            "every monday at eight do summarise my inbox folder",
+            {"when": "every monday at eight", "do": "summarise my inbox folder"},
+        ),
+        ("Every 20 minutes: run `ls -l`", {"when": "Every 20 minutes", "do": "run `ls -l`"}),
+        ("in 5 minutes list the files", {"when": "in 5 minutes", "do": "list the files"}),
+    ],
+)
+def test_reminders_and_jobs_are_planned(said: str, arguments: dict[str, str]) -> None:
+    name, given = first(said)
+
+    assert name == "schedule"
+    assert isinstance(given, dict)
+    assert given["title"] == (given.get("remind") or given["do"])
+    assert {key: given[key] for key in arguments} == arguments
+
+
+@pytest.mark.parametrize(
+    ("said", "tool", "arguments"),
+    [
+        ("list my tasks", "list_tasks", {}),
+        ("What's scheduled?", "list_tasks", {}),
+        ("show me the reminders", "list_tasks", {}),
+        ("cancel task call-mum", "cancel_task", {"task": "call-mum"}),
+        ("delete the reminder call mum.", "cancel_task", {"task": "call mum"}),
+        ("pause the inbox task", "pause_task", {"task": "inbox"}),
+        ("resume task inbox", "resume_task", {"task": "inbox"}),
+        (
+            "In notes.txt replace a with b",
+            "edit_file",
+            {"path": "notes.txt", "old": "a", "new": "b"},
+        ),
+        (
+            "write notes.txt: remind me at nine",
+            "write_file",
+            {"path": "notes.txt", "content": "remind me at nine\n"},
+        ),
+    ],
+)
+def test_what_is_planned_is_listed_and_changed(said: str, tool: str, arguments: object) -> None:
+    assert first(said) == (tool, arguments)
+
+
+@pytest.mark.parametrize("said", ["remind me", "remind me to call mum", "on Monday", "resume it"])
+def test_no_time_is_guessed(said: str) -> None:
+    assert isinstance(understand(said), Unknown)
+
+
 def test_only_what_there_are_tools_for_is_offered_and_it_fits_on_a_screen() -> None:
     assert examples(TOOLS).count("\n") < 10
     assert "run" not in examples(set(TOOLS) - {"run_command"})

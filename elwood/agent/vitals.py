@@ -1,0 +1,83 @@
+"""Watches over the disk, and writes down how the house does for those who look from outside."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import trio
+
+from elwood.core.inspection import Inspection, shorten
+from elwood.core.space import Space, refusal, warning
+from elwood.runtime import trouble, well
+from elwood.store.calls import DiskFull
+
+log = logging.getLogger("elwood.vitals")
+
+# Seconds between two looks: three of them, and the owner is told.
+EVERY = 20.0
+# Looks between two writings of health.json: monitors ask once a minute.
+WRITE_EVERY = 3
+# Actors and sessions that stand in it.
+LISTED = 200
+
+LITTLE, NONE, WRITE = "room on the disk", "disk full", "writing health.json"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What stands in health.json; *at* is Unix seconds, *disk* None if nobody could say."""
+
+    at: float
+    status: str
+    disk: Space | None
+    house: Inspection
+
+
+class Vitals:
+    """Looks every few seconds; *refusal* says why no new work is taken, if none is.
+
+    *measure* raises OSError, *write* DiskFull; *inspect* is what `elwood inspect` sees.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[], Awaitable[Space]],
+        write: Callable[[bytes], Awaitable[None]],
+        inspect: Callable[[], Inspection],
+        now: Callable[[], float],
+    ) -> None:
+        self.refusal = ""
+        self._measure = measure
+        self._write = write
+        self._inspect = inspect
+        self._now = now
+
+    async def run(self, status: Callable[[], str]) -> None:
+        """Look until cancelled; *status* says in a few words how the house does."""
+        looks = 0
+        while True:
+            space = await self._look()
+            if looks % WRITE_EVERY == 0:
+                house = shorten(self._inspect(), LISTED)
+                health = Health(self._now(), status(), space, house)
+                try:
+                    await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
+                except DiskFull as error:
+                    trouble(WRITE, str(error))
+                else:
+                    well(WRITE)
+            looks += 1
+            await trio.sleep(EVERY)
+
+    async def _look(self) -> Space | None:
+        try:
+            space = await self._measure()
+        except OSError as error:
+            log.warning("room on the disk unknown", extra={"why": str(error)})
+            return None
+        self.refusal = refusal(space)
+        for what, why in ((LITTLE, warning(space)), (NONE, self.refusal)):
+            if why:
+                trouble(what, why)
+            else:
+                well(what)
+        return space

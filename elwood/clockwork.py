@@ -1,0 +1,244 @@
+"""The clock of the house: the timetable, the scheduler, and what they act with."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import trio
+
+from elwood.actors.scheduler import Scheduler
+from elwood.actors.timetable import TimetableActor
+from elwood.agent.chores import Chore, Report
+from elwood.agent.errands import Errands
+from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
+from elwood.backing_up import scope_of
+from elwood.config import Config
+from elwood.core import heartbeat
+from elwood.core.backups import size_text, told
+from elwood.core.choices import typing
+from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
+from elwood.core.markdown import Rich
+from elwood.core.redaction import strip
+from elwood.core.routing import split_name
+from elwood.core.session import Route
+from elwood.core.tasks import Origin, Task
+from elwood.core.timetable import Timetable, TimetableEntry
+from elwood.messages import (
+    Adopt,
+    Button,
+    MemoryMail,
+    OutboxMail,
+    Post,
+    Sent,
+    SessionsMail,
+    TimetableMail,
+    Undeliverable,
+    Unsent,
+    Unsure,
+    Woken,
+)
+from elwood.outside import Channel, Outside
+from elwood.runtime import Address, Mailbox, trouble, well
+from elwood.store.agent_file import NAME, AgentFile
+from elwood.store.backup import take
+from elwood.store.backup_sources import BackupFailed
+from elwood.store.confined import Unconfined
+from elwood.store.disk import Disk
+from elwood.store.files import Root
+from elwood.store.heartbeat_file import HeartbeatFile, Written
+from elwood.store.journal import Journal
+from elwood.store.last_heard import LastHeard
+from elwood.store.restored import restored
+from elwood.store.threads import Threads
+from elwood.store.watching import fingerprint
+
+log = logging.getLogger("elwood.clock")
+
+# Seconds for one post to the owner.
+POST_LIMIT = 60.0
+# Problems of HEARTBEAT.md that are told; the first are mended first.
+MAX_PROBLEMS = 10
+
+HEARTBEAT = "reading HEARTBEAT.md"
+
+
+class Clockwork:
+    """Makes the actors.  *owner* are the places where the owner reads, the best first."""
+
+    def __init__(
+        self,
+        config: Config,
+        outside: Outside,
+        disk: Disk,
+        *,
+        timetable: Mailbox[TimetableMail],
+        sessions: Address[SessionsMail],
+        memory: Address[MemoryMail],
+        outboxes: Mapping[str, Address[OutboxMail]],
+        owner: Sequence[Route],
+        channels: Sequence[Channel],
+        threads: Threads,
+        heard: LastHeard,
+    ) -> None:
+        self.timetable = timetable
+        self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
+        self._config = config
+        self._outside = outside
+        self._disk = disk
+        self._sessions = sessions
+        self._memory = memory
+        self._outboxes = outboxes
+        self._owner = owner
+        self._channels = {channel.name: channel for channel in channels}
+        self._threads = threads
+        self._heard = heard
+        self._root = Root(config.paths.workspace)
+
+    async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
+        """Be the timetable."""
+        state = self._config.paths.state
+        file = AgentFile(state / NAME, self._disk)
+
+        async def changed(tasks: Sequence[Task]) -> None:
+            await self._disk.blocking(lambda: file.write(tasks))
+
+        found = await self._disk.blocking(lambda: restored(state))
+        journal: Journal[TimetableEntry, Timetable] = Journal(
+            state / "schedule.jsonl", TimetableEntry, Timetable, self._disk
+        )
+        actor = TimetableActor(
+            journal,
+            hint=self.scheduler.address.offer,
+            changed=changed,
+            clock=self._outside.now,
+            zone=self._config.owner.timezone,
+            restored_at=found.restored_at if found else None,
+        )
+        await actor.run(mailbox)
+
+    async def schedule(self, mailbox: Mailbox[Woken]) -> None:
+        """Be the scheduler."""
+        await self._heard.load()
+        config = self._config
+        await self._adopt("config", config.tasks)
+        await self._adopt("house", self._house_tasks())
+        errands = Errands(
+            self._sessions,
+            chores=self._chores(),
+            watching=self._watching,
+            route=self._route,
+            home=self._home,
+            now=self._outside.now,
+            zone=config.owner.timezone,
+        )
+        file, before = HeartbeatFile(self._root), Written()
+
+        async def refresh() -> None:
+            nonlocal before
+            before = await self._read_heartbeat(file, before)
+
+        await Scheduler(
+            self.timetable.address,
+            errands,
+            refresh=refresh,
+            tell=self._tell,
+            now=self._outside.now,
+        ).run(mailbox)
+
+    # --- what is to be done ----------------------------------------------------------------------
+
+    def _house_tasks(self) -> tuple[Task, ...]:
+        config = self._config
+        provider = config.providers.get(config.models.summarizer.partition("/")[0])
+        # The model of rules has nothing to say about a week.
+        thinks = provider is not None and provider.api != "offline" and config.learning.reflections
+        zone, every = config.owner.timezone, config.backup.every
+        return house_tasks(zone, backup_every=every, off=() if thinks else (REFLECTIONS,))
+
+    def _chores(self) -> Mapping[str, Chore]:
+        config, now, blocking = self._config, self._outside.now, self._outside.blocking
+        after = config.sessions.archive
+        logs = config.paths.state / "sessions"
+
+        async def back_up(last: float) -> Report:
+            wanted = partial(take, scope_of(config), clock=now, keep=config.backup.keep)
+            try:
+                taken = await blocking(wanted)
+            except BackupFailed as error:
+                return Report(f"no backup was taken: {error}", failed=True)
+            left_out = told(taken.manifest.left_out)
+            if left_out:
+                log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
+            return Report("\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out]))
+
+        return {
+            SWEEP: Sweep(logs, self._sessions, after, now, blocking),
+            MEMORY: TidyMemory(self._memory),
+            REFLECTIONS: Reflecting(self._threads, now),
+            BACKUP: back_up,
+        }
+
+    async def _read_heartbeat(self, file: HeartbeatFile, before: Written) -> Written:
+        """Take in what people have written into HEARTBEAT.md; tell them what is wrong with it."""
+        config = self._config
+        try:
+            written = await self._outside.blocking(file.read)
+        except Unconfined as error:
+            trouble(HEARTBEAT, str(error))
+            return before
+        well(HEARTBEAT)
+        if written is before:
+            return before
+        owner, settings = config.owner, config.heartbeat
+        providers = frozenset(split_name(model)[0] for model in config.models_in_use)
+        found = heartbeat.read(written.text, settings, owner.timezone, owner.hours, providers)
+        problems = [*filter(None, [written.problem]), *found.problems]
+        if problems:
+            log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
+            text = "\n".join(["These parts of HEARTBEAT.md do not count:", *problems])
+            await self._tell(text[:2000], (), False)
+        await self._adopt("heartbeat", found.tasks)
+        return written
+
+    async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
+        await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
+
+    async def _watching(self, task: Task) -> str:
+        watched = partial(fingerprint, self._root, task.watch or (), task.prompt)
+        return await self._outside.blocking(watched)
+
+    # --- where it is said ------------------------------------------------------------------------
+
+    def _places(self) -> list[Route]:
+        """List where the owner reads: first where they were heard last."""
+        heard = self._heard.route
+        places = [heard] if heard in self._owner and heard is not None else []
+        return [route for route in (*places, *self._owner) if route.channel in self._outboxes]
+
+    def _route(self, task: Task) -> Route | None:
+        wanted, places = task.route, self._places()
+        if wanted is not None and wanted.chat and wanted.channel in self._outboxes:
+            return wanted
+        # Without a chat any place of the owner's in that channel is meant.
+        near = [one for one in places if wanted is not None and one.channel == wanted.channel]
+        return next(iter([*near, *places]), None)
+
+    def _home(self, route: Route) -> str | None:
+        channel = self._channels.get(route.channel)
+        return channel.session(route) if channel is not None else None
+
+    async def _tell(self, text: str, buttons: tuple[str, ...], repeat: bool) -> bool:
+        """Tell the owner; False if nobody knows whether it has arrived."""
+        under = tuple(Button(one, typing(number)) for number, one in enumerate(buttons))
+        part = Rich(strip(text, self._config.secrets))
+        for route in self._places():
+            post = partial(Post, route=route, part=part, buttons=under, repeat=repeat)
+            sent: Sent | Unsure | Unsent | Undeliverable = Unsure("no answer in time")
+            with trio.move_on_after(POST_LIMIT):
+                sent = await self._outboxes[route.channel].insist(post)
+            if isinstance(sent, Sent):
+                return True
+            log.warning("owner not told", extra={"why": repr(sent)})
+            if isinstance(sent, Unsure):
+                break  # elsewhere it might come twice
+        return False

@@ -1,0 +1,32 @@
+"""Knows how the tables of tasks become tasks."""
+
+from collections.abc import Sequence
+
+from elwood.config.source import Complain
+from elwood.core.task_form import TaskForm, read_task
+from elwood.core.tasks import Task
+
+# More are no longer written by people.
+MAX_TASKS = 200
+
+
+def read_tasks(forms: Sequence[object], zone: str, complain: Complain) -> tuple[Task, ...]:
+    """Make the tasks of the *forms* that were sound, and complain of what does not go together.
+
+    *zone* is the owner's.
+    """
+    if len(forms) > MAX_TASKS:
+        complain(("tasks",), f"more than {MAX_TASKS} tasks", "take some away")
+    tasks: dict[str, Task] = {}
+    for place, form in enumerate(forms[:MAX_TASKS]):
+        if not isinstance(form, TaskForm):
+            continue  # complained about already
+        task = read_task(form, zone, "config")
+        if isinstance(task, list):
+            for key, what, remedy in task:
+                complain(("tasks", place, key), what, remedy)
+        elif task.id in tasks:
+            complain(("tasks", place, "id"), f"there is another {task.id}", "write another id")
+        else:
+            tasks[task.id] = task
+    return tuple(tasks.values())

@@ -1,0 +1,203 @@
+"""Backups: their names, which of them are kept, what stands in one, and what never may."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import attrs
+import msgspec
+
+# Of what `Manifest` and the archive around it look like; what is newer is not restored.
+VERSION = 1
+# Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
+# something went wrong.
+WEEKS = 4
+# The members of an archive: two folders, the history of one, and the list of them all.
+STATE, WORKSPACE, BUNDLE, MANIFEST = "state", "workspace", "workspace.bundle", "manifest.json"
+
+# Files, folders and links of one backup: so many that their list still fits into memory.
+MAX_MEMBERS = 500_000
+# Folders below one of the two; what is deeper is left out.
+MAX_DEPTH = 64
+
+_STAMP = "%Y%m%dT%H%M%SZ"
+_NAME = re.compile(r"elwood-(\d{8}T\d{6}Z)\.tar\.gz")
+
+
+Kind = Literal["file", "folder", "link"]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member of the archive, in its order.
+
+    *size* is in bytes, *sha256* of a file's content or of where a link leads (empty for folders).
+    *untrusted* says that it carries the mark of strangers' words.
+    """
+
+    name: str
+    kind: Kind
+    mode: int
+    size: int = 0
+    sha256: str = ""
+    untrusted: bool = False
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """*name* is not in the backup, or not as it should be, because of *why*."""
+
+    name: str
+    why: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What one backup holds.
+
+    *at* is the Unix time at which its first file was read.  *head* is what the workspace's git
+    repository had checked out, if its history is there as a bundle.
+    """
+
+    version: int
+    elwood: str
+    at: float
+    members: tuple[Member, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    head: str | None = None
+
+    @property
+    def files(self) -> int:
+        """How many files there are."""
+        return sum(member.kind == "file" for member in self.members)
+
+
+@attrs.frozen
+class Row:
+    """One backup in the list: when it was taken (Unix time), its bytes, and if it looks whole."""
+
+    at: float
+    size: int
+    whole: bool
+
+
+def stamp(at: float) -> str:
+    """Write a Unix time, in UTC, as part of a file's name.
+
+    >>> stamp(1780000000.9)
+    '20260528T202640Z'
+    """
+    return datetime.fromtimestamp(at, UTC).strftime(_STAMP)
+
+
+def name_of(at: float) -> str:
+    """Name the backup that was begun at the Unix time *at*.
+
+    >>> name_of(1780000000.9)
+    'elwood-20260528T202640Z.tar.gz'
+    """
+    return f"elwood-{stamp(at)}.tar.gz"
+
+
+def taken_at(name: str) -> float | None:
+    """Read from the name of a file when it was taken; None if it is no backup of ours.
+
+    >>> taken_at("elwood-20260528T202640Z.tar.gz"), taken_at("elwood-20269999T202640Z.tar.gz")
+    (1780000000.0, None)
+    """
+    found = _NAME.fullmatch(name)
+    try:
+        read = found and datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return read.timestamp() if read else None
+
+
+def surplus(taken: Iterable[float], keep: int) -> list[float]:
+    """Choose from the Unix times *taken* the backups that may go, the oldest first.
+
+    The newest *keep* stay, one at least, and the newest of each of the last `WEEKS` weeks in which
+    any was taken (ISO weeks, UTC).  The clock has no say: one that is wrong removes nothing more.
+
+    >>> day = 86_400.0
+    >>> [at / day for at in surplus([number * day for number in range(20)], keep=3)]
+    [0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0]
+    """
+    newest = sorted(set(taken), reverse=True)
+    of_week: dict[tuple[int, int], float] = {}
+    for at in newest:
+        of_week.setdefault(datetime.fromtimestamp(at, UTC).isocalendar()[:2], at)
+    kept = {*newest[: max(1, keep)], *list(of_week.values())[:WEEKS]}
+    return [at for at in reversed(newest) if at not in kept]
+
+
+def is_plain(name: str) -> bool:
+    """Tell whether *name* is that of a member: relative, below one of ours, and not climbing.
+
+    >>> [is_plain(name) for name in ("state/a", "workspace/a/../b", "/state/a", "etc/a")]
+    [True, False, False, False]
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        return False
+    if len(parts) > MAX_DEPTH + 1:
+        return False
+    return parts[0] in (STATE, WORKSPACE) or name in (BUNDLE, MANIFEST)
+
+
+def leaves(name: str, target: str) -> bool:
+    """Tell whether the link *name*, a path, may lead out of the first folder of that path.
+
+    A climb behind anything else counts as leaving: what stands before it may be a link.
+
+    >>> leaves("workspace/a/link", "../b"), leaves("workspace/a/link", "../../state/approvals")
+    (False, True)
+    >>> leaves("workspace/link", "/etc/passwd"), leaves("workspace/link", "b/../c")
+    (True, True)
+    """
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    climbs = next((n for n, part in enumerate(parts) if part != ".."), len(parts))
+    return target.startswith("/") or ".." in parts[climbs:] or climbs > name.count("/") - 1
+
+
+def size_text(size: int) -> str:
+    """Say a number of bytes as people do.
+
+    >>> size_text(999), size_text(1500), size_text(2_340_000), size_text(5 * 10**9)
+    ('999 B', '1.5 kB', '2.3 MB', '5.0 GB')
+    """
+    if size < 1000:
+        return f"{size} B"
+    for unit in ("kB", "MB"):
+        size_, size = size / 1000, size // 1000
+        if size_ < 1000:
+            return f"{size_:.1f} {unit}"
+    return f"{size / 1000:.1f} GB"
+
+
+def listing(rows: Sequence[Row], when: Sequence[str], ages: Sequence[str]) -> str:
+    """Draw the table of backups; *when* and *ages* are their times in words.
+
+    >>> print(listing([Row(0.0, 1500, True)], ["1970-01-01 00:00"], ["2 h"]))
+    number  taken             size    age  looks
+    1       1970-01-01 00:00  1.5 kB  2 h  whole
+    """
+    cells = [("number", "taken", "size", "age", "looks")]
+    for number, (row, at, age) in enumerate(zip(rows, when, ages, strict=True), 1):
+        looks = "whole" if row.whole else "DAMAGED"
+        cells.append((str(number), at, size_text(row.size), age, looks))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in cells
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def told(left_out: Sequence[LeftOut], most: int = 20) -> list[str]:
+    """Say in lines what is not in a backup, *most* of them at most.
+
+    >>> told([LeftOut("a", "a socket"), LeftOut("b", "a socket")], most=1)
+    ['not in it: a (a socket)', 'and 1 more; its manifest.json has them all']
+    """
+    lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:most]]
+    if len(left_out) > most:
+        lines.append(f"and {len(left_out) - most} more; its {MANIFEST} has them all")
+    return lines

@@ -1,0 +1,80 @@
+"""A session with an observer, whose model and notes are in memory."""
+
+import json
+from pathlib import Path
+
+import attrs
+import trio
+import trio.testing
+
+from elwood.agent.learning import Learning
+from elwood.agent.observe import ROLE
+from elwood.agent.surroundings import Surroundings
+from elwood.core.identity import Principal
+from elwood.core.learning import LearningSettings
+from elwood.messages import Complete, Completed, Inbound
+from elwood.store.allowance import Allowance
+from tests.house.scene import ROUTE, House, World, echo
+from tests.notebook import MemoryNotebook
+from tests.scripted import answer
+
+QUIET = 120.0
+TEA = {"kind": "fact", "key": "tea", "text": "Likes tea."}
+
+
+def facts(*found: dict[str, str]) -> str:
+    return json.dumps({"facts": list(found)})
+
+
+class Scene:
+    """A world with an observer: *answers* in turn, the last one for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.world.archive = 30 * 86_400.0
+        self.world.model = self.model
+        self.world.around = self.around
+        self.notebook = MemoryNotebook()
+        self.settings = LearningSettings(mode="auto", threshold=1)
+        self.answers: list[Completed] = [answer(facts(TEA))]
+        self.slow = 1.0
+        self.talk = echo
+        self.learning: Learning
+
+    @property
+    def passes(self) -> list[Complete]:
+        return [one for one in self.world.asked if one.role == ROLE]
+
+    @property
+    def observed(self) -> int:
+        return (self.world.folder / "s.jsonl").read_text().count('"observed"')
+
+    async def model(self, request: Complete) -> Completed:
+        if request.role != ROLE:
+            return await self.talk(request)
+        await trio.sleep(self.slow)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def around(self, one: House, given: Surroundings) -> Surroundings:
+        self.learning = Learning(
+            settings=self.settings,
+            notebook=self.notebook,
+            allowance=Allowance(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
+            outboxes=given.outboxes,
+            place=ROUTE,
+        )
+        return attrs.evolve(given, learning=self.learning)
+
+
+async def hear(h: House, text: str) -> None:
+    """Say something as somebody else."""
+    await h.sessions.address.insist(
+        lambda: Inbound(
+            session="s",
+            id="x",
+            principal=Principal("other", "Other", owner=False),
+            route=ROUTE,
+            text=text,
+            sent_at=0.0,
+        )
+    )

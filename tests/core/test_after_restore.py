@@ -1,0 +1,39 @@
+"""What a restored conversation records about work of before."""
+
+from elwood.core.after_restore import settle
+from elwood.core.replay import Session
+from elwood.core.session import Entry, Posting, Received, Replied, Route
+
+HERE = Route("telegram", chat=1)
+
+
+def fold(*entries: Entry) -> Session:
+    session = Session()
+    for seq, entry in enumerate(entries, 1):
+        session.apply(seq, float(seq), entry)
+    return session
+
+
+def heard(id_: str, text: str = "hello") -> Received:
+    return Received(id_, text, "tg:1", HERE, 0.0)
+
+
+def test_an_answer_that_was_not_begun_counts_as_one_that_may_have_arrived() -> None:
+    session = fold(heard("a"), Replied("a", None, ("a",), HERE, "the answer"))
+    assert session.undelivered["a"].attempts == {}
+    assert settle(session, "then") == (Posting("a", 0, 1),)
+
+
+def test_everything_that_waits_has_one_answer_commands_too() -> None:
+    session = fold(heard("a"), heard("b", "/undo"))
+    [replied] = settle(session, "2026-11-22 10:00")
+    assert isinstance(replied, Replied)
+    assert replied.inputs == ("a", "b")
+    assert (replied.failed, "2026-11-22 10:00" in replied.text) == (True, True)
+    session.apply(3, 3.0, replied)
+    assert not session.waiting
+
+
+def test_of_a_conversation_at_rest_nothing_is_said() -> None:
+    session = fold(heard("a"), Replied("a", None, ("a",), HERE, ""))
+    assert settle(session, "then") == ()

@@ -1,0 +1,162 @@
+"""The clock in the whole house: a day that costs nothing, and what is told where."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.core.conversation import Completion, Human, Notice
+from elwood.core.errand import QUIET
+from elwood.core.heartbeat import HeartbeatSettings
+from elwood.core.session import Received
+from elwood.core.tasks import Task
+from elwood.core.timing import Every
+from elwood.messages import Woken
+from elwood.wire.provider import ModelRequest
+from tests.house.home import MINE, Home, Life, home, newest
+from tests.scripted import answer
+
+HALF_HOUR, DAY = 1800.0, 86_400.0
+# Seconds in which what the scheduler begins is done.
+DONE = 4.0
+LIST = "- Is there mail in inbox/ that cannot wait?\n\nWatch: inbox/*.md\n"
+
+
+def write(h: Home, name: str, text: str) -> None:
+    path = h.folder / "workspace" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR) -> None:
+    """Let the wall clock go on in steps, as a machine does that sleeps in between.
+
+    The scheduler is woken after each: it would look within a minute, and that is tested elsewhere.
+    """
+    await trio.sleep(DONE)
+    for _ in range(round(seconds / step)):
+        h.clock_error -= step - DONE
+        life.house.clock.scheduler.address.offer(Woken())
+        await trio.sleep(DONE)
+
+
+@pytest.fixture
+def always() -> dict[str, HeartbeatSettings]:
+    return {"heartbeat": HeartbeatSettings(hours="00:00-23:59")}
+
+
+async def test_an_idle_day_costs_nothing(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+) -> None:
+    """24 hours of heartbeats: no request; and one for one change."""
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return answer(QUIET)
+
+        h.think = think
+        write(h, "HEARTBEAT.md", LIST)
+        write(h, "inbox/one.md", "hello")
+        async with h.life() as life:
+            await pass_time(h, life, 2 * HALF_HOUR)
+            assert len(h.asked) == 1, "a list that was never gone through is"
+            await pass_time(h, life, DAY)
+            assert len(h.asked) == 1
+            write(h, "inbox/two.md", "urgent")
+            await pass_time(h, life, DAY / 4)
+            assert len(h.asked) == 2
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 4)
+            assert len(h.asked) == 2, "a restart is no news"
+        assert h.texts() == []
+        assert not h.broken()
+
+
+@pytest.mark.parametrize("text", ["", "# Heartbeat\n\n<!-- nothing -->\n- \n"])
+async def test_an_empty_list_is_never_gone_through(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings], text: str
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+        write(h, "HEARTBEAT.md", text)
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 4)
+        assert h.asked == []
+        assert h.sessions == []
+
+
+async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            if "checklist" in newest(request):
+                return answer("There is a letter from the bank.")
+            return answer("re: " + newest(request))
+
+        h.think = think
+        write(h, "HEARTBEAT.md", LIST)
+        async with h.life() as life:
+            await pass_time(h, life, 2 * HALF_HOUR)
+            assert h.texts() == ["There is a letter from the bank."]
+            h.fake.say("Answer it, please")
+            await life.settled()
+        request = h.asked[-1]
+        told = [m.text for m in request.messages if isinstance(m, Notice)]
+        assert any("There is a letter from the bank." in text for text in told)
+        assert len([m for m in request.messages if isinstance(m, Human)]) == 1
+        assert not h.broken()
+
+
+async def test_mistakes_in_the_list_are_told_once(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+        write(h, "HEARTBEAT.md", "## Mail\nCadence: often\nPrompt: Look.\n")
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 8)
+        [text] = h.texts()
+        assert "Mail" in text
+        assert "often" in text
+
+
+async def test_a_task_that_fails_is_told_paused_and_resumed(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+        broken = True
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return answer("") if broken else answer("Nothing much.")
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, DAY)
+            told = h.texts()
+            assert len(told) == 2, told
+            assert told[1].startswith("Paused: ")
+
+
+async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("tea", "Tea", Every(3600.0), message="Time for tea.", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+        async with h.life() as life:
+            await pass_time(h, life, 3 * 3600.0, 3600.0)
+        assert h.texts().count("Time for tea.") == 3
+        assert h.asked == []
+        notes = [e for e in h.entries(MINE) if isinstance(e, Received)]
+        assert len(notes) == 3
+        assert not h.broken()
