@@ -9,7 +9,7 @@ import trio
 from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
-from elwood.agent.errands import Errands
+from elwood.agent.errands import Errands, session_of
 from elwood.agent.posting import Posting
 from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
@@ -25,7 +25,9 @@ from elwood.core.tasks import Origin, Task
 from elwood.core.timetable import Timetable, TimetableEntry
 from elwood.messages import (
     Adopt,
+    MayAsk,
     MemoryMail,
+    ModelsMail,
     OutboxMail,
     SessionsMail,
     TimetableMail,
@@ -67,6 +69,7 @@ class Clockwork:
         *,
         timetable: Mailbox[TimetableMail],
         sessions: Address[SessionsMail],
+        models: Address[ModelsMail],
         memory: Address[MemoryMail],
         outboxes: Mapping[str, Address[OutboxMail]],
         owner: Sequence[Route],
@@ -80,6 +83,7 @@ class Clockwork:
         self._outside = outside
         self._disk = disk
         self._sessions = sessions
+        self._models = models
         self._memory = memory
         self._outboxes = outboxes
         self._owner = owner
@@ -122,6 +126,7 @@ class Clockwork:
             watching=self._watching,
             route=self._route,
             home=self._home,
+            refusal=self._refusal,
             now=self._outside.now,
             zone=config.owner.timezone,
         )
@@ -210,6 +215,11 @@ class Clockwork:
     async def _watching(self, task: Task) -> str:
         watched = partial(fingerprint, self._root, task.watch or (), task.prompt)
         return await self._outside.blocking(watched)
+
+    async def _refusal(self, task: Task) -> str:
+        purse, session = task.purse, session_of(task)
+        ask = partial(MayAsk, session=session, job=task.id, purse=purse)
+        return await self._models.insist(ask)
 
     # --- where it is said ------------------------------------------------------------------------
 
