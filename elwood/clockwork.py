@@ -15,11 +15,10 @@ from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
 from elwood.backing_up import scope_of
 from elwood.config import Config
-from elwood.core import heartbeat
+from elwood.config.tasks import read_checklist
 from elwood.core.backups import size_text, told
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
 from elwood.core.redaction import strip
-from elwood.core.routing import split_name
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task
 from elwood.core.timetable import Timetable, TimetableEntry
@@ -195,10 +194,7 @@ class Clockwork:
 
     async def _take_in(self, written: Written) -> str:
         """Adopt the tasks of HEARTBEAT.md; say what is wrong with it."""
-        config = self._config
-        owner, settings = config.owner, config.heartbeat
-        providers = frozenset(split_name(model)[0] for model in config.models_in_use)
-        found = heartbeat.read(written.text, settings, owner.timezone, owner.hours, providers)
+        found = read_checklist(self._config, written.text)
         await self._adopt("heartbeat", found.tasks)
         problems = [*filter(None, [written.problem]), *found.problems]
         if not problems:

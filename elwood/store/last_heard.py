@@ -24,9 +24,11 @@ class LastHeard:
         """Read it; what cannot be read counts for nothing."""
         data = await self._disk.blocking(self._read)
         try:
-            self.route = msgspec.json.decode(data, type=Route) if data else None
+            read = msgspec.json.decode(data, type=Route) if data else None
         except msgspec.DecodeError as error:
             log.warning("not known where the owner was heard", extra={"why": str(error)})
+        else:
+            self.route = self.route or read  # they may have been heard meanwhile
 
     async def note(self, route: Route) -> None:
         """The owner was heard at *route*, in private."""
