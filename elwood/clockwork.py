@@ -136,6 +136,7 @@ class Clockwork:
 
             async def refresh() -> None:
                 nonlocal before
+                await self._heard.save()
                 written = await self._read_heartbeat(file)
                 if written is not None and written is not before:
                     before = written
