@@ -95,8 +95,8 @@ def test_turns_cost_a_small_multiple_of_the_floor(
     table(rows)
     # The aim is 2.  Reached are 2 and 2.9 in wall time, 2.4 and 3.1 in CPU time: what Elwood adds
     # to the three or four requests of the floor is a synced line in a journal for each step, each a
-    # visit to a worker thread (0.35 ms), and a look at what the answer claims.  The rest is room for
-    # a busy machine, where every visit waits for its turn.
+    # visit to a worker thread (0.35 ms), and a look at what the answer claims.  The rest is room
+    # for a busy machine, where every visit waits for its turn.
     for costs, wall, cpu in ((plain, 3.5, 4), (tool, 4.5, 5)):
         assert costs[1].wall < wall * costs[0].wall
         assert costs[1].cpu < cpu * costs[0].cpu
