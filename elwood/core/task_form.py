@@ -4,7 +4,7 @@ import re
 
 import attrs
 
-from elwood.core.budget import Purse
+from elwood.core.errand import Purse
 from elwood.core.heartbeat import ID as HEARTBEAT
 from elwood.core.naming import key_of
 from elwood.core.task_words import (

@@ -7,9 +7,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.core.budget import Limits, Purse
+from elwood.core.budget import Limits
 from elwood.core.conversation import Completion, Human, Notice
-from elwood.core.errand import QUIET
+from elwood.core.errand import QUIET, Purse
 from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.session import Received
 from elwood.core.tasks import Task
