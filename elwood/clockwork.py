@@ -10,14 +10,14 @@ from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
 from elwood.agent.errands import Errands
+from elwood.agent.posting import Posting
+from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
 from elwood.backing_up import scope_of
 from elwood.config import Config
 from elwood.core import heartbeat
 from elwood.core.backups import size_text, told
-from elwood.core.choices import typing
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
-from elwood.core.markdown import Rich
 from elwood.core.redaction import strip
 from elwood.core.routing import split_name
 from elwood.core.session import Route
@@ -25,16 +25,10 @@ from elwood.core.tasks import Origin, Task
 from elwood.core.timetable import Timetable, TimetableEntry
 from elwood.messages import (
     Adopt,
-    Button,
     MemoryMail,
     OutboxMail,
-    Post,
-    Sent,
     SessionsMail,
     TimetableMail,
-    Undeliverable,
-    Unsent,
-    Unsure,
     Woken,
 )
 from elwood.outside import Channel, Outside
@@ -54,10 +48,10 @@ from elwood.store.watching import fingerprint
 
 log = logging.getLogger("elwood.clock")
 
-# Seconds for one post to the owner.
-POST_LIMIT = 60.0
 # Problems of HEARTBEAT.md that are told; the first are mended first.
 MAX_PROBLEMS = 10
+# Characters of each: together they fit into one message of any channel.
+MAX_PROBLEM = 350
 
 HEARTBEAT = "reading HEARTBEAT.md"
 
@@ -131,19 +125,25 @@ class Clockwork:
             now=self._outside.now,
             zone=config.owner.timezone,
         )
+        secrets, post = config.secrets, Posting(self._outboxes)
+        tell = TellOwner(post, self._places, lambda text: strip(text, secrets))
         file, before = HeartbeatFile(self._root), Written()
+        async with trio.open_nursery() as nursery:
 
-        async def refresh() -> None:
-            nonlocal before
-            before = await self._read_heartbeat(file, before)
+            async def refresh() -> None:
+                nonlocal before
+                written = await self._read_heartbeat(file)
+                if written is not None and written is not before:
+                    before = written
+                    if mistakes := await self._take_in(written):
+                        # The channel may be away: nothing else waits for that.
+                        nursery.start_soon(tell, mistakes, (), False)
 
-        await Scheduler(
-            self.timetable.address,
-            errands,
-            refresh=refresh,
-            tell=self._tell,
-            now=self._outside.now,
-        ).run(mailbox)
+            scheduler = Scheduler(
+                self.timetable.address, errands, refresh=refresh, tell=tell, now=self._outside.now
+            )
+            await scheduler.run(mailbox)
+            nursery.cancel_scope.cancel()
 
     # --- what is to be done ----------------------------------------------------------------------
 
@@ -178,27 +178,31 @@ class Clockwork:
             BACKUP: back_up,
         }
 
-    async def _read_heartbeat(self, file: HeartbeatFile, before: Written) -> Written:
-        """Take in what people have written into HEARTBEAT.md; tell them what is wrong with it."""
-        config = self._config
+    async def _read_heartbeat(self, file: HeartbeatFile) -> Written | None:
+        """Read what people have written into HEARTBEAT.md; None if it cannot be read now."""
         try:
             written = await self._outside.blocking(file.read)
         except Unconfined as error:
             trouble(HEARTBEAT, str(error))
-            return before
+            return None
         well(HEARTBEAT)
-        if written is before:
-            return before
+        return written
+
+    async def _take_in(self, written: Written) -> str:
+        """Adopt the tasks of HEARTBEAT.md; say what is wrong with it."""
+        config = self._config
         owner, settings = config.owner, config.heartbeat
         providers = frozenset(split_name(model)[0] for model in config.models_in_use)
         found = heartbeat.read(written.text, settings, owner.timezone, owner.hours, providers)
-        problems = [*filter(None, [written.problem]), *found.problems]
-        if problems:
-            log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
-            text = "\n".join(["These parts of HEARTBEAT.md do not count:", *problems])
-            await self._tell(text[:2000], (), False)
         await self._adopt("heartbeat", found.tasks)
-        return written
+        problems = [*filter(None, [written.problem]), *found.problems]
+        if not problems:
+            return ""
+        log.warning("HEARTBEAT.md has mistakes", extra={"what": "; ".join(problems)})
+        told = [problem[:MAX_PROBLEM] for problem in problems[:MAX_PROBLEMS]]
+        if len(problems) > len(told):
+            told.append(f"… and {len(problems) - len(told)} more, in the log")
+        return "\n".join(["These parts of HEARTBEAT.md do not count:", *told])
 
     async def _adopt(self, origin: Origin, tasks: tuple[Task, ...]) -> None:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
@@ -226,19 +230,3 @@ class Clockwork:
     def _home(self, route: Route) -> str | None:
         channel = self._channels.get(route.channel)
         return channel.session(route) if channel is not None else None
-
-    async def _tell(self, text: str, buttons: tuple[str, ...], repeat: bool) -> bool:
-        """Tell the owner; False if nobody knows whether it has arrived."""
-        under = tuple(Button(one, typing(number)) for number, one in enumerate(buttons))
-        part = Rich(strip(text, self._config.secrets))
-        for route in self._places():
-            post = partial(Post, route=route, part=part, buttons=under, repeat=repeat)
-            sent: Sent | Unsure | Unsent | Undeliverable = Unsure("no answer in time")
-            with trio.move_on_after(POST_LIMIT):
-                sent = await self._outboxes[route.channel].insist(post)
-            if isinstance(sent, Sent):
-                return True
-            log.warning("owner not told", extra={"why": repr(sent)})
-            if isinstance(sent, Unsure):
-                break  # elsewhere it might come twice
-        return False

@@ -157,6 +157,10 @@ class Equipment:
         self._approvals = approvals
         self._now = now
         self._dry_run = dry_run
+        for task in config.tasks:
+            for name in set(task.tools or ()) - self._tools.keys():
+                setting = f"tasks, {task.id}: tools: {name}"
+                log.warning("no tool has this name", extra={"setting": setting})
         self._rules = Rules(tools=words(config.policy, tools))
         self._voice = Voice(
             outboxes=outboxes,

@@ -14,6 +14,7 @@ from elwood import messages
 from elwood.core.ledger import UsageEntry
 from elwood.core.permissions import ApprovalEntry
 from elwood.core.session import Entry
+from elwood.core.timetable import TimetableEntry
 from elwood.messages import approvals, memory, models, outbox, sessions, timetable
 from elwood.tools.builtin import builtin
 
@@ -46,7 +47,7 @@ def tools() -> str:
 def mail() -> str:
     """Describe the messages between actors, under the names of their modules."""
     parts = [f"{MADE}# Messages between actors\n"]
-    for room in (sessions, models, approvals, memory, outbox, timetable):
+    for room in (sessions, models, approvals, memory, timetable, outbox):
         parts.append(f"## {room.__name__.rsplit('.', 1)[-1]}\n")
         for name in re.findall(r"^class (\w+)", inspect.getsource(room), re.MULTILINE):
             parts.append(_described(getattr(messages, name)))  # noqa: PERF401
@@ -65,6 +66,7 @@ def state() -> str:
         "sessions/<id>.jsonl": get_args(Entry),
         "approvals.jsonl": get_args(ApprovalEntry),
         "usage.jsonl": get_args(UsageEntry),
+        "schedule.jsonl": get_args(TimetableEntry),
     }
     for file, entries in files.items():
         parts.append(f"## {file}\n")

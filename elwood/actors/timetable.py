@@ -6,7 +6,7 @@ from typing import assert_never
 
 import trio
 
-from elwood.core import planning, scheduling
+from elwood.core import outlook, planning, scheduling
 from elwood.core.planning import Agenda
 from elwood.core.tasks import Seen, Task
 from elwood.core.timetable import Begun, Row, Shown, Timetable, TimetableEntry, Told
@@ -30,8 +30,8 @@ from elwood.store.journal import DiskFull, Journal
 log = logging.getLogger(__name__)
 
 RECORD, COPY, ADOPT = "writing the timetable", "writing down your tasks", "taking tasks in"
-# Seconds until the copy of the tasks is tried again.
-COPY_AGAIN = 60.0
+# Seconds until what failed is tried again.
+AGAIN = 60.0
 
 Changed = Callable[[Sequence[Task]], Awaitable[None]]
 
@@ -68,13 +68,20 @@ class TimetableActor:
         """Replay, then answer until stopped."""
         await self._journal.open()
         if self._restored_at is not None:
-            await self._record(planning.restored(self._table, self._restored_at, self._zone))
+            await self._close(self._restored_at)
         self._copied = None
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._copy)
             async for message in mailbox:
                 await self._answer(message)
             tasks.cancel_scope.cancel()
+
+    async def _close(self, restored_at: float) -> None:
+        """Close what may have been done; nobody is answered before that."""
+        while True:
+            if await self._record(scheduling.restored(self._table, restored_at, self._zone)):
+                return
+            await trio.sleep(AGAIN)
 
     async def _answer(self, message: TimetableMail) -> None:
         match message:
@@ -114,7 +121,7 @@ class TimetableActor:
         if decision.entries:
             log.info("task scheduled", extra={"task": task.id})
             self._hint(Woken())
-        return planning.seen(self._table.rows[task.id], now)
+        return outlook.seen(self._table.rows[task.id], now)
 
     async def _change(self, change: Change) -> Settled:
         decision = scheduling.change(self._table, change.id, change.verb, change.by, self._clock())
@@ -140,7 +147,7 @@ class TimetableActor:
     def _list(self, chores: bool) -> tuple[Seen, ...]:
         now = self._clock()
         rows = [row for row in self._table.rows.values() if not row.gone]
-        seen = [planning.seen(row, now) for row in rows if chores or not row.task.chore]
+        seen = [outlook.seen(row, now) for row in rows if chores or not row.task.chore]
         return tuple(sorted(seen, key=lambda one: (one.next is None, one.next or 0.0)))
 
     async def _consult(self, now: float) -> Agenda:
@@ -198,7 +205,7 @@ class TimetableActor:
                 except Exception as error:  # a copy: the truth stands in the log, and goes on
                     log.exception("tasks not copied")
                     trouble(COPY, f"{type(error).__name__}: {error}")
-                    with trio.move_on_after(COPY_AGAIN):
+                    with trio.move_on_after(AGAIN):
                         await self._to_copy.wait()
                     continue
                 well(COPY)

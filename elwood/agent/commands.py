@@ -21,7 +21,7 @@ from elwood.core.session import Entry, Received, Replied
 from elwood.core.spending import in_table
 from elwood.core.tree import listing as branches
 from elwood.core.work import is_command
-from elwood.messages import Spending
+from elwood.messages import ListTasks, Spending
 from elwood.runtime import ActorUnavailable
 
 # Seconds for approvals to carry a command out.
@@ -139,7 +139,11 @@ class Commands:
 
     async def _budget(self) -> str:
         with trio.move_on_after(MODELS_LIMIT), suppress(ActorUnavailable):
-            return in_table(await self._house.models.ask(Spending(session=self._id)))
+            table = self._house.timetable
+            tasks = () if table is None else await table.ask(ListTasks(chores=True))
+            purses = {seen.task.id: seen.task.purse for seen in tasks if seen.task.purse}
+            asked = Spending(session=self._id, purses=purses)
+            return in_table(await self._house.models.ask(asked))
         return "What it has cost cannot be said now. Try again in a minute."
 
     async def _status(self) -> str:

@@ -32,7 +32,10 @@ FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
 
 @attrs.frozen
 class Outcome:
-    """What came of a run, in *words*; *acted* says that it must not be repeated unasked."""
+    """What came of a run, in *words*.
+
+    *acted* says that it did something, or may have, that must not be repeated unasked.
+    """
 
     result: Result
     words: str = ""
@@ -102,20 +105,19 @@ class Errands:
         route = self._route(task)
         if task.message and route is None:
             return Outcome("failed", "there is no place yet where it could be said")
-        words = task.message or tidings.framed(
-            task,
-            prompt,
-            due=run.planned.due,
-            now=self._now(),
-            trouble=run.trouble,
-            zone=self._zone,
-        )
+        due, now = run.planned.due, self._now()
+        if task.message:
+            words = tidings.said(task, due=due, now=now, zone=self._zone)
+        else:
+            words = tidings.framed(
+                task, prompt, due=due, now=now, trouble=run.trouble, zone=self._zone
+            )
         refused = await self._hand_on(run, words, route, course)
         if refused is not None:
-            return refused
+            return attrs.evolve(refused, acted=run.begun)
         done = await self._await(run)
         if isinstance(done, Unheard):
-            return Outcome("failed", "the run is not in the log of its conversation")
+            return Outcome("failed", "the run is not in the log of its conversation", acted=True)
         if route is None:
             log.info("answer without a place", extra={"task": task.id, "text": done.text})
         return await self._ended(run, done)

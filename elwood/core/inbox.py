@@ -12,18 +12,23 @@ from elwood.core.turns import TOLD, Kept, Turn
 
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
 MAX_RUNS = 20
+# What people were sent since they wrote last: so much of it is of use to the model, and characters
+# of each.
+MAX_OVERHEARD, MAX_WORDS = 10, 1000
 
 
 class Inbox(Line):
     """The part of a session that takes messages in.  Changed in place by the session's fold.
 
-    *notices* is what the model is told before a message, by its id; *runs* how runs of tasks ended,
-    by the id of their message.
+    *notices* is what the model is told before a message, by its id; *overheard* what it is told
+    before the next one, whichever that is: the newest that people were sent without it.  *runs* is
+    how runs of tasks ended, by the id of their message.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
     waiting: dict[str, Received] = msgspec.field(default_factory=dict)
     notices: dict[str, str] = msgspec.field(default_factory=dict)
+    overheard: list[str] = msgspec.field(default_factory=list)
     runs: dict[str, Done] = msgspec.field(default_factory=dict)
 
     def receive(self, entry: Received) -> None:
@@ -47,6 +52,9 @@ class Inbox(Line):
 
     def preface(self, seq: int, inputs: tuple[str, ...]) -> None:
         """Tell the model what is to be said before *inputs*."""
+        if self.overheard:
+            self.push(seq, Notice("\n\n".join(self.overheard)))
+            self.overheard = []
         for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
             self.push(seq, Notice(notice))
 
@@ -64,9 +72,15 @@ class Inbox(Line):
                 done = Done(replied.text, replied.failed, acted, waits, told, label)
                 self.runs[received.id] = done
                 if (words := TOLD.get(received.errand.says)) is not None:
-                    self.untold.append(words.format(received.text))
+                    self.overheard.append(words.format(shortened(received.text)))
+                    del self.overheard[:-MAX_OVERHEARD]
         while len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
         for id_ in replied.inputs:
             self.waiting.pop(id_, None)
             self.notices.pop(id_, None)
+
+
+def shortened(text: str) -> str:
+    """Cut what is longer than the model must know of it."""
+    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}… (cut)"

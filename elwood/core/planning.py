@@ -13,7 +13,7 @@ import attrs
 from msgspec.structs import replace
 
 from elwood.core import tidings, timing
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Seen, Task
+from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
 from elwood.core.timetable import (
     Ended,
     Halted,
@@ -32,12 +32,9 @@ MAX_TASKS = 200
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
-# Future times that are tried to find one within the hours, for people.
-TRIED = 200
 
 OFF = "I was not running then, or had too much to do"
 LONG = "the run before took so long"
-RESTORED = "my state comes from a backup, so it may have been done already"
 FINISHED = "its last time has passed"
 
 
@@ -67,12 +64,53 @@ class Agenda:
 
 
 def following(row: Row) -> float | None:
-    """Return the first planned time that is not dealt with."""
+    """Return the first planned time that is not dealt with.
+
+    >>> following(Row(Task("t", "t", timing.Every(60.0)), series=1, mark=60.0))
+    120.0
+    """
     return _next(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
 
 
+def is_awake(task: Task, at: float) -> bool:
+    """Tell whether a run of *task* may begin at *at*; the time of a reminder was chosen.
+
+    >>> hours = timing.Hours("08:00", "22:00")
+    >>> is_awake(Task("t", "t", timing.Cron("@hourly"), hours=hours), 0.0)
+    False
+    >>> is_awake(Task("t", "t", Once(0.0), hours=hours), 0.0)
+    True
+    """
+    return isinstance(task.when, Once) or timing.is_active(task.hours, at, task.zone)
+
+
+def is_news(task: Task) -> bool:
+    """Tell whether the owner hears of it when *task* is missed.
+
+    What looks at something can as well do so the next time.
+
+    >>> is_news(Task("t", "t", Once(0.0))), is_news(Task("t", "t", Once(0.0), chore="backup"))
+    (True, False)
+    """
+    return task.watch is None and not task.chore and task.origin != "heartbeat"
+
+
+def may_try(row: Row, now: float) -> bool:
+    """Tell whether what failed is to be tried again, be it now or later.
+
+    >>> may_try(Row(Task("t", "t", Once(60.0)), 1, 60.0), 61.0)
+    False
+    """
+    return row.again is not None and now - row.again.planned.due <= row.task.catch_up
+
+
 def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """List the planned times that can never run any more."""
+    """List the planned times that can never run any more.
+
+    >>> row = Row(Task("t", "t", timing.Every(60.0), watch=()), series=1, mark=0.0)
+    >>> [(one.first, one.last) for one in settle(Timetable({"t": row}), 180.0, "UTC")]
+    [(60.0, 120.0)]
+    """
     found: list[TimetableEntry] = []
     for row in table.rows.values():
         if row.run is None and not row.gone and not row.paused:
@@ -81,19 +119,34 @@ def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
 
 
 def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEntry]:
-    """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*."""
+    """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*.
+
+    >>> row = Row(Task("t", "t", timing.Every(60.0)), series=1, mark=0.0)
+    >>> [(one.last, one.count) for one in closing(row, 180.0, "it was paused")]
+    [(180.0, 3)]
+    """
     return _told(row, _passed(row, now, why), zone)
 
 
 def may_begin(row: Row, run: Planned, now: float) -> bool:
-    """Tell whether *run* may begin now; meanwhile the clock may have been set."""
+    """Tell whether *run* may begin now; meanwhile the clock may have been set.
+
+    >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=0.0)
+    >>> [may_begin(row, Planned("t", 60.0, series=1), now) for now in (60.0, 59.0)]
+    [True, False]
+    """
     found, _ = _look(row, now)
     in_time = run.is_wanted or now - run.due <= row.task.catch_up
     return found is not None and found.planned == run and in_time
 
 
 def finished(table: Timetable, now: float) -> list[TimetableEntry]:
-    """List the tasks made in conversations for which nothing is left to do."""
+    """List the tasks made in conversations for which nothing is left to do.
+
+    >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=60.0)
+    >>> finished(Timetable({"t": row}), 61.0)
+    [Left(task='t', why='its last time has passed')]
+    """
     return [
         Left(row.task.id, FINISHED)
         for row in table.rows.values()
@@ -102,7 +155,12 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
 
 
 def agenda(table: Timetable, now: float) -> Agenda:
-    """Say what is to be done, when all that has passed by is settled; oldest first."""
+    """Say what is to be done, when all that has passed by is settled; oldest first.
+
+    >>> table = Timetable({"t": Row(Task("t", "t", Once(60.0)), series=1, mark=0.0)})
+    >>> agenda(table, 0.0).next, agenda(table, 60.0).runs[0].planned.due
+    (60.0, 60.0)
+    """
     runs, times = [], []
     for row in table.rows.values():
         run, at = _look(row, now)
@@ -117,7 +175,13 @@ def agenda(table: Timetable, now: float) -> Agenda:
 def ended(
     row: Row, run: Planned, result: Result, words: str, acted: bool, now: float, zone: str
 ) -> list[TimetableEntry]:
-    """Say what follows from the end of a run: a further try, a word to the owner, a pause."""
+    """Say what follows from the end of a run: a further try, a word to the owner, a pause.
+
+    >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=0.0)
+    >>> run = Planned("t", 60.0, series=1)
+    >>> ended(row, run, "failed", "no net", False, 70.0, "UTC")[0].again
+    130.0
+    """
     words = tidings.brief(words)
     if result != "failed":
         return [Ended(run, result, words)]
@@ -126,8 +190,7 @@ def ended(
     if count >= PAUSE_AFTER and not row.paused and not row.gone:
         why = f"it failed {count} times in a row: {words}"
         halted = Halted(row.task.id, why, tidings.paused(row.task, count, words))
-        close = [] if wanted else closing(row, max(now, run.due), why)
-        return [Ended(run, result, words), *close, halted]
+        return [Ended(run, result, words), *closing(row, now, why), halted]
     again = None
     if not (acted or wanted or row.paused or row.gone or run.series != row.series):
         again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
@@ -138,37 +201,6 @@ def ended(
     tell = count == TELL_AFTER or wanted or last
     line = tidings.failed(row.task, count, words, again, zone) if tell else ""
     return [Ended(run, result, words, again, line)]
-
-
-def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
-    """Close all that was planned before *at*, when this state was taken from a backup."""
-    found: list[TimetableEntry] = []
-    for row in table.rows.values():
-        due = row.wanted if row.run is None else row.run.planned.due
-        if due is not None and due <= at:
-            run = Planned(row.task.id, due, 0, row.series)
-            run = run if row.run is None else row.run.planned
-            line = tidings.missed(row.task, due, due, 1, RESTORED, zone) if _is_news(row) else ""
-            found.append(Ended(run, "missed", RESTORED, tell=line))
-        if not row.gone and not row.paused:
-            found += closing(row, at, RESTORED, zone)
-    return found
-
-
-def seen(row: Row, now: float) -> Seen:
-    """Show a task as people see it."""
-    running = None if row.run is None else row.run.at
-    coming = None if row.paused else _coming(row, now)
-    return Seen(
-        row.task,
-        coming,
-        running,
-        row.last,
-        row.result,
-        row.words,
-        row.paused,
-        row.failed,
-    )
 
 
 @lru_cache(maxsize=4 * MAX_TASKS)
@@ -184,18 +216,9 @@ def _reached(row: Row) -> float:
     return max(row.mark, row.run.planned.due)
 
 
-def _is_awake(task: Task, at: float) -> bool:
-    # The time of a reminder was chosen.
-    return isinstance(task.when, Once) or timing.is_active(task.hours, at, task.zone)
-
-
 def _is_over(row: Row, now: float) -> bool:
     busy = row.run is not None or row.wanted is not None
-    return not busy and not _may_try(row, now) and following(row) is None
-
-
-def _may_try(row: Row, now: float) -> bool:
-    return row.again is not None and now - row.again.planned.due <= row.task.catch_up
+    return not busy and not may_try(row, now) and following(row) is None
 
 
 def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
@@ -211,12 +234,12 @@ def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
     if (hidden := count - len(times)) > 0:
         (last,), _ = timing.planned(task.when, after, times[0] - 1, task.zone, task.id, 1)
         yield Passed(task.id, first, last, hidden, "missed", why or OFF)
-    awake = [at for at in times if _is_awake(task, at)]
+    awake = [at for at in times if is_awake(task, at)]
     if awake and not why and now - awake[-1] <= task.catch_up:
         times = times[: times.index(awake[-1])]
 
     def came(at: float) -> tuple[Literal["missed", "asleep"], str]:
-        if not _is_awake(task, at):
+        if not is_awake(task, at):
             return "asleep", ""
         return "missed", why or (LONG if at <= row.free else OFF)
 
@@ -229,17 +252,12 @@ def _told(row: Row, passed: Iterable[Passed], zone: str) -> list[TimetableEntry]
     """Have the last of the entries tell about all that was missed, in one line."""
     entries = list(passed)
     missed = [entry for entry in entries if entry.result == "missed"]
-    if not (zone and missed and _is_news(row)):
+    if not (zone and missed and is_news(row.task)):
         return list(entries)
     first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
     line = tidings.missed(row.task, first, last, count, missed[-1].why, zone)
     telling = replace(missed[-1], tell=line)
     return [telling if entry is missed[-1] else entry for entry in entries]
-
-
-def _is_news(row: Row) -> bool:
-    # What looks at something can as well do so the next time.
-    return row.task.watch is None and not row.task.chore
 
 
 def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
@@ -257,7 +275,7 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
     coming = following(row)
     if coming is not None and coming <= now:
         planned, at = Planned(task.id, coming, 1, row.series), now
-    elif row.again is not None and _may_try(row, now):
+    elif row.again is not None and may_try(row, now):
         planned, at = row.again.planned, row.again.at
         if at - now > BACKOFF[-1]:  # the clock was put back meanwhile
             at = now
@@ -273,18 +291,3 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
 
 def _run(row: Row, planned: Planned) -> Run:
     return Run(row.task, planned, False, row.seen, row.good, row.trouble)
-
-
-def _coming(row: Row, now: float) -> float | None:
-    """Find when *row* runs next, for people."""
-    if row.wanted is not None:
-        return now
-    if row.again is not None and _may_try(row, now):
-        return row.again.at
-    task, at = row.task, following(row)
-    for _ in range(TRIED):
-        if at is None or _is_awake(task, at):
-            return at
-        begins = timing.next_active(task.hours, at, task.zone)
-        at = _next(task.when, begins - 1, task.zone, task.id, task.ends)
-    return None

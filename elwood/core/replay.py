@@ -252,7 +252,8 @@ class Session(Inbox):
     def _reply(self, seq: int, at: float, entry: Replied) -> None:
         turn = None if entry.turn is None else self.turn
         if turn is not None:
-            self.done = done(at, turn.inputs, turn.receipts, entry, self.taint.label)
+            label = self.taint.label
+            self.done = done(at, turn.inputs, turn.receipts, entry, label) or self.done
             self._close_calls(seq, turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= turn.start and not is_answer(last.message):

@@ -8,14 +8,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 from msgspec.structs import replace
 
-from elwood.core import timing
+from elwood.core import tidings, timing
 from elwood.core.naming import key_of
-from elwood.core.planning import MAX_TASKS, closing
+from elwood.core.planning import MAX_TASKS, closing, is_news
 from elwood.core.tasks import Origin, Task
 from elwood.core.timetable import (
+    Ended,
     Halted,
     Left,
     Made,
+    Planned,
     Resumed,
     Row,
     Timetable,
@@ -35,6 +37,7 @@ Verb = Literal["pause", "resume", "cancel", "run"]
 _ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
 # Why planned times were closed.
+RESTORED = "my state comes from a backup, so it may have been done already"
 CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "it was paused"
 _PLACES = {
     "config": "config.toml",
@@ -54,7 +57,12 @@ class Decision:
 
 
 def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
-    """Take *task*, made in a conversation; it gets an id if it has none."""
+    """Take *task*, made in a conversation; it gets an id if it has none.
+
+    >>> task = Task("", "Call mum", timing.Once(60.0), message="m")
+    >>> schedule(Timetable(), task, 0.0)[0].id, schedule(Timetable(), task, 99.0)[1].words
+    ('call-mum', 'that time has passed: nothing would ever be done')
+    """
     if not task.id:
         for row in table.rows.values():
             if replace(row.task, id="") == task and not row.gone and not row.paused:
@@ -81,7 +89,11 @@ def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
 def adopt(
     table: Timetable, origin: Origin, tasks: Sequence[Task], now: float
 ) -> tuple[Decision, list[str]]:
-    """Make *tasks* those of *origin*; return also which could not be taken, and why."""
+    """Make *tasks* those of *origin*; return also which could not be taken, and why.
+
+    >>> adopt(Timetable(), "config", [Task("t", "t", timing.Every(5.0), prompt="p")], 0.0)[1]
+    ["'t': every 5 seconds is too often: the least is 60 seconds"]
+    """
     entries: list[TimetableEntry] = []
     problems: list[str] = []
     wanted: dict[str, Task] = {}
@@ -109,7 +121,11 @@ def adopt(
 
 
 def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decision:
-    """Pause, resume or cancel a task, or have it run now."""
+    """Pause, resume or cancel a task, or have it run now.
+
+    >>> change(Timetable(), "t", "run", "me", 0.0).words
+    "There is no task 't'; /tasks lists them."
+    """
     row = table.rows.get(id_)
     if row is None or row.gone:
         return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
@@ -127,6 +143,28 @@ def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decis
             if row.run is not None or row.wanted is not None:
                 return Decision(words="It runs already.", ok=False)
             return Decision((_wanted(row, now),), "It runs now.")
+
+
+def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
+    """Close all that was planned before *at*, when this state was taken from a backup.
+
+    >>> table = Timetable({"t": Row(Task("t", "t", timing.Once(60.0)), series=1, mark=0.0)})
+    >>> [one.result for one in restored(table, 100.0, "UTC")]
+    ['missed']
+    """
+    found: list[TimetableEntry] = []
+    for row in table.rows.values():
+        due = row.wanted if row.run is None else row.run.planned.due
+        if due is not None and due <= at:
+            run = Planned(row.task.id, due, 0, row.series)
+            run = run if row.run is None else row.run.planned
+            line = (
+                tidings.missed(row.task, due, due, 1, RESTORED, zone) if is_news(row.task) else ""
+            )
+            found.append(Ended(run, "missed", RESTORED, tell=line))
+        if not row.gone and not row.paused:
+            found += closing(row, at, RESTORED, zone)
+    return found
 
 
 def problem(task: Task) -> str:

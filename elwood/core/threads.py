@@ -67,8 +67,10 @@ def done(
     receipts: Iterable[CallEnded],
     replied: Replied,
     label: Label,
-) -> Done:
+) -> Done | None:
     """Sum up a turn that is answered by *replied* at Unix time *at*.
+
+    None for the run of a task that did nothing and had nothing to say: there are many.
 
     >>> from elwood.core.session import Route
     >>> replied = Replied("t1", "t1", ("1",), Route("console"), "It is blue.")
@@ -77,17 +79,25 @@ def done(
     ('what colour?',)
     """
     given, calls = list(inputs), list(receipts)
+    if replied.quiet and not calls:
+        return None
     own = [one for one in given if not one.untrusted and one.text.strip()]
     return Done(
         turn=replied.turn or "",
         at=at,
-        asked=tuple(_words(_own(one.text)) for one in own[:MAX_ASKED]),
+        asked=tuple(_asked(one) for one in own[:MAX_ASKED]),
         others=sum(one.untrusted for one in given),
         calls=tuple(_call(one, label) for one in calls[:MAX_CALLS]),
         more=len(calls[MAX_CALLS:]),
         failed=replied.failed,
         label=label,
     )
+
+
+def _asked(received: Received) -> str:
+    if received.errand is not None:
+        return f"(the task {received.errand.job})"
+    return _words(_own(received.text))
 
 
 def add(note: str, turns: Iterable[tuple[str, Done]], zone: tzinfo) -> str:

@@ -32,7 +32,12 @@ class Telling:
 
 
 def telling(table: Timetable) -> Telling | None:
-    """Say what the owner must be told next, as much as one message holds."""
+    """Say what the owner must be told next, as much as one message holds.
+
+    >>> from elwood.core.timetable import News
+    >>> telling(Timetable(news=[News(7, "It failed.")]))
+    Telling(text='It failed.', upto=7, buttons=(), again=False)
+    """
     lines, buttons, upto, size = [], [], 0, 0
     again = bool(table.news) and table.news[0].seq <= table.shown
     if table.lost:
@@ -80,12 +85,22 @@ def brief(words: str, most: int = MAX_WORDS) -> str:
 
 
 def name(task: Task) -> str:
-    """Name *task* for people."""
+    """Name *task* for people.
+
+    >>> from elwood.core.timing import Once
+    >>> name(Task("tea", "Make\u202e tea", Once(0.0)))
+    '"Make tea"'
+    """
     return f'"{flatten(task.title, MAX_TITLE) or task.id}"'
 
 
 def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
-    """Tell the owner that planned times have passed."""
+    """Tell the owner that planned times have passed.
+
+    >>> from elwood.core.timing import Once
+    >>> missed(Task("t", "Tea", Once(0.0)), 0.0, 0.0, 1, "I was off", "UTC")
+    'Missed: "Tea", planned for Thu 1970-01-01 00:00: I was off.'
+    """
     if count == 1:
         return f"Missed: {name(task)}, planned for {clock(first, zone)}: {why}."
     times = f"{count} times, from {clock(first, zone)} to {clock(last, zone)}"
@@ -93,14 +108,24 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
 
 
 def failed(task: Task, count: int, words: str, again: float | None, zone: str) -> str:
-    """Tell the owner that a task failed, the *count*-th time in a row."""
+    """Tell the owner that a task failed, the *count*-th time in a row.
+
+    >>> from elwood.core.timing import Once
+    >>> failed(Task("t", "Tea", Once(0.0)), 2, "no net", 300.0, "UTC")
+    'Failed twice in a row: "Tea": no net. I try it again at Thu 1970-01-01 00:05.'
+    """
     times = "" if count == 1 else " twice in a row" if count == 2 else f" {count} times in a row"
     then = "" if again is None else f" I try it again at {clock(again, zone)}."
     return f"Failed{times}: {name(task)}: {brief(words)}.{then}"
 
 
 def paused(task: Task, count: int, words: str) -> str:
-    """Tell the owner that a task was paused after *count* failures in a row."""
+    """Tell the owner that a task was paused after *count* failures in a row.
+
+    >>> from elwood.core.timing import Once
+    >>> paused(Task("t", "Tea", Once(0.0)), 5, "no net")
+    'Paused: "Tea" failed 5 times in a row, the last time: no net.'
+    """
     return f"Paused: {name(task)} failed {count} times in a row, the last time: {brief(words)}."
 
 
@@ -108,6 +133,13 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
     """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
 
     *trouble* is why the try before failed, if there was one.
+
+    >>> from elwood.core.timing import Once
+    >>> tea = Task("t", "Tea", Once(0.0), silent=True)
+    >>> print(framed(tea, "Boil.", due=0.0, now=9.0, trouble="", zone="UTC")[-53:])
+    Your answer is kept, and not sent to anybody.]
+    <BLANKLINE>
+    Boil.
     """
     lines = [
         f"[A run of the task {name(task)} ({task.id}), planned for {clock(due, zone)} ({zone}). "
@@ -128,3 +160,17 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
             f"An earlier try failed: {brief(trouble)}. Look first at what it may have done already."
         )
     return f"{' '.join(lines)}]\n\n{text}"
+
+
+def said(task: Task, *, due: float, now: float, zone: str) -> str:
+    r"""Say a plain reminder, and that it is late if it is.
+
+    >>> from elwood.core.timing import Once
+    >>> tea = Task("tea", "Tea", Once(0.0), message="Time for tea!")
+    >>> said(tea, due=0.0, now=7200.0, zone="UTC")
+    'Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00, 2 hours ago.)'
+    """
+    if now - due <= ON_TIME:
+        return task.message
+    when = f"(This was planned for {clock(due, zone)}, {span(now - due)} ago.)"
+    return f"{task.message}\n\n{when}"

@@ -181,6 +181,24 @@ async def test_what_was_done_once_is_said(world: World, autojump_clock: object) 
     assert (done.failed, done.acted) == (True, True)
 
 
+async def test_the_days_note_tells_of_runs_that_did_something(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        acts = "act" in str(request.messages[0]) and len(request.messages) == 1
+        return call(("c1", "act", '{"name": "x"}')) if acts else answer(QUIET)
+
+    world.model = model
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+        assert h.states["task-inbox"].done is None
+        await run(h, "task:2", "act")
+        done = h.states["task-inbox"].done
+        assert done is not None
+        assert done.asked == ("(the task inbox)",)
+
+
 async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
         errand = Errand("call", says="text")
@@ -212,6 +230,22 @@ async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
     told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
     assert len(told) == 1
     assert "Three mails." in told[0]
+
+
+async def test_of_much_that_was_told_the_newest_is_known(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for number in range(30):
+            note = Errand("inbox", says="note")
+            await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
+        await h.say("thanks")
+        await h.quiet()
+
+    [told] = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert "mail 19" not in told
+    assert all(f"mail {number} " in told for number in range(20, 30))
+    assert len(told) < 15_000
 
 
 async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -> None:

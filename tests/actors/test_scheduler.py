@@ -104,14 +104,25 @@ def test_a_session_that_refuses_is_a_failure_and_tried_again(world: World) -> No
     ]
 
 
-def test_a_run_that_is_lost_is_a_failure(world: World) -> None:
-    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
-        return Done(""), 0.0 if asked.id.endswith(":2") else -1.0
-
-    world.outcome = outcome
+def test_a_run_that_is_lost_is_a_failure_and_not_repeated(world: World) -> None:
+    world.outcome = lambda world, asked: (Done(""), -1.0)
     live(world, ONCE)
-    assert ended(world)[0].words == "the run is not in the log of its conversation"
-    assert [entry.result for entry in ended(world)] == ["failed", "done"]
+    (entry,) = ended(world)
+    assert entry.words == "the run is not in the log of its conversation"
+    assert (entry.result, entry.again) == ("failed", None)
+
+
+def test_a_run_that_had_begun_and_is_refused_is_not_repeated(world: World) -> None:
+    """Its log was damaged since: nobody knows what it has done."""
+    world.outcome = lambda world, asked: (Done(""), 10 * MINUTE)
+    world.end = NOON + HOUR + MINUTE
+    live(world, ONCE)
+    world.works.clear()
+    world.refusal = lambda world: Refused("its log is damaged")
+    world.end += HOUR
+    world.live()
+    (entry,) = ended(world)
+    assert (entry.result, entry.words, entry.again) == ("failed", "its log is damaged", None)
 
 
 def test_a_run_that_takes_too_long_is_not_repeated(world: World) -> None:
@@ -176,7 +187,7 @@ def test_a_day_without_changes_asks_nobody(world: World) -> None:
     """48 looks, no message; and one when one thing has changed."""
     beat = replace(ONCE, id="beat", when=Every(30 * MINUTE, NOON), watch=("*.md",))
 
-    async def touch(world: World, house: House) -> None:
+    def touch(world: World, house: House) -> None:
         world.files["beat"] = "another"
 
     world.end = NOON + 30 * MINUTE + 30
@@ -224,7 +235,7 @@ def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> Non
 def test_a_clock_that_is_set_is_noticed_within_a_minute(
     world: World, caplog: pytest.LogCaptureFixture, step: float
 ) -> None:
-    async def set_clock(world: World, house: House) -> None:
+    def set_clock(world: World, house: House) -> None:
         world.skew = step
 
     caplog.set_level(logging.WARNING)

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.core import planning, scheduling, tidings
-from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, RESTORED, Run
+from elwood.core import outlook, planning, scheduling, tidings
+from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
+from elwood.core.scheduling import RESTORED
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
 from elwood.core.timetable import (
     Begun,
@@ -90,9 +91,18 @@ def test_what_is_too_late_is_missed() -> None:
     ]
 
 
-@pytest.mark.parametrize("task", [replace(HOURLY, watch=()), replace(HOURLY, prompt="", chore="c")])
+@pytest.mark.parametrize(
+    "task",
+    [
+        replace(HOURLY, watch=()),
+        replace(HOURLY, prompt="", chore="c"),
+        replace(HOURLY, origin="heartbeat"),
+    ],
+)
 def test_what_looks_after_things_misses_without_a_word(task: Task) -> None:
-    (entry,) = passed(Book(task).at(3 * HOUR)[0])
+    book = Book()
+    book.write(*scheduling.adopt(book.table, task.origin, [task], 0.0)[0].entries)
+    (entry,) = passed(book.at(3 * HOUR)[0])
     assert (entry.result, entry.tell) == ("missed", "")
 
 
@@ -124,8 +134,9 @@ def test_outside_of_hours_it_sleeps() -> None:
         ("asleep", 7, "")
     ]
     assert runs == []
-    assert book.at(8 * HOUR)[1]
-    assert planning.seen(book.table.rows["t"], 11 * HOUR).next == 8 * HOUR
+    for hour in (8, 9):
+        book.end(book.at(hour * HOUR)[1][0])
+    assert outlook.seen(book.table.rows["t"], 9.5 * HOUR).next == 32 * HOUR
 
 
 def test_what_was_planned_within_hours_waits_for_them() -> None:
@@ -247,7 +258,7 @@ def test_a_backup_closes_what_was_before_it() -> None:
     book = Book(HOURLY, replace(HOURLY, id="u"))
     runs = book.at(HOUR)[1]
     book.write(Begun(runs[0].planned))
-    entries = book.write(*planning.restored(book.table, 4.5 * HOUR, ZONE))
+    entries = book.write(*scheduling.restored(book.table, 4.5 * HOUR, ZONE))
     ended = [entry for entry in entries if isinstance(entry, Ended)]
     assert [(entry.run, entry.result) for entry in ended] == [(runs[0].planned, "missed")]
     assert [(e.task, e.first, e.count, e.why) for e in passed(entries)] == [
@@ -256,7 +267,7 @@ def test_a_backup_closes_what_was_before_it() -> None:
     ]
     assert all(news.text.startswith("Missed") for news in book.table.news)
     assert len(book.table.news) == 3
-    assert planning.restored(book.table, 4.5 * HOUR, ZONE) == []
+    assert scheduling.restored(book.table, 4.5 * HOUR, ZONE) == []
 
 
 def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
@@ -360,6 +371,17 @@ def test_what_is_over_leaves() -> None:
     book.end(book.at(HOUR)[1][0])
     book.at(HOUR + 60)
     assert book.table.rows == {}
+
+
+def test_a_wanted_run_that_pauses_its_task_closes_what_had_come() -> None:
+    book = Book(HOURLY)
+    book.table.rows["t"].failed = PAUSE_AFTER - 1
+    book.change("run")
+    (run,) = book.at(HOUR - 60)[1]
+    book.write(Begun(run.planned))
+    (standing,) = book.at(HOUR)[1]
+    assert [entry.first for entry in passed(book.end(standing, "failed"))] == [HOUR]
+    assert book.table.rows["t"].paused
 
 
 def passed(entries: list[TimetableEntry]) -> list[Passed]:

@@ -46,7 +46,9 @@ def turn(
     inputs = [Received(str(n), text, "me", ROUTE, at) for n, text in enumerate(asked)]
     inputs += [Received("x", "evil", "other", ROUTE, at, untrusted=True)] * strangers
     receipts = [CallEnded(id_, "c1", tool, outcome, "result", target, ruling=ruling)]
-    return done(at, inputs, receipts, Replied(id_, id_, (), ROUTE, "The answer."), label)
+    found = done(at, inputs, receipts, Replied(id_, id_, (), ROUTE, "The answer."), label)
+    assert found is not None
+    return found
 
 
 def back(*notes: str, weekly: str = "") -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.chores import Report
@@ -87,13 +88,14 @@ def chore(world: World, name: str, since: float) -> Report:
     return Report("", failed=number < 0.1, prompt="think" if number > 0.9 else "")
 
 
-async def die(world: World, house: House) -> None:
+def die(world: World, house: House) -> None:
     """Die within the next steps."""
     world.steps.last = world.steps.count + world.random.randint(1, 12)
 
 
 async def set_clock(world: World, house: House) -> None:
     """Set the clock on the wall wrong, or right again."""
+    await trio.testing.wait_all_tasks_blocked()  # not between a look at the clock and the log
     sizes = (0.0, 0.0, 0.0, 30.0, 600.0, HOUR, 6 * HOUR, DAY)
     world.skew = world.random.choice(sizes) * world.random.choice((-1, 1))
 
@@ -109,12 +111,12 @@ async def remind(number: int, world: World, house: House) -> None:
     await house.schedule(Task(f"once-{number}", "once", Once(at), message="m", catch_up=DAY))
 
 
-async def touch(world: World, house: House) -> None:
+def touch(world: World, house: House) -> None:
     """Change what the heartbeat watches."""
     world.files["beat"] = str(world.random.random())
 
 
-async def rewrite(world: World, house: House) -> None:
+def rewrite(world: World, house: House) -> None:
     """Edit the configuration: a task gets other times, another other words."""
     first, second, *rest = world.tasks["config"]
     minute = world.random.randint(0, 59)
@@ -122,14 +124,14 @@ async def rewrite(world: World, house: House) -> None:
     world.tasks["config"] = (replace(second, prompt=f"p{minute}"), first, *rest)
 
 
-async def erase(world: World, house: House) -> None:
+def erase(world: World, house: House) -> None:
     """Take a task out of the configuration, and put it in again."""
     world.tasks["config"], gone = world.tasks["config"][:-1], world.tasks["config"][-1]
     world.events.append((world.passed() + 3 * DAY, partial(_restore, gone)))
     world.events.sort(key=lambda event: event[0])
 
 
-async def _restore(task: Task, world: World, house: House) -> None:
+def _restore(task: Task, world: World, house: House) -> None:
     world.tasks["config"] = (*world.tasks["config"], task)
 
 
@@ -164,6 +166,7 @@ def events(world: World, ids: Sequence[str], share: float) -> list[Event]:
 
 async def set_right(world: World, house: House) -> None:
     """Set the clock right, and let everything go well from here."""
+    await trio.testing.wait_all_tasks_blocked()
     world.skew = 0.0
     world.outcome = lambda world, asked: (Done(""), 1.0)
     world.chore = lambda world, name, since: Report()

@@ -47,7 +47,7 @@ from elwood.store.journal import Journal
 from tests.house.crashing import Kill, only_kills
 
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
-Event = tuple[float, Callable[["World", "House"], Awaitable[None]]]
+Event = tuple[float, Callable[["World", "House"], Awaitable[None] | None]]
 
 
 class Steps:
@@ -185,7 +185,9 @@ class World:
             await trio.sleep(max(0.0, self.events[0][0] - self.passed()))
             event = self.events[0]
             with suppress(ActorUnavailable):  # it dies, and so do we
-                await event[1](self, house)
+                acting = event[1](self, house)
+                if acting is not None:
+                    await acting
                 self.events.remove(event)
             await trio.lowlevel.checkpoint()
         await trio.sleep(max(0.0, self.end - self.passed()))
@@ -223,6 +225,7 @@ class House:
             chores={name: self._chore(name) for name in world.chore_names},
             watching=self._watching,
             route=world.route,
+            home=lambda route: None,
             now=world.now,
             zone="Europe/Berlin",
         )

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from elwood.agent.posting import Posting
-from elwood.agent.telling import Telling
+from elwood.agent.tidings import TellOwner
 from elwood.core.session import Route
 from elwood.messages import Button, OutboxMail, Post, Sent, Undeliverable, Unsent
 from elwood.runtime import Mailbox
@@ -34,7 +34,7 @@ async def test_news_go_to_the_owner_with_buttons(
             heard.append(message)
             message.reply.set(left.pop(0))
 
-    tell = Telling(Posting({"chat": box.address}), PLACES)
+    tell = TellOwner(Posting({"chat": box.address}), lambda: PLACES, str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
         assert await tell("It failed.", ("/tasks resume t",), True) == arrived
@@ -47,5 +47,5 @@ async def test_news_go_to_the_owner_with_buttons(
 
 
 async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
-    assert await Telling(Posting({}), ())("It failed.", (), False)
+    assert await TellOwner(Posting({}), tuple, str)("It failed.", (), False)
     assert "nowhere to tell" in caplog.text
