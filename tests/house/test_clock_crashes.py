@@ -13,10 +13,9 @@ from tests.fake_telegram import OWNER
 from tests.house.clock_stories import STORIES
 from tests.house.clocked import Trial, sample
 from tests.house.home import MINE
+from tests.house.judging import AGAIN, NEWS
 from tests.house.outcomes import Judge
 
-AGAIN = "(again) "
-NEWS = ("Failed", "Missed: ", "Paused: ")
 # Steps behind the first kill within which the second one falls: a recovery and more.
 BEHIND = 30
 
