@@ -276,7 +276,7 @@ class TurnRunner:
             inputs.append(self._stopped_by.id)
             self._stopped_by = None
         self._stopping, self._ending = False, True
-        text, quiet = spoken(turn, answer.text, answer.failed)
+        text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
         if turn.errand is None:
             head = archive.NOTE if state.archived else ""

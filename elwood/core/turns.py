@@ -213,11 +213,18 @@ def outcome(turn: Turn) -> Message:
     return Notice("\n\n".join(map(late, turn.calls.values())))
 
 
-def spoken(turn: Turn, text: str, failed: bool) -> tuple[str, bool]:
+def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     """Say what *turn* answers, and whether that is kept and not sent.
 
     Whoever planned a run tells of its failures, when they last.  But that something may have
     happened is told at once, by whatever kind of run, as long as there is a place for it.
+
+    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=Errand("t"))
+    >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
+    ('It rains.', False)
+    >>> cut = CallEnded("t1", "c", "water", "unknown", "interrupted")
+    >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
+    'I was cut off in a scheduled '
     """
     errand = turn.errand
     if errand is None:

@@ -4,7 +4,7 @@ import re
 from functools import partial
 from typing import Any
 
-from elwood.config.settings import Backups, Policy
+from elwood.config.settings import Backups, Owner, Policy
 from elwood.core.conversation import Completion, Human, Results
 from elwood.core.errand import SESSION
 from elwood.core.heartbeat import HeartbeatSettings
@@ -146,6 +146,20 @@ async def is_allowed(trial: Trial, wait: bool) -> None:
     trial.armed = False
 
 
+async def is_allowed_in_the_morning(trial: Trial) -> None:
+    """Let what a run wants at night be put to the owner when they are awake."""
+    await trial.quiet()
+    trial.armed = True
+    await trial.until_time(DUE)
+    assert trial.table().rows[ID].result == "waiting"
+    assert trial.button("once") is None
+    trial.home.clock_error -= 10 * HOUR
+    await trial.press("once")
+    await trial.until(partial(has_acted, trial))
+    await trial.quiet()
+    trial.armed = False
+
+
 async def jumps(trial: Trial, seconds: float) -> None:
     """Let the wall clock jump while the model thinks, and be right again at last."""
     await trial.quiet()
@@ -216,6 +230,11 @@ STORIES = {
     ),
     "allowed late": Story(
         happen=partial(is_allowed, wait=True), think=acts, settings=settings(free=())
+    ),
+    "allowed in the morning": Story(
+        happen=is_allowed_in_the_morning,
+        think=acts,
+        settings=settings(free=(), ends=DUE) | {"owner": Owner(hours="06:00-20:30")},
     ),
     "a day back": Story(happen=partial(jumps, seconds=-DAY), think=acts, settings=settings()),
     "a day forward": Story(happen=partial(jumps, seconds=DAY), think=acts, settings=settings()),

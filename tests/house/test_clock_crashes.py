@@ -16,6 +16,8 @@ from tests.house.home import MINE
 from tests.house.judging import AGAIN, NEWS
 from tests.house.outcomes import Judge
 
+# Stories in which actors fall.
+FALLS = ("acts", "reminder", "heartbeat", "fails twice", "allowed late")
 # Steps behind the first kill within which the second one falls: a recovery and more.
 BEHIND = 30
 
@@ -103,8 +105,8 @@ def results(trial: Trial) -> dict[tuple[str, float], str]:
 def test_a_kill_at_any_step_breaks_no_promise(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """At every second step, odd ones and even ones by turns; with --kill-every 1 at each."""
-    every = request.config.getoption("--kill-every")
+    """At some of the steps, in each story at others; with --clock-every 1 at each."""
+    every = request.config.getoption("--clock-every")
     story = STORIES[name]
     calm = Trial(tmp_path / "calm", story).run()
     assert broken(calm) == []
@@ -119,6 +121,28 @@ def test_a_kill_at_any_step_breaks_no_promise(
             found[f"{at} ({trial.names[at - 1]})"] = wrong
         assert trial.lives == 2
     print(f"{name}: killed at {len(steps)} of {len(calm.names)} steps")
+    assert found == {}
+
+
+class Bug(Exception):
+    """A mistake of ours."""
+
+
+@pytest.mark.parametrize("name", FALLS)
+def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
+    tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    """The house goes on living: only the actor that writes, or thinks, begins anew."""
+    every = request.config.getoption("--clock-every")
+    story = STORIES[name]
+    calm = Trial(tmp_path / "calm", story).run()
+    found = {}
+    for at in sample(len(calm.names), every, FALLS.index(name)):
+        trial = Trial(tmp_path / str(at), story, at, bug=Bug).run()
+        if wrong := broken(trial):
+            found[f"{at} ({trial.names[at - 1]})"] = wrong
+        assert trial.lives == 1
+        assert results(trial) == results(calm)
     assert found == {}
 
 
