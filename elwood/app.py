@@ -152,6 +152,7 @@ class House:
             self._disk,
             timetable=self.timetable,
             sessions=self.sessions.address,
+            models=self.models.address,
             memory=self.memory.address,
             outboxes=self._posts,
             owner=places,

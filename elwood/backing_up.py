@@ -23,7 +23,7 @@ def scope_of(config: Config) -> Scope:
         state=paths.state,
         workspace=paths.workspace,
         runtime=paths.runtime,
-        folder=settings.folder or paths.state / "backups",
+        folder=config.backup_folder,
         limit=settings.size << 20,
     )
 

@@ -9,23 +9,24 @@ import trio
 from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
-from elwood.agent.errands import Errands
+from elwood.agent.errands import Errands, session_of
 from elwood.agent.posting import Posting
 from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
 from elwood.backing_up import scope_of
 from elwood.config import Config
-from elwood.core import heartbeat
+from elwood.config.tasks import read_checklist
 from elwood.core.backups import size_text, told
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
 from elwood.core.redaction import strip
-from elwood.core.routing import split_name
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task
 from elwood.core.timetable import Timetable, TimetableEntry
 from elwood.messages import (
     Adopt,
+    MayAsk,
     MemoryMail,
+    ModelsMail,
     OutboxMail,
     SessionsMail,
     TimetableMail,
@@ -67,6 +68,7 @@ class Clockwork:
         *,
         timetable: Mailbox[TimetableMail],
         sessions: Address[SessionsMail],
+        models: Address[ModelsMail],
         memory: Address[MemoryMail],
         outboxes: Mapping[str, Address[OutboxMail]],
         owner: Sequence[Route],
@@ -80,6 +82,7 @@ class Clockwork:
         self._outside = outside
         self._disk = disk
         self._sessions = sessions
+        self._models = models
         self._memory = memory
         self._outboxes = outboxes
         self._owner = owner
@@ -122,6 +125,7 @@ class Clockwork:
             watching=self._watching,
             route=self._route,
             home=self._home,
+            refusal=self._refusal,
             now=self._outside.now,
             zone=config.owner.timezone,
         )
@@ -132,6 +136,7 @@ class Clockwork:
 
             async def refresh() -> None:
                 nonlocal before
+                await self._heard.save()
                 written = await self._read_heartbeat(file)
                 if written is not None and written is not before:
                     before = written
@@ -190,10 +195,7 @@ class Clockwork:
 
     async def _take_in(self, written: Written) -> str:
         """Adopt the tasks of HEARTBEAT.md; say what is wrong with it."""
-        config = self._config
-        owner, settings = config.owner, config.heartbeat
-        providers = frozenset(split_name(model)[0] for model in config.models_in_use)
-        found = heartbeat.read(written.text, settings, owner.timezone, owner.hours, providers)
+        found = read_checklist(self._config, written.text)
         await self._adopt("heartbeat", found.tasks)
         problems = [*filter(None, [written.problem]), *found.problems]
         if not problems:
@@ -210,6 +212,11 @@ class Clockwork:
     async def _watching(self, task: Task) -> str:
         watched = partial(fingerprint, self._root, task.watch or (), task.prompt)
         return await self._outside.blocking(watched)
+
+    async def _refusal(self, task: Task) -> str:
+        purse, session = task.purse, session_of(task)
+        ask = partial(MayAsk, session=session, job=task.id, purse=purse)
+        return await self._models.insist(ask)
 
     # --- where it is said ------------------------------------------------------------------------
 

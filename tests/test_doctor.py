@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.backing_up import scope_of
 from elwood.config import Config, load
 from elwood.doctor import Finding, examine, table
 from elwood.doctor.local import _enough, examine_machine, prices
+from elwood.doctor.planned import examine_plans
 from elwood.doctor.sandboxed import examine_sandbox
 from elwood.doctor.services import _unreached, examine_services
 from elwood.runtime import inline
+from elwood.store.backup import take
 from elwood.wire.http import Client
 from tests.fake_http import Answer, Reply, Request, serving
 
@@ -497,3 +500,31 @@ async def test_what_was_chosen_is_said(tmp_path: Path, kind: str, level: str, wo
 
 async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
     assert await examine_sandbox(configured(tmp_path), inline) == []
+
+
+def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]]:
+    return [(one.level, one.subject, one.what) for one in examine_plans(config, now)]
+
+
+def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
+    task = '[[tasks]]\ntitle = "News"\nwhen = "daily"\nprompt = "x"\ntools = ["serch_web"]\n'
+    config = configured(tmp_path, task)
+    config.paths.workspace.mkdir(parents=True, exist_ok=True)
+    (config.paths.workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
+    [heartbeat, tasks] = planned(config)
+    assert heartbeat[:2] == ("warning", "heartbeat")
+    assert "often" in heartbeat[2]
+    assert tasks == ("warning", "tasks", "news may use what no tool is called: serch_web")
+
+
+def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.paths.workspace.mkdir(parents=True, exist_ok=True)
+    assert planned(config) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
+    taken = take(scope_of(config), clock=lambda: NOW - 86_400, keep=7)
+    assert planned(config)[1:] == [("ok", "backup", "the last one is 24 h old")]
+    assert planned(config, NOW + 3 * 86_400)[1][0] == "warning"
+    taken.path.write_bytes(taken.path.read_bytes()[:-100])
+    [(level, _, what)] = planned(config)[1:]
+    assert level == "warning"
+    assert "is cut off" in what

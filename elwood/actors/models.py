@@ -34,13 +34,14 @@ from elwood.messages import (
     Complete,
     Completed,
     ContextTooLong,
+    MayAsk,
     ModelsMail,
     ModelUnavailable,
     OutboxMail,
     Spending,
 )
 from elwood.runtime import Address, Mailbox, trouble, waiting, well
-from elwood.store.usage import UsageBook
+from elwood.store.usage import Caller, UsageBook
 from elwood.wire.catalogue import check_models
 from elwood.wire.lane import SHARED, Lane, Ticket
 from elwood.wire.provider import ModelFailure, ModelRequest, Provider
@@ -100,6 +101,9 @@ class Models:
                     match message:
                         case Complete():
                             self._take(message, calls)
+                        case MayAsk(session=session, job=job, purse=purse):
+                            verdict = self._book.allowed(Caller(session, job, purse))
+                            message.reply.set(verdict.why if isinstance(verdict, No) else "")
                         case Spending(session=session, purses=purses):
                             message.reply.set(self._book.spent(session, purses))
                         case _:

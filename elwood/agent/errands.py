@@ -47,8 +47,8 @@ class Errands:
 
     *watching* gives the fingerprint of what a task watches.  *route* says where the answer of a
     task goes, None if nobody knows; *home* names the conversation that lives there, if one does:
-    it is told what was said, or the person could not answer.  *now* tells Unix time, *zone* is the
-    owner's.
+    it is told what was said, or the person could not answer.  *refusal* says why no model may be
+    asked for a task now, if none may.  *now* tells Unix time, *zone* is the owner's.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Errands:
         watching: Callable[[Task], Awaitable[str]],
         route: Callable[[Task], Route | None],
         home: Callable[[Route], str | None],
+        refusal: Callable[[Task], Awaitable[str]],
         now: Callable[[], float],
         zone: str,
     ) -> None:
@@ -67,6 +68,7 @@ class Errands:
         self._watching = watching
         self._route = route
         self._home = home
+        self._refusal = refusal
         self._now = now
         self._zone = zone
 
@@ -102,6 +104,8 @@ class Errands:
             if report.failed or not report.prompt:
                 return Outcome("failed" if report.failed else "done", report.words)
             prompt = report.prompt
+        if not task.message and (why := await self._refusal(task)):
+            return Outcome("spent", why)
         route = self._route(task)
         if task.message and route is None:
             return Outcome("failed", "there is no place yet where it could be said")

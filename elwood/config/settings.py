@@ -150,6 +150,11 @@ class Config:
         return tuple(secret for secret in found if secret is not None)
 
     @property
+    def backup_folder(self) -> Path:
+        """Where backups lie."""
+        return self.backup.folder or self.paths.state / "backups"
+
+    @property
     def models_in_use(self) -> tuple[str, ...]:
         """Every model that may be asked to think: in conversations, for summaries, by tasks."""
         roles = ("default", "summarizer", self.heartbeat.model, *(job.role for job in self.tasks))

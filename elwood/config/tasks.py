@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+from elwood.config.settings import Config
 from elwood.config.source import Complain
+from elwood.core import heartbeat
+from elwood.core.routing import split_name
 from elwood.core.task_form import TaskForm, read_task
 from elwood.core.tasks import Task
 
@@ -30,3 +33,11 @@ def read_tasks(forms: Sequence[object], zone: str, complain: Complain) -> tuple[
         else:
             tasks[task.id] = task
     return tuple(tasks.values())
+
+
+def read_checklist(config: Config, text: str) -> heartbeat.Checklist:
+    """Make the tasks of the *text* of HEARTBEAT.md, as *config* has it."""
+    owner = config.owner
+    # Others have no client.
+    providers = {split_name(model)[0] for model in config.models_in_use}
+    return heartbeat.read(text, config.heartbeat, owner.timezone, owner.hours, providers)

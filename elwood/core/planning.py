@@ -184,7 +184,9 @@ def ended(
     """
     words = tidings.brief(words)
     if result != "failed":
-        return [Ended(run, result, words)]
+        first = result == "spent" and row.result != "spent"
+        line = tidings.not_done(row.task, words) if first else ""
+        return [Ended(run, result, words, tell=line)]
     wanted = run.is_wanted
     count = row.failed + 1
     if count >= PAUSE_AFTER and not row.paused and not row.gone:

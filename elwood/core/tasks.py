@@ -62,6 +62,7 @@ Result = Literal[
     "waiting",  # it ran, and a call of it waits for the owner
     "unchanged",  # nothing that it watches has changed: no model was asked
     "asleep",  # outside of its hours
+    "spent",  # a limit or its purse is used up: no model was asked
     "missed",  # too late for it, or another run took so long
 ]
 """What became of a planned time."""

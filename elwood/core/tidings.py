@@ -119,6 +119,11 @@ def failed(task: Task, count: int, words: str, again: float | None, zone: str) -
     return f"Failed{times}: {name(task)}: {brief(words)}.{then}"
 
 
+def not_done(task: Task, words: str) -> str:
+    """Tell the owner that a task was not done, as no model may be asked for it."""
+    return f"Not done: {name(task)}: {brief(words)}."
+
+
 def paused(task: Task, count: int, words: str) -> str:
     """Tell the owner that a task was paused after *count* failures in a row.
 

@@ -11,6 +11,7 @@ from elwood.config import Config, ConfigErrors, load
 from elwood.core.redaction import Secret, strip
 from elwood.doctor.findings import Finding, table
 from elwood.doctor.local import examine_machine
+from elwood.doctor.planned import examine_plans
 from elwood.doctor.sandboxed import examine_sandbox
 from elwood.doctor.services import examine_services
 from elwood.runtime import Blocking, in_thread
@@ -46,5 +47,6 @@ async def _examine(config: Config) -> list[Finding]:
 async def examine(config: Config, client: Client, now: float, blocking: Blocking) -> list[Finding]:
     """Examine this machine, its sandbox, and then the services outside; *now* is Unix seconds."""
     machine = await blocking(lambda: examine_machine(config))
+    machine += await blocking(lambda: examine_plans(config, now))
     sandbox = await examine_sandbox(config, blocking)
     return machine + sandbox + await examine_services(config, client, now)

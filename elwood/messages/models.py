@@ -83,4 +83,13 @@ class Spending(Request[Spent]):
     purses: Mapping[str, Purse] = {}
 
 
-ModelsMail = Complete | Spending
+@attrs.frozen(kw_only=True)
+class MayAsk(Request[str]):
+    """Why *job* may not ask a model now, as a limit is reached; empty if it may."""
+
+    session: str
+    job: str
+    purse: Purse | None = None
+
+
+ModelsMail = Complete | MayAsk | Spending

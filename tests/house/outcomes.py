@@ -43,9 +43,7 @@ class Series:
     must: float = math.inf
     may: float = math.inf
     pauses: list[tuple[float, float]] = attrs.field(factory=list)
-    wanted: list[float] = attrs.field(factory=list)
     attempts: dict[float, list[Ended]] = attrs.field(factory=lambda: defaultdict(list))
-    granted: Counter[float] = attrs.field(factory=Counter)
     passed: list[Passed] = attrs.field(factory=list)
     exempt: float = 0.0
 
@@ -76,12 +74,16 @@ class Judge:
         self._all: list[Series] = []
         self._at: dict[Planned, float] = {}
         self._running: dict[str, Planned] = {}
+        self._wanted: dict[tuple[str, float], int] = {}
+        self._granted: Counter[tuple[str, float]] = Counter()
+        self._left: Counter[str] = Counter()
         highest = 0.0
         for number, at, entry in log:
             highest = max(highest, at)
             self._read(number, at, highest, entry)
         for series in self._all:
             self._judge(series)
+        self._judge_wanted()
 
     def _read(self, number: int, at: float, highest: float, entry: TimetableEntry) -> None:
         match entry:
@@ -97,8 +99,6 @@ class Judge:
                 if old is not None:
                     # What the clock had shown before is dealt with, and a pause goes on.
                     new.exempt = highest
-                    open_ = [due for due in old.wanted if not old.granted[due]]
-                    new.wanted, old.wanted = open_, [due for due in old.wanted if due not in open_]
                     if old.pauses and old.pauses[-1][1] == math.inf:
                         new.pauses.append((0.0, math.inf))
                 self._series[task.id] = new
@@ -106,13 +106,14 @@ class Judge:
             case Left(task=id_):
                 series = self._series[id_]
                 series.must, series.may = min(at, series.must), min(highest, series.may)
+                self._left[id_] = number
             case Halted(task=id_):
                 self._series[id_].pauses.append((at, math.inf))
             case Resumed(task=id_, since=since):
                 pauses = self._series[id_].pauses
                 pauses[-1] = (pauses[-1][0], max(since, highest))
             case Wanted(task=id_, due=due):
-                self._series[id_].wanted.append(due)
+                self._wanted[id_, due] = number
             case Begun(run=run):
                 self._begin(run, at)
             case Ended(run=run):
@@ -121,7 +122,7 @@ class Judge:
                 if run.attempt:
                     series.attempts[run.due].append(entry)
                 else:
-                    series.granted[run.due] += 1
+                    self._granted[run.task, run.due] += 1
             case Passed(task=id_):
                 self._series[id_].passed.append(entry)
 
@@ -175,12 +176,13 @@ class Judge:
             if outcomes == 1:
                 counts["planned"] += 1
                 counts[self._result(series, at)] += 1
-        for due in series.wanted:
-            if series.granted[due] > 1 or (series.granted[due] == 0 and series.must > due):
-                self.broken.append(f"{task.id} {due}: wanted, {series.granted[due]} outcomes")
-        self.broken += [
-            f"{task.id} {due}: not wanted" for due in series.granted if due not in series.wanted
-        ]
+
+    def _judge_wanted(self) -> None:
+        """Find what somebody asked for and got never, or twice; times may have changed since."""
+        for key, number in self._wanted.items():
+            if self._granted[key] > 1 or (not self._granted[key] and number > self._left[key[0]]):
+                self.broken.append(f"{key}: wanted, {self._granted[key]} outcomes")
+        self.broken += [f"{key}: not wanted" for key in self._granted if key not in self._wanted]
 
     def _result(self, series: Series, at: float) -> str:
         tries = series.attempts.get(at)

@@ -32,6 +32,7 @@ from elwood.messages import (
     Draft,
     Inbound,
     Interrupt,
+    MayAsk,
     ModelsMail,
     OutboxMail,
     Post,
@@ -201,6 +202,8 @@ class House:
             async for message in mailbox:
                 if isinstance(message, Complete):
                     nursery.start_soon(self._complete, message)
+                elif isinstance(message, MayAsk):
+                    message.reply.set("")
                 else:
                     message.reply.set(self.world.spent)
 

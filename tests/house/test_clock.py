@@ -1,11 +1,13 @@
 """The clock in the whole house: a day that costs nothing, and what is told where."""
 
+import time
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from elwood.core.budget import Limits, Purse
 from elwood.core.conversation import Completion, Human, Notice
 from elwood.core.errand import QUIET
 from elwood.core.heartbeat import HeartbeatSettings
@@ -14,7 +16,7 @@ from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
 from elwood.messages import Woken
 from elwood.wire.provider import ModelRequest
-from tests.house.home import MINE, Home, Life, home, newest
+from tests.house.home import EPOCH, MINE, Home, Life, home, newest
 from tests.scripted import answer
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
@@ -151,6 +153,28 @@ async def test_a_task_that_fails_is_told_paused_and_resumed(
             await life.settled()
             await pass_time(h, life, 2 * 3600.0)
         assert h.texts()[2:] == ["news: It goes on.", "Nothing much.", "Nothing much."]
+
+
+async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: MockClock) -> None:
+    """It is told once; the next day there is money again, and nobody has to resume anything."""
+    purse = Purse(tokens=10)
+    task = Task("news", "News", Every(3600.0), prompt="What is new?", purse=purse, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+        h.settings["limits"] = Limits(warn=0)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return answer("News.")
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, DAY)
+        days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
+        assert len(h.asked) == len(days) == 2
+        told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
+        assert len(told) == 2
+        assert h.texts().count("News.") == 2
 
 
 async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -226,6 +226,7 @@ class House:
             watching=self._watching,
             route=world.route,
             home=lambda route: None,
+            refusal=self._refusal,
             now=world.now,
             zone="Europe/Berlin",
         )
@@ -268,6 +269,10 @@ class House:
     async def _changed(self, tasks: Sequence[Task]) -> None:
         await trio.lowlevel.checkpoint()
         self.world.copies.append(tuple(task.id for task in tasks))
+
+    async def _refusal(self, task: Task) -> str:
+        await trio.lowlevel.checkpoint()
+        return ""
 
     async def _watching(self, task: Task) -> str:
         await trio.lowlevel.checkpoint()
