@@ -56,6 +56,15 @@ async def hours(trial: Trial) -> None:
     await trial.until_time(DUE + 2 * HOUR)
 
 
+async def begins(trial: Trial) -> None:
+    """Take the configuration in for the first time, and let the first planned time come."""
+    trial.armed = True
+    await trial.quiet()
+    await trial.until_time(DUE)
+    trial.armed = False
+    await trial.until_time(DUE + HOUR)
+
+
 async def once(trial: Trial) -> None:
     """Plan something in a conversation, and let its time come."""
     await trial.quiet()
@@ -216,6 +225,7 @@ def settings(prompt: str = "Act.", *, free: tuple[str, ...] = FREE, **about: Any
 
 STORIES = {
     "acts": Story(happen=hours, think=acts, settings=settings()),
+    "first start": Story(happen=begins, think=reports, settings=settings()),
     "reminder": Story(happen=hours, think=acts, settings=settings("", message="Time for tea.")),
     "reminder once": Story(happen=once, think=acts, settings=settings() | {"tasks": ()}),
     "heartbeat": Story(
