@@ -216,8 +216,9 @@ def outcome(turn: Turn) -> Message:
 def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     """Say what *turn* answers, and whether that is kept and not sent.
 
-    Whoever planned a run tells of its failures, when they last.  But that something may have
-    happened is told at once, by whatever kind of run, as long as there is a place for it.
+    Whoever planned a run tells of its failures, when they last.  But as long as there is a place
+    for it, it is told at once that something may have happened, and that nothing came of what the
+    owner has allowed: nobody else tells that.
 
     >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=Errand("t"))
     >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
@@ -230,6 +231,8 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     if errand is None:
         return text, False
     text = without_quiet(text)
-    if turn.route != NOWHERE and any(one.outcome == "unknown" for one in turn.receipts):
+    is_uncertain = any(one.outcome == "unknown" for one in turn.receipts)
+    is_in_vain = failed and not turn.inputs
+    if turn.route != NOWHERE and (is_uncertain or is_in_vain):
         return text or UNCERTAIN, False
     return text, errand.says == "silent" or failed or not text

@@ -134,9 +134,9 @@ async def is_paused(trial: Trial) -> None:
 
 
 def has_acted(trial: Trial) -> bool:
-    """Tell whether the call of the run has been made, or nobody knows."""
+    """Tell whether the call of the run has come to its end, whichever."""
     entries = trial.home.entries(f"{SESSION}{ID}")
-    return any(isinstance(e, CallEnded) and e.outcome in ("ok", "unknown") for e in entries)
+    return any(isinstance(e, CallEnded) and e.outcome != "waiting" for e in entries)
 
 
 async def is_allowed(trial: Trial, wait: bool) -> None:
@@ -160,7 +160,8 @@ async def is_allowed_in_the_morning(trial: Trial) -> None:
     await trial.quiet()
     trial.armed = True
     await trial.until_time(DUE)
-    assert trial.table().rows[ID].result == "waiting"
+    await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+    await trial.quiet()
     assert trial.button("once") is None
     trial.home.clock_error -= 10 * HOUR
     await trial.press("once")

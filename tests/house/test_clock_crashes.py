@@ -24,7 +24,8 @@ BEHIND = 30
 
 def broken(trial: Trial) -> list[str]:
     """List the promises that were broken."""
-    return [*trial.home.broken(), *_planned(trial), *_run(trial), *_acted(trial), *_noted(trial)]
+    judges = (_planned, _run, _allowed, _acted, _noted)
+    return [*trial.home.broken(), *(wrong for judge in judges for wrong in judge(trial))]
 
 
 def _planned(trial: Trial) -> list[str]:
@@ -56,6 +57,12 @@ def _run(trial: Trial) -> list[str]:
         if isinstance(entry, Ended) and reply and (entry.result == "failed") != reply.failed:
             found.append(f"{entry} in the timetable, {reply} in the session")
     return found
+
+
+def _allowed(trial: Trial) -> list[str]:
+    """What came of a yes is told to the owner who said it: nobody else waits for that."""
+    replies = [e for e in _entries(trial) if isinstance(e, Replied) and not e.inputs]
+    return [f"the owner allowed it, and never heard: {e}" for e in replies if e.failed and e.quiet]
 
 
 def _acted(trial: Trial) -> list[str]:
@@ -146,17 +153,28 @@ def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
     assert found == {}
 
 
+def test_a_yes_that_came_to_nothing_is_told(tmp_path: Path) -> None:
+    """The turn that the owner has allowed is cut off twice before anything was done."""
+    story = STORIES["allowed late"]
+    begun = Trial(tmp_path / "calm", story).run().names.index("after write turn") + 1
+    trial = Trial(tmp_path / "cut", story, begun, begun + 2).run()
+    assert trial.names[begun + 1] == "after write turn"
+    assert broken(trial) == []
+    assert trial.home.texts()[-1].startswith("I tried this several times")
+    assert trial.home.effects.done == []
+
+
 def test_two_kills_at_any_steps_break_no_promise(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Some of all pairs; --kill-pairs says how many, and 10000 is more than there are."""
+    """Some of all pairs: half as many as --kill-pairs says, as these are whole houses."""
     pairs = [
         (name, first, second)
         for name, story in STORIES.items()
         for first in range(1, len(Trial(tmp_path / name, story).run().names) + 1)
         for second in range(first + 1, first + BEHIND)
     ]
-    many = min(len(pairs), request.config.getoption("--kill-pairs"))
+    many = min(len(pairs), request.config.getoption("--kill-pairs") // 2)
     found = {}
     for name, first, second in random.Random(5).sample(pairs, many):
         trial = Trial(tmp_path / f"{name}-{first}-{second}", STORIES[name], first, second).run()
