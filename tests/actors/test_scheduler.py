@@ -69,7 +69,7 @@ def test_a_run_may_belong_to_a_conversation(world: World) -> None:
 
 
 def test_a_reminder_is_said_as_it_stands(world: World) -> None:
-    (asked,) = live(world, replace(ONCE, prompt="", message="⏰ tea"))
+    (asked,) = live(world, replace(ONCE, prompt="", message="tea"))
     assert asked.errand is not None
     assert (asked.text, asked.errand.says) == ("⏰ tea", "text")
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.bench.rig import elwood, floor, server
 
+pytestmark = pytest.mark.bench
 LATENCY = 0.5
 PLENTY = {"providers__anthropic__in_flight": "1000"}
 
