@@ -91,7 +91,8 @@ class Trial:
         self.jump = 0.0
         self.is_well = True
         self._bug = bug
-        self._over = trio.Event()
+        self.life: Life
+        self._begun, self._over = trio.Event(), trio.Event()
 
     def run(self) -> "Trial":
         """Live as many lives as it takes."""
@@ -108,32 +109,29 @@ class Trial:
             h.think = self._think
             h.effects.after = lambda name: self._step(f"after {name}")
             self.story.prepare(h)
-            async with trio.open_nursery() as nursery:
-                h.network = Wires(nursery, self._respond)
-                self.life = await nursery.start(self._keep)
-                await self.story.happen(self)
-                await self.quiet()
-                self._over.set()
-                with trio.fail_after(PATIENCE):
-                    await self._ended.wait()
-                nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as wires:
+                h.network = Wires(wires, self._respond)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep)
+                    await self._begun.wait()
+                    await self.story.happen(self)
+                    await self.quiet()
+                    self._over.set()
+                wires.cancel_scope.cancel()
             self.ended_at = h.now()
 
-    async def _keep(self, task_status: trio.TaskStatus[Life]) -> None:
+    async def _keep(self) -> None:
         """Start the house whenever it has died, as systemd does."""
-        self._ended = trio.Event()
         while not self._over.is_set():
             async with self.home.life() as self.life:
                 self.lives += 1
-                if self.lives == 1:
-                    task_status.started(self.life)
+                self._begun.set()
                 async with trio.open_nursery() as nursery:
                     for event in (self._over, self.life.over):
                         nursery.start_soon(_first, event, nursery.cancel_scope)
             if not self._over.is_set():
                 assert self.life.was_killed, self.life.escalated
                 await trio.sleep(RESTART)
-        self._ended.set()
 
     # --- steps -----------------------------------------------------------------------------------
 

@@ -40,16 +40,16 @@ class _Wire(httpcore2.AsyncNetworkStream):
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, *_: Any, **how: Any) -> bytes:
         try:
-            with trio.fail_after(float("inf") if timeout is None else timeout):
+            with trio.fail_after(how.get("timeout") or float("inf")):
                 return bytes(await self._stream.receive_some(max_bytes))
         except trio.TooSlowError as error:
             raise httpcore2.ReadTimeout from error
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise httpcore2.ReadError from error
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
         try:
             await self._stream.send_all(buffer)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
