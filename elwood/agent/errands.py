@@ -16,7 +16,7 @@ from elwood.core import errand, tidings
 from elwood.core.errand import Done, Errand
 from elwood.core.identity import Principal, flatten
 from elwood.core.planning import Run
-from elwood.core.session import Route
+from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Result, Task
 from elwood.core.timetable import Planned
 from elwood.messages import Await, Inbound, Refused, SessionsMail, Taken, Unheard
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 RUN_LIMIT = 1_800.0
 # Seconds until a session that has no room is asked again, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
-# Where an answer goes that goes nowhere: such a run is silent.
-NOWHERE = Route("nowhere")
 
 
 @attrs.frozen

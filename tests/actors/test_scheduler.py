@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from elwood.actors.scheduler import MAX_RUNS
 from elwood.agent.chores import Report
-from elwood.agent.errands import NOWHERE, RUN_LIMIT
+from elwood.agent.errands import RUN_LIMIT
 from elwood.core.errand import QUIET, Done, Errand, Purse
 from elwood.core.identity import Principal
+from elwood.core.session import NOWHERE
 from elwood.core.tasks import Task
 from elwood.core.timetable import Begun, Ended, Passed
 from elwood.core.timing import Cron, Every, Once
