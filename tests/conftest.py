@@ -1,6 +1,11 @@
 """The options of the test run."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's affair; speed is measured in tests/bench.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -35,6 +35,19 @@ class Scene:
         return f"http://{host}:{self.port}{path}"
 
 
+async def listening() -> tuple[trio.SocketListener, trio.SocketListener, int]:
+    """Listen at both addresses, at one port that is free at both."""
+    while True:
+        [public] = await trio.open_tcp_listeners(0, host=PUBLIC)
+        port = public.socket.getsockname()[1]
+        try:
+            [inside] = await trio.open_tcp_listeners(port, host=INSIDE)
+        except OSError:  # somebody else's there
+            await public.aclose()
+            continue
+        return public, inside, port
+
+
 @asynccontextmanager
 async def scene(
     answers: Mapping[str, Reply] | None = None,
@@ -44,9 +57,7 @@ async def scene(
     **rules: int | tuple[str, ...],
 ) -> AsyncIterator[Scene]:
     """Serve *answers*, by path; "PORT" in a location is the port that is served."""
-    [public] = await trio.open_tcp_listeners(0, host=PUBLIC)
-    port = public.socket.getsockname()[1]
-    [inside] = await trio.open_tcp_listeners(port, host=INSIDE)
+    public, inside, port = await listening()
     seen: dict[str, list[Request]] = {PUBLIC: [], INSIDE: []}
     names: dict[str, list[Sequence[str]]] = {}
 
