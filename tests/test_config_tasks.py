@@ -8,6 +8,7 @@ import pytest
 from elwood.config.tasks import MAX_TASKS
 from elwood.core.budget import Purse
 from elwood.core.heartbeat import HeartbeatSettings
+from elwood.core.scheduling import problem
 from elwood.core.session import Route
 from elwood.core.task_form import MAX_PROMPT, TaskForm
 from elwood.core.tasks import Task
@@ -71,6 +72,21 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
     assert {"openai/gpt-5", config.models.default, config.models.summarizer} == set(
         config.models_in_use
     )
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        'prompt = "Summarise the inbox folder and tell me what is new since yesterday"',
+        'message = "Drink!"\nhours = "8-24"',
+        f"title = '{'x' * 200}'\nid = '{'x' * 64}'\nprompt = '{'x' * MAX_PROMPT}'",
+        f"prompt = 'look'\nwatch = {[f'folder/{n}' for n in range(20)]}",
+    ],
+)
+def test_what_is_sound_here_is_taken_into_the_timetable(tmp_path: Path, table: str) -> None:
+    """Its refusal would be told at the start alone, long after `elwood doctor` said all is well."""
+    config = configured(tmp_path, f'[[tasks]]\nwhen = "every day at 9"\n{table}\n')
+    assert [problem(task) for task in config.tasks] == [""]
 
 
 def test_without_tasks_there_are_none(tmp_path: Path) -> None:

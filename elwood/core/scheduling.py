@@ -1,6 +1,5 @@
 """What becomes of the timetable when somebody schedules, changes or takes away tasks."""
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -8,10 +7,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 from msgspec.structs import replace
 
-from elwood.core import tidings, timing
+from elwood.core import tidings, timing, watching
 from elwood.core.naming import key_of
 from elwood.core.planning import MAX_TASKS, closing, is_news
-from elwood.core.tasks import Origin, Task
+from elwood.core.tasks import ID, MAX_ID, Origin, Task
 from elwood.core.timetable import (
     Ended,
     Halted,
@@ -24,18 +23,13 @@ from elwood.core.timetable import (
     TimetableEntry,
     Wanted,
 )
-from elwood.core.timing import Hours
 
-# Characters of an id, a title, and of what is to be done.
-MAX_ID, MAX_TITLE, MAX_TEXT = 48, 200, 20_000
-# Patterns that a task may watch, and characters of each.
-MAX_PATTERNS, MAX_PATTERN = 50, 500
+# Characters of a title, and of what is to be done: what files may have, and the house's own words.
+MAX_TITLE, MAX_TEXT = 200, 21_000
 # Seconds by which two runs are apart at least that were wanted at once.
 APART = 0.001
 
 Verb = Literal["pause", "resume", "cancel", "run"]
-_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
-_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
 # Why planned times were closed.
 RESTORED = "my state comes from a backup, so it may have been done already"
 CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "it was paused"
@@ -175,7 +169,7 @@ def problem(task: Task) -> str:
     >>> problem(Task("t", "t", timing.Every(3600.0), prompt="look", zone="Mars/Base"))
     "there is no time zone 'Mars/Base': write one like Europe/Berlin"
     """
-    if len(task.id) > MAX_ID or not _ID.fullmatch(task.id):
+    if not ID.fullmatch(task.id):
         return f"an id has small letters, digits and dashes, at most {MAX_ID}"
     if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
         return "it has nothing to do: give one of prompt, message and chore"
@@ -184,13 +178,15 @@ def problem(task: Task) -> str:
     if len(task.prompt) + len(task.message) > MAX_TEXT:
         return f"what is to be done has at most {MAX_TEXT} characters; put more into a file"
     watch = task.watch or ()
-    if len(watch) > MAX_PATTERNS or any(len(pattern) > MAX_PATTERN for pattern in watch):
-        return f"a task watches at most {MAX_PATTERNS} patterns of {MAX_PATTERN} characters"
+    if len(watch) > watching.MAX_PATTERNS:
+        return f"a task watches at most {watching.MAX_PATTERNS} patterns; name folders instead"
+    if why := next(filter(None, map(watching.complaint, watch)), ""):
+        return why
     if not _is_zone(task.zone):
         return f"there is no time zone {task.zone!r}: write one like Europe/Berlin"
     if not task.catch_up >= 0:
         return "catch_up are seconds, not less than 0"
-    return timing.check(task.when) or _hours_problem(task.hours)
+    return timing.check(task.when) or (timing.check_hours(task.hours) if task.hours else "")
 
 
 def _taken(row: Row | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
@@ -245,13 +241,3 @@ def _is_zone(zone: str) -> bool:
     except (ZoneInfoNotFoundError, ValueError, OSError):  # no file, no name, or a folder
         return False
     return True
-
-
-def _hours_problem(hours: Hours | None) -> str:
-    if hours is None:
-        return ""
-    if not (_CLOCK.fullmatch(hours.begin) and _CLOCK.fullmatch(hours.end)):
-        return "hours are written like 08:00 and 22:00"
-    if not all(0 <= day <= 6 for day in hours.days):
-        return "days of hours are numbers from 0 (Monday) to 6 (Sunday)"
-    return ""

@@ -306,9 +306,9 @@ def test_the_same_task_is_taken_once() -> None:
         (replace(HOURLY, prompt="", chore="backup"), "only a prompt"),
         (replace(HOURLY, zone="../etc"), "no time zone"),
         (replace(HOURLY, id="A b"), "small letters"),
-        (replace(HOURLY, hours=Hours("8", "22:00")), "hours are written"),
-        (replace(HOURLY, hours=Hours("08:00", "22:00", (9,))), "days of hours"),
-        (replace(HOURLY, prompt="p" * 20_001), "characters"),
+        (replace(HOURLY, hours=Hours("8", "22:00")), "time of day"),
+        (replace(HOURLY, hours=Hours("08:00", "22:00", (9,))), "day of the week"),
+        (replace(HOURLY, prompt="p" * (scheduling.MAX_TEXT + 1)), "characters"),
         (replace(HOURLY, catch_up=float("nan")), "not less than 0"),
     ],
 )
