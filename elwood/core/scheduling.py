@@ -148,14 +148,16 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     """
     found: list[TimetableEntry] = []
     for row in table.rows.values():
-        due = row.wanted if row.run is None else row.run.planned.due
-        if due is not None and due <= at:
-            run = Planned(row.task.id, due, 0, row.series)
-            run = run if row.run is None else row.run.planned
-            line = (
-                tidings.missed(row.task, due, due, 1, RESTORED, zone) if is_news(row.task) else ""
-            )
-            found.append(Ended(run, "missed", RESTORED, tell=line))
+        begun = [] if row.run is None else [row.run.planned]
+        if row.run is None and row.wanted is not None:
+            begun.append(Planned(row.task.id, row.wanted, 0, row.series))
+        if row.again is not None:
+            begun.append(row.again.planned)
+        for run in begun:
+            if run.due <= at:
+                line = tidings.missed(row.task, run.due, run.due, 1, RESTORED, zone)
+                tell = line if is_news(row.task) else ""
+                found.append(Ended(run, "missed", RESTORED, tell=tell))
         if not row.gone and not row.paused:
             found += closing(row, at, RESTORED, zone)
     return found

@@ -270,6 +270,18 @@ def test_a_backup_closes_what_was_before_it() -> None:
     assert scheduling.restored(book.table, 4.5 * HOUR, ZONE) == []
 
 
+def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
+    """The state that the backup replaced may have done it."""
+    book = Book(HOURLY)
+    _, (run,) = book.at(HOUR)
+    book.end(run, "failed")
+    (missed,) = book.write(*scheduling.restored(book.table, HOUR + 30, ZONE))
+    assert isinstance(missed, Ended)
+    assert (missed.result, missed.run.attempt, missed.tell != "") == ("missed", 2, True)
+    assert book.at(HOUR + 300) == ([], [])
+    assert scheduling.restored(book.table, HOUR + 30, ZONE) == []
+
+
 def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
     book = Book(*(replace(HOURLY, id=f"t{n}", title="x" * 80) for n in range(60)))
     book.at(20 * HOUR)
