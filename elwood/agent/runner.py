@@ -271,27 +271,28 @@ class TurnRunner:
         state, turn = self._log.state, self._log.state.turn
         assert turn is not None
         inputs = [received.id for received in turn.inputs]
-        if self._stopped_by is not None:
+        stop, self._stopped_by = self._stopped_by, None
+        if stop is not None:
             # Who says stop means what waits as well; the outcome of each is this statement.
             inputs += [r.id for r in state.waiting.values() if not is_command(r)]
-            inputs.append(self._stopped_by.id)
-            self._stopped_by = None
+            inputs.append(stop.id)
         self._stopping, self._ending = False, True
-        errand, text = turn.errand, answer.text
+        errand, text, quiet = turn.errand, answer.text, False
         head = archive.NOTE if state.archived else ""
         head += stale_note(turn.inputs, self._house.now())
         if errand is not None:
             head, text = "", without_quiet(text)
+            # Whoever planned it tells of failures, when they last; who says stop is answered.
+            quiet = stop is None and (errand.says == "silent" or answer.failed or not text)
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
-            turn.route,
+            (stop or turn).route,
             head + await judged(text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
-            # Whoever planned it tells of failures, when they last.
-            quiet=errand is not None and (errand.says == "silent" or answer.failed or not text),
+            quiet=quiet,
         )
         await self.daily.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)
