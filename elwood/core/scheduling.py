@@ -132,7 +132,8 @@ def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decis
             if row.task.origin != "talk":
                 words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
                 return Decision(words=words, ok=False)
-            return Decision(tuple(_left(row, now, f"cancelled by {by}")), "Cancelled.")
+            entries = tuple(_left(row, now, f"cancelled by {by}"))
+            return Decision(entries, f"Cancelled.{_goes_on(row)}")
         case "run":
             if row.run is not None or row.wanted is not None:
                 return Decision(words="It runs already.", ok=False)
@@ -210,7 +211,11 @@ def _pause(row: Row, by: str, now: float) -> Decision:
     if row.paused:
         return Decision(words=f"It is paused already: {row.paused}.")
     entries = (*closing(row, now, PAUSED), Halted(row.task.id, f"paused by {by}"))
-    return Decision(entries, "Paused.")
+    return Decision(entries, f"Paused.{_goes_on(row)}")
+
+
+def _goes_on(row: Row) -> str:
+    return "" if row.run is None else " The run that is under way goes on to its end."
 
 
 def _resume(row: Row, now: float) -> Decision:

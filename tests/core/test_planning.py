@@ -254,6 +254,14 @@ def test_a_pause_closes_what_had_come() -> None:
     assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
 
 
+@pytest.mark.parametrize("verb", ["pause", "cancel"])
+def test_that_a_run_goes_on_is_said(verb: scheduling.Verb) -> None:
+    book = Book()
+    book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), 0.0)[1].entries)
+    book.write(Begun(book.at(HOUR)[1][0].planned))
+    assert book.change(verb).words.endswith(". The run that is under way goes on to its end.")
+
+
 def test_a_backup_closes_what_was_before_it() -> None:
     book = Book(HOURLY, replace(HOURLY, id="u"))
     runs = book.at(HOUR)[1]
