@@ -30,6 +30,8 @@ RUN_LIMIT = 1_800.0
 FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
 # Where an answer goes that goes nowhere: such a run is silent.
 NOWHERE = Route("nowhere")
+# Instead of what a run said in the end whose model strangers may have steered.
+UNTOLD = "it failed after reading what strangers wrote; elwood session show {} tells how"
 
 
 @attrs.frozen
@@ -192,7 +194,11 @@ class Errands:
         if home is not None and route is not None and home != session_of(run.task):
             await self._insist(partial(self._note, run, done, route, home), _Course())
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
-        return Outcome(result, done.text, done.acted)
+        words = done.text
+        if done.failed and done.label.untrusted and not run.task.untrusted:
+            # The next try is told why, in a conversation without the label of this one.
+            words = UNTOLD.format(session_of(run.task))
+        return Outcome(result, words, done.acted)
 
     def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
