@@ -153,9 +153,11 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
     if task.silent:
         lines.append("Your answer is kept, and not sent to anybody.")
     else:
+        # A group has other readers; nobody else is told what is the owner's by a slip.
+        group = task.route is not None and not task.route.private
+        whom = "a group, where others read it, too" if group else "the owner"
         lines.append(
-            "Your answer is sent to the owner; if there is nothing to tell, answer exactly "
-            f"{QUIET}."
+            f"Your answer is sent to {whom}; if there is nothing to tell, answer exactly {QUIET}."
         )
     if now - due > ON_TIME:
         late = span(now - due)

@@ -15,7 +15,9 @@ from elwood.core.budget import Purse
 from elwood.core.errand import QUIET, Done, Errand
 from elwood.core.identity import Principal
 from elwood.core.labels import Label
+from elwood.core.session import Route
 from elwood.core.tasks import Task
+from elwood.core.tidings import framed
 from elwood.core.timetable import Begun, Ended, Passed
 from elwood.core.timing import Cron, Every, Once
 from elwood.messages import Busy, Inbound, NotNow, Refused
@@ -55,6 +57,14 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     )
     assert QUIET in asked.text
     assert asked.text.endswith("\n\nPut the kettle on.")
+
+
+def test_a_run_for_a_group_knows_that_others_read_it(world: World) -> None:
+    group = Route("telegram", -5, private=False)
+    for task, said in ((ONCE, "the owner;"), (replace(ONCE, id="g", route=group), "a group,")):
+        assert f"Your answer is sent to {said}" in framed(
+            task, "p", due=0.0, now=0.0, trouble="", zone="UTC"
+        )
 
 
 def test_strangers_words_have_no_owner(world: World) -> None:
