@@ -126,6 +126,7 @@ WRONG = [
     (SOUND + 'promt = "y"', "4: tasks[0].promt: no such key; did you mean prompt?"),
     (SOUND + "idle = 5", "4: tasks[0].idle: no such key; did you mean …"),
     (SOUND + 'id = "No!"', "4: tasks[0].id: 'No!' is no id; write small letters, digits and …"),
+    (SOUND + 'id = "backup"', "4: tasks[0].id: the id 'backup' is that of a task of the house; …"),
     (SOUND + 'id = "heartbeat"', "4: tasks[0].id: ids like 'heartbeat' are those of …"),
     ('when = "hourly"\nprompt = "今天"',
      "1: tasks[0].id: no id can be made of the title; write one, like water-plants"),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from elwood.core import tidings, timing, watching
 from elwood.core.naming import key_of
 from elwood.core.planning import MAX_TASKS, closing, is_news
+from elwood.core.task_form import bad_id
 from elwood.core.tasks import ID, MAX_ID, Origin, Task
 from elwood.core.timetable import (
     Ended,
@@ -238,6 +239,7 @@ def _first(task: Task, after: float) -> float | None:
 
 def _free(table: Timetable, key: str) -> str:
     key = key[: MAX_ID - 4].strip("-") or "task"
+    key = f"my-{key}"[: MAX_ID - 4].strip("-") if bad_id(key) else key
     names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
     return next(name for name in names if name not in table.rows)
 

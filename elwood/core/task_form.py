@@ -4,6 +4,7 @@ import attrs
 
 from elwood.core.budget import Purse
 from elwood.core.heartbeat import ID as HEARTBEAT
+from elwood.core.house_tasks import IDS
 from elwood.core.naming import key_of
 from elwood.core.task_words import (
     advice,
@@ -71,7 +72,7 @@ def bad_id(text: str) -> str:
         return f"{shown!r} is no id: write small letters, digits and dashes, {MAX_ID} at most"
     if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
         return f"ids like {text!r} are those of HEARTBEAT.md: write another"
-    return ""
+    return f"the id {text!r} is that of a task of the house: write another" if text in IDS else ""
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:

@@ -338,6 +338,14 @@ def test_what_cannot_be_done_is_not_taken(task: Task, words: str) -> None:
     assert words in decision.words
 
 
+@pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
+def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
+    """Else those could not be taken when they come."""
+    task, decision = scheduling.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
+    assert decision.ok
+    assert task.id.startswith("my-")
+
+
 def test_there_is_a_bound_for_tasks() -> None:
     tasks = [replace(HOURLY, id=f"t{n}") for n in range(MAX_TASKS)]
     book = Book()
