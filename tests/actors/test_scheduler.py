@@ -17,7 +17,7 @@ from elwood.core.identity import Principal
 from elwood.core.labels import Label
 from elwood.core.session import Route
 from elwood.core.tasks import Task
-from elwood.core.tidings import framed
+from elwood.core.tidings import ACTED, framed
 from elwood.core.timetable import Begun, Ended, Passed
 from elwood.core.timing import Cron, Every, Once
 from elwood.messages import Busy, Inbound, NotNow, Refused
@@ -151,7 +151,7 @@ def test_a_run_that_takes_too_long_is_not_repeated(world: World) -> None:
     live(world, ONCE)
     (entry,) = ended(world)
     assert (entry.result, entry.again) == ("failed", None)
-    assert world.told == [('Failed: "Make tea": it took longer than 30 minutes.', False)]
+    assert world.told == [(f'Failed: "Make tea": it took longer than 30 minutes.{ACTED}', False)]
 
 
 def test_the_model_is_told_how_late_it_is(world: World) -> None:

@@ -210,7 +210,7 @@ def test_a_reminder_that_fails_for_good_is_told_at_once() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     entries = book.end(book.at(HOUR)[1][0], "failed", acted=True)
     assert isinstance(entries[0], Ended)
-    assert entries[0].tell == 'Failed: "t": why.'
+    assert entries[0].tell == f'Failed: "t": why.{tidings.ACTED}'
 
 
 def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
@@ -252,6 +252,16 @@ def test_a_pause_closes_what_had_come() -> None:
     book.at(HOUR)
     entries = book.change("pause").entries
     assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
+
+
+def test_a_failure_that_has_acted_is_told_at_once() -> None:
+    """Its answer, below which stands what was done, is not sent, and it is not tried again."""
+    book = Book(HOURLY)
+    _, (run,) = book.at(HOUR)
+    (entry,) = book.end(run, "failed", acted=True)
+    assert isinstance(entry, Ended)
+    assert entry.again is None
+    assert entry.tell == f'Failed: "title": why.{tidings.ACTED}'
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
