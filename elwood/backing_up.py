@@ -1,10 +1,13 @@
-"""What ``elwood backup`` does: takes a backup, lists them, puts one in place."""
+"""What ``elwood backup`` does: takes backups, lists them, puts one in place; so does the chore."""
 
+import logging
 import sys
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from elwood.agent.chores import Report
 from elwood.config import Config
 from elwood.core.backups import WEEKS, Row, listing, size_text, told
 from elwood.core.inputs import age
@@ -12,6 +15,8 @@ from elwood.store import restoring
 from elwood.store.backup import Backup, Scope, found, take
 from elwood.store.backup_sources import BackupFailed
 from elwood.store.lock import AlreadyRunning
+
+log = logging.getLogger("elwood.clock")
 
 OK, FAILURE = 0, 1
 
@@ -58,6 +63,18 @@ def now(config: Config) -> int:
     for path in taken.removed:
         print(f"removed {path.name}: {config.backup.keep} and one of each of {WEEKS} weeks stay")
     return OK
+
+
+def planned(config: Config, clock: Callable[[], float]) -> Report:
+    """Take the backup that is due; blocks."""
+    try:
+        taken = take(scope_of(config), clock=clock, keep=config.backup.keep)
+    except BackupFailed as error:
+        return Report(f"no backup was taken: {error}", failed=True)
+    left_out = told(taken.manifest.left_out)
+    if left_out:
+        log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
+    return Report("\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out]))
 
 
 def show_list(config: Config) -> int:

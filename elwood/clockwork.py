@@ -13,10 +13,8 @@ from elwood.agent.errands import Errands, session_of
 from elwood.agent.posting import Posting
 from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
-from elwood.backing_up import scope_of
 from elwood.config import Config
 from elwood.config.tasks import read_checklist
-from elwood.core.backups import size_text, told
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
 from elwood.core.redaction import strip
 from elwood.core.session import Route
@@ -35,8 +33,6 @@ from elwood.messages import (
 from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Mailbox, trouble, well
 from elwood.store.agent_file import NAME, AgentFile
-from elwood.store.backup import take
-from elwood.store.backup_sources import BackupFailed
 from elwood.store.confined import Unconfined
 from elwood.store.disk import Disk
 from elwood.store.files import Root
@@ -136,6 +132,7 @@ class Clockwork:
 
             async def refresh() -> None:
                 nonlocal before
+                await self._heard.save()
                 written = await self._read_heartbeat(file)
                 if written is not None and written is not before:
                     before = written
@@ -165,15 +162,10 @@ class Clockwork:
         logs = config.paths.state / "sessions"
 
         async def back_up(last: float) -> Report:
-            wanted = partial(take, scope_of(config), clock=now, keep=config.backup.keep)
-            try:
-                taken = await blocking(wanted)
-            except BackupFailed as error:
-                return Report(f"no backup was taken: {error}", failed=True)
-            left_out = told(taken.manifest.left_out)
-            if left_out:
-                log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
-            return Report("\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out]))
+            # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
+            from elwood.backing_up import planned
+
+            return await blocking(lambda: planned(config, now))
 
         return {
             SWEEP: Sweep(logs, self._sessions, after, now, blocking),

@@ -1,6 +1,6 @@
 """The conversations of the house: what they share, and the pool in which they live."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from zoneinfo import ZoneInfo
 
 import attrs
@@ -74,7 +74,7 @@ class Conversations:
         presence: Presence,
         board: Board,
         refusal: Callable[[], str],
-        heard: Callable[[Route], Awaitable[None]],
+        heard: Callable[[Route], None],
     ) -> None:
         self._config = config
         self._outside = outside

@@ -147,7 +147,7 @@ class Equipment:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
         root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
-        self.threads = Threads(root, zone, hands.blocking)
+        self.threads = Threads(root, zone, hands.blocking, lambda text: strip(text, config.secrets))
         self._config = config
         self._hands = attrs.evolve(
             hands, memory=memory, timetable=timetable, zone=config.owner.timezone, now=now

@@ -23,9 +23,8 @@ from elwood.equipment import equipped
 from elwood.installing import copy_documents
 from elwood.outside import Channel, Outside
 from elwood.runtime import Escalated
-from elwood.store.backup_sources import BackupFailed
+from elwood.store.backup_sources import STAGE, BackupFailed
 from elwood.store.lock import AlreadyRunning, holding
-from elwood.store.restoring import mend
 from elwood.tools import Tool
 from elwood.tools.builtin import builtin
 from elwood.wire.embeddings import embedder_of
@@ -116,8 +115,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(state):
-            if mend(state):
-                log.warning("a restore that was cut off was brought to its end")
+            _mend(state)
             if not config.paths.workspace.exists():
                 # A first start without `elwood init`, as under NixOS.
                 copy_documents(config.paths.workspace, say=log.info)
@@ -129,6 +127,16 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     except OSError as error:
         print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
         return FAILURE
+
+
+def _mend(state: Path) -> None:
+    """Bring a restore to its end that was cut off."""
+    if not (state / STAGE).exists():
+        return  # importing what can do it, and unpack archives, takes 20 ms and 1 MB
+    from elwood.store.restoring import mend
+
+    if mend(state):
+        log.warning("a restore that was cut off was brought to its end")
 
 
 def _tune_collector() -> None:

@@ -135,8 +135,12 @@ in
       wants = [ "network-online.target" ];
       after = [ "network-online.target" ];
       restartTriggers = [ configFile ];
-      # Commands run in it; without it they have the weaker walls of Landlock.
-      path = [ pkgs.bubblewrap ];
+      # Commands run in bubblewrap; without it they have the weaker walls of Landlock.  Git fetches
+      # skills, and keeps the history of the workspace in backups.
+      path = [
+        pkgs.bubblewrap
+        pkgs.git
+      ];
 
       serviceConfig = {
         ExecStart = "${lib.getExe cfg.package} --config /etc/elwood/config.toml run";
@@ -159,6 +163,8 @@ in
         StateDirectory = "elwood";
         RuntimeDirectory = "elwood";
         WorkingDirectory = "/var/lib/elwood";
+        # Backups may lie on another disk.
+        ReadWritePaths = lib.optional (cfg.settings ? backup.folder) cfg.settings.backup.folder;
         LoadCredential = lib.mapAttrsToList (name: path: "${name}:${path}") cfg.credentials;
 
         # --- profile A: a bubblewrap sandbox for commands and Node-based MCP servers work --------

@@ -15,6 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kill-pairs", type=int, default=60, help="pairs of steps an asking house dies at (60)"
     )
     parser.addoption(
+        "--clock-every", type=int, default=7, help="a house with tasks dies at every n-th step (7)"
+    )
+    parser.addoption(
         "--policy-examples", type=int, default=2000, help="random calls the policy decides (2000)"
     )
     parser.addoption(

@@ -163,7 +163,8 @@ class FakeModels:
 def obey(body: Json) -> Step:
     """Follow the last message of a person.
 
-    ``/call NAME {...}`` in it calls that tool; results are told back; anything else is echoed.
+    ``/call NAME {...}`` in it calls that tool; results are told back.  Of anything else the last
+    line is echoed: what stands above it are the bot's own words, about the time or days before.
     """
     last = blocks(body["messages"][-1])
     results = [b for b in last if b["type"] == "tool_result"]
@@ -175,7 +176,7 @@ def obey(body: Json) -> Step:
         return Say(calls=calls)
     if results:
         return Say(f"Result: {results[-1].get('content', '')}"[:500])
-    return Say(f"You said: {text[-500:]}")
+    return Say(f"You said: {text.rstrip().rpartition(chr(10))[2][-500:]}")
 
 
 def event(data: Json) -> bytes:

@@ -79,7 +79,7 @@ async def serve(
 
     async def connection(stream: trio.SocketStream) -> None:
         try:
-            await _converse(stream, respond)
+            await converse(stream, respond)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
@@ -90,7 +90,8 @@ async def serve(
         task_status.started()
 
 
-async def _converse(stream: trio.SocketStream, respond: Respond) -> None:
+async def converse(stream: trio.abc.Stream, respond: Respond) -> None:
+    """Answer the requests of one connection until it ends."""
     buffer = b""
     while True:
         while b"\r\n\r\n" not in buffer:
@@ -108,12 +109,13 @@ async def _converse(stream: trio.SocketStream, respond: Respond) -> None:
                 kind = value.strip()
             if name.lower() == "content-length":
                 length = int(value)
-        parts, size = [buffer], len(buffer)
+        parts: list[bytes] = [buffer]
+        size = len(buffer)
         while size < length:
             more = await stream.receive_some(65536)
             if not more:
                 return
-            parts.append(more)
+            parts.append(bytes(more))
             size += len(more)
         buffer = b"".join(parts)
         body, buffer = buffer[:length], buffer[length:]

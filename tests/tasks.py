@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from elwood.core.budget import Purse
+from elwood.core.errand import Purse
 from elwood.core.session import Route
 from elwood.core.task_words import never
 from elwood.core.tasks import Task

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from elwood.config.tasks import MAX_TASKS
-from elwood.core.budget import Purse
+from elwood.core.errand import Purse
 from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.scheduling import problem
 from elwood.core.session import Route

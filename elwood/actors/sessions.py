@@ -218,7 +218,7 @@ class SessionActor:
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.errand is None and received.route.private:
-            nursery.start_soon(self._house.heard, received.route)
+            self._house.heard(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:

@@ -53,7 +53,7 @@ class Daily:
             return ""
         await self.settle()  # what was said here a moment ago comes back
         try:
-            return self._house.strip(await self._house.threads.recall(self._house.now()))
+            return await self._house.threads.recall(self._house.now())
         except (PathRefused, Unconfined) as error:
             trouble(NOTE, str(error))
             return ""

@@ -16,7 +16,7 @@ from elwood.core import errand, tidings
 from elwood.core.errand import Done, Errand
 from elwood.core.identity import Principal, flatten
 from elwood.core.planning import Run
-from elwood.core.session import Route
+from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Result, Task
 from elwood.core.timetable import Planned
 from elwood.messages import Await, Inbound, Refused, SessionsMail, Taken, Unheard
@@ -30,8 +30,6 @@ RUN_LIMIT = 1_800.0
 FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
 # Seconds for the conversation that is to know what was told: the run is done without.
 NOTE_LIMIT = 60.0
-# Where an answer goes that goes nowhere: such a run is silent.
-NOWHERE = Route("nowhere")
 # Instead of what a run said in the end whose model strangers may have steered.
 UNTOLD = "it failed after reading what strangers wrote; elwood session show {} tells how"
 

@@ -256,7 +256,7 @@ class Gate:
         except Exception as error:  # a bug in a tool is the model's to work around, not the turn's
             log.exception("tool crashed", extra={"tool": tool.name})
             text = f"{tool.name} broke ({type(error).__name__}); this is a bug in it"
-            return _Broken(Output(text))
+            return _Broken(Output(f"{text}; {INTERRUPTED}" if late == "unknown" else text), late)
 
     async def _end(
         self,

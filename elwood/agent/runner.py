@@ -19,11 +19,10 @@ from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import run_turn
 from elwood.core import archive
 from elwood.core.compaction import told
-from elwood.core.errand import without_quiet
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
 from elwood.core.session import CallDecided, Received, Replied, Rewound, TurnStarted
-from elwood.core.turns import usable
+from elwood.core.turns import spoken, usable
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
 from elwood.messages import Complete, Completed
@@ -277,13 +276,11 @@ class TurnRunner:
             inputs += [r.id for r in state.waiting.values() if not is_command(r)]
             inputs.append(stop.id)
         self._stopping, self._ending = False, True
-        errand, text, quiet = turn.errand, answer.text, False
-        head = archive.NOTE if state.archived else ""
-        head += stale_note(turn.inputs, self._house.now())
-        if errand is not None:
-            head, text = "", without_quiet(text)
-            # Whoever planned it tells of failures, when they last; who says stop is answered.
-            quiet = stop is None and (errand.says == "silent" or answer.failed or not text)
+        text, quiet = spoken(turn, answer.text, failed=answer.failed)
+        head = ""
+        if turn.errand is None:
+            head = archive.NOTE if state.archived else ""
+            head += stale_note(turn.inputs, self._house.now())
         replied = Replied(
             turn.id,
             turn.id,
@@ -292,7 +289,7 @@ class TurnRunner:
             head + await judged(text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
-            quiet=quiet,
+            quiet=quiet and stop is None,  # who says stop is answered
         )
         await self.daily.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)

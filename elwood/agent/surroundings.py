@@ -32,10 +32,6 @@ from elwood.store.threads import Threads
 MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 
 
-async def unheard(route: Route) -> None:
-    """Do not care where the owner was heard."""
-
-
 @attrs.frozen(kw_only=True)
 class Surroundings:
     """What all sessions share.
@@ -82,7 +78,7 @@ class Surroundings:
     idle: float = 600.0
     archive: float = 86_400.0
     refusal: Callable[[], str] = lambda: ""
-    heard: Callable[[Route], Awaitable[None]] = unheard
+    heard: Callable[[Route], None] = lambda route: None
     threads: Threads | None = None
     learning: Learning | None = None
     restored: Restored | None = None

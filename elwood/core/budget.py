@@ -5,21 +5,10 @@ from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import attrs
-import msgspec
 
+from elwood.core.errand import Purse
 from elwood.core.identity import flatten
 from elwood.core.ledger import Account, Charged, Ledger, Tally, Unit, Warned, accounts, day_of
-
-
-class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job may spend in a day of the owner's zone; None means no limit.
-
-    It bounds the job in all its runs and conversations together; *usd* are US dollars.
-    """
-
-    tokens: int | None = None
-    usd: float | None = None
-
 
 NO_PURSE = Purse()
 # Times that a limit can be shown to be used: more says nothing more.

@@ -37,6 +37,15 @@ def _forms(form: str) -> str:
     return "|".join(f"(?P<d{number}>{getattr(deed, form)})" for number, deed in enumerate(DEEDS))
 
 
+# Words of which each pattern of a deed has one at least: most clauses have none, and need no more.
+DOING = frozenset(
+    [
+        *("able", "managed", "liberty", "succeeded", "successful"),
+        *("complete", "completed", "done", "finished"),
+    ]
+).union(*(deed.words for deed in DEEDS))
+_WORD = re.compile(r"\w+")
+
 _DONE, _BASE, _ING, _GERMAN = (_forms(form) for form in ("done", "base", "ing", "german"))
 _I_DID = (
     re.compile(rf"{ME}{ADVERBS}(?:{_DONE})\b"),
@@ -136,7 +145,8 @@ def _in_clause(
 ) -> Iterator[Needs]:
     if promises(clause, sentence.words):
         yield STANDS
-    for pattern in (*_I_DID, _G_MAIN, _G_LAST):
+    acts = not DOING.isdisjoint(_WORD.findall(clause))
+    for pattern in (*_I_DID, _G_MAIN, _G_LAST) if acts else ():
         for found in pattern.finditer(clause):
             start = found.start()
             if UNREAL_ME.search(f"{clause[:start]}{found[0].split()[0]}") or NOTHING.match(
@@ -146,10 +156,24 @@ def _in_clause(
             if pattern in (_G_MAIN, _G_LAST) and NOT.search(clause):
                 continue
             yield from _deed(found, clause, sentence, shows)
+    states = [(said, needs) for pattern, needs in STATES if (said := pattern.search(clause))]
+    if not (acts or states):
+        return
     if NOT.search(clause) or UNREAL.search(clause) or ELSEWHERE.search(sentence.words):
         return
     if DATED.match(sentence.words):
         return
+    if acts:
+        yield from _told(clause, sentence, shows, looked, fresh, mine)
+    for said, needs in states:
+        if needs != ANY or fresh or mine or said.start() > 0:
+            yield planning(needs, clause)
+
+
+def _told(
+    clause: str, sentence: Sentence, shows: bool, looked: bool, fresh: bool, mine: bool
+) -> Iterator[Needs]:
+    """Yield what is needed for what *clause* says to be done without "I"."""
     elliptic = [_ELLIPTIC, _FINISHED, _G_ELLIPTIC] if fresh or mine else []
     if fresh:
         elliptic.append(_HEADLINE)
@@ -167,10 +191,6 @@ def _in_clause(
     for found in _G_PASSIVE.finditer(clause):
         if found["be"] is None or len(clause.split()) <= 10:
             yield from _deed(found, clause, sentence, shows)
-    for pattern, needs in STATES:
-        state = pattern.search(clause)
-        if state is not None and (needs != ANY or fresh or mine or state.start() > 0):
-            yield planning(needs, clause)
 
 
 def _passive(

@@ -78,7 +78,8 @@ class Deed:
     """*done* are the forms that say it is done, *base* and *ing* follow "managed to", "finished".
 
     *sort*: what is made may stand in the answer itself (``text``); what is looked at may too
-    (``look``: only claims about things outside of it count).
+    (``look``: only claims about things outside of it count).  *words* are those with which what is
+    done begins: without one of them nothing is.
     """
 
     needs: Needs
@@ -86,6 +87,7 @@ class Deed:
     base: str
     ing: str
     german: str
+    words: frozenset[str]
     sort: Literal["", "text", "look"] = ""
 
 
@@ -102,14 +104,11 @@ def _deed(needs: str, verbs: str, german: str, sort: Literal["", "text", "look"]
         ing.append(f"{_ing(head)}{rest}")
         done += [f"{form.split(' ')[0]}{rest}" for form in past] or [f"{_ed(head)}{rest}"]
     wanted = frozenset(kind for kind in ANY if kind in needs.split())
-    return Deed(
-        wanted,
-        _any(done),
-        _any(base),
-        _any(ing),
-        _any(word.replace("+", " ") for word in german.split()),
-        sort,
-    )
+    said = [word.replace("+", " ") for word in german.split()]
+    forms = [*done, *said]
+    forms += [form.replace("email", "e-mail") for form in forms]
+    words = frozenset(re.split(r"\W", form)[0] for form in forms)
+    return Deed(wanted, _any(done), _any(base), _any(ing), _any(said), words, sort)
 
 
 def _any(forms: Iterable[str]) -> str:

@@ -4,13 +4,22 @@ from typing import Literal
 
 import msgspec
 
-from elwood.core.budget import Purse
 from elwood.core.labels import CLEAN, Label
 
 # With what the principals and the sessions of tasks begin, and the ids of their messages.
 PRINCIPAL, SESSION, MESSAGE = "task:", "task-", "task:"
 # What a model answers that has nothing to tell; it stands for the whole answer or is left out.
 QUIET = "HEARTBEAT_OK"
+
+
+class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job may spend in a day of the owner's zone; None means no limit.
+
+    It bounds the job in all its runs and conversations together; *usd* are US dollars.
+    """
+
+    tokens: int | None = None
+    usd: float | None = None
 
 
 class Errand(msgspec.Struct, frozen=True, omit_defaults=True):

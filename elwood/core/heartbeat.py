@@ -10,10 +10,9 @@ from hashlib import sha256
 import attrs
 
 from elwood.core import watching
-from elwood.core.budget import Purse
 from elwood.core.checklist import Entry, Malformed, Page, parse
 from elwood.core.crontab import ALIASES
-from elwood.core.errand import QUIET
+from elwood.core.errand import QUIET, Purse
 from elwood.core.naming import key_of
 from elwood.core.task_words import never, placed, read_hours, read_when
 from elwood.core.tasks import Task

@@ -36,6 +36,10 @@ class Route(msgspec.Struct, frozen=True):
     reply_to: int | None = None
 
 
+# Where an answer goes that goes nowhere: it is kept.
+NOWHERE = Route("nowhere")
+
+
 class Received(msgspec.Struct, frozen=True, tag="received"):
     """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from elwood.core.budget import NO_PURSE, Limits, Purse, dollars, money, share
+from elwood.core.budget import NO_PURSE, Limits, dollars, money, share
+from elwood.core.errand import Purse
 from elwood.core.inspection import cells, clip
 from elwood.core.ledger import Account, Ledger, Tally, day_of
 

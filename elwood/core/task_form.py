@@ -2,7 +2,7 @@
 
 import attrs
 
-from elwood.core.budget import Purse
+from elwood.core.errand import Purse
 from elwood.core.heartbeat import ID as HEARTBEAT
 from elwood.core.house_tasks import IDS
 from elwood.core.naming import key_of

@@ -6,7 +6,7 @@ from typing import Literal
 import attrs
 import msgspec
 
-from elwood.core.budget import Purse
+from elwood.core.errand import Purse
 from elwood.core.session import Route
 from elwood.core.timing import Hours, When
 

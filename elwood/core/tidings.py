@@ -179,9 +179,10 @@ def said(task: Task, *, due: float, now: float, zone: str) -> str:
     >>> from elwood.core.timing import Once
     >>> tea = Task("tea", "Tea", Once(0.0), message="Time for tea!")
     >>> said(tea, due=0.0, now=7200.0, zone="UTC")
-    'Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00, 2 hours ago.)'
+    '⏰ Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00, 2 hours ago.)'
     """
+    text = f"⏰ {task.message}"
     if now - due <= ON_TIME:
-        return task.message
+        return text
     when = f"(This was planned for {clock(due, zone)}, {span(now - due)} ago.)"
-    return f"{task.message}\n\n{when}"
+    return f"{text}\n\n{when}"

@@ -13,9 +13,10 @@ from elwood.core.conversation import (
     Results,
     ToolCall,
 )
-from elwood.core.errand import Errand
+from elwood.core.errand import Errand, without_quiet
 from elwood.core.mentions import addresses
 from elwood.core.session import (
+    NOWHERE,
     CallDecided,
     CallEnded,
     CallPending,
@@ -41,6 +42,10 @@ UNANSWERED = (
     "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
     "The person was told: {}"
 )
+
+
+# What is said of the run of a task that had nothing to tell but what its records say.
+UNCERTAIN = "I was cut off in a scheduled run, and do not know whether all of it was done."
 
 
 class OpenCall(msgspec.Struct):
@@ -206,3 +211,28 @@ def outcome(turn: Turn) -> Message:
         return Results(tuple(result_of(call) for call in turn.calls.values()))
     # Their results were "waiting"; a second one for the same call would be refused.
     return Notice("\n\n".join(map(late, turn.calls.values())))
+
+
+def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
+    """Say what *turn* answers, and whether that is kept and not sent.
+
+    Whoever planned a run tells of its failures, when they last.  But as long as there is a place
+    for it, it is told at once that something may have happened, and that nothing came of what the
+    owner has allowed: nobody else tells that.
+
+    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=Errand("t"))
+    >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
+    ('It rains.', False)
+    >>> cut = CallEnded("t1", "c", "water", "unknown", "interrupted")
+    >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
+    'I was cut off in a scheduled '
+    """
+    errand = turn.errand
+    if errand is None:
+        return text, False
+    text = without_quiet(text)
+    is_uncertain = any(one.outcome == "unknown" for one in turn.receipts)
+    is_in_vain = failed and not turn.inputs
+    if turn.route != NOWHERE and (is_uncertain or is_in_vain):
+        return text or UNCERTAIN, False
+    return text, errand.says == "silent" or failed or not text

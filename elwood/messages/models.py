@@ -7,8 +7,8 @@ from typing import Literal
 import attrs
 import trio
 
-from elwood.core.budget import Purse
 from elwood.core.conversation import Completion, Message, Prompt
+from elwood.core.errand import Purse
 from elwood.core.spending import Spent
 from elwood.runtime import Request
 

@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import tomli_w
-
 from elwood.core.task_form import write_task
 from elwood.core.tasks import Task
 from elwood.store.disk import Disk
@@ -55,6 +53,8 @@ class AgentFile:
 
 def agent_toml(tasks: Sequence[Task], version: int) -> str:
     """Write *tasks*, by their ids, but for those of the house."""
+    import tomli_w  # many houses never write one
+
     parts = [f"{_HEAD}version = {version}\n"]
     for task in sorted(tasks, key=lambda task: task.id):
         if task.chore:

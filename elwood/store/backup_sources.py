@@ -37,7 +37,8 @@ TRIES = 2
 # `sessions/open` says who is to be woken, which is everybody after a restore.
 DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
 # Below the state folder: a restore that has begun (`store.restoring`).
-PLAN = "restoring/plan.json"
+STAGE = "restoring"
+PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
 INDEX = "memory.db"
 ASIDE = "before-restore-"

@@ -21,11 +21,9 @@ from elwood.core.backups import BUNDLE, STATE, WORKSPACE, Manifest, stamp
 from elwood.store import backup_git, restored
 from elwood.store.backup import Scope, failed, need_owner, sync_folder
 from elwood.store.backup_git import GitFailed
-from elwood.store.backup_sources import ASIDE, DISPOSABLE, OPEN, PLAN, BackupFailed
+from elwood.store.backup_sources import ASIDE, DISPOSABLE, OPEN, PLAN, STAGE, BackupFailed
 from elwood.store.lock import holding
 from elwood.store.unpacking import unpack
-
-STAGE = "restoring"
 
 
 class Move(msgspec.Struct, frozen=True):

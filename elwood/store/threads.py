@@ -5,7 +5,7 @@ is marked, keeps its mark, and does not come back.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 
@@ -29,14 +29,17 @@ _FRESH = 2.0
 class Threads:
     """The notes in ``threads/`` of the folder *root*; make one for the house.
 
-    Days begin at midnight in *zone*.  Raises PathRefused and Unconfined if the folder cannot be
-    used.
+    Days begin at midnight in *zone*.  *strip* takes the secrets out of what comes back.  Raises
+    PathRefused and Unconfined if the folder cannot be used.
     """
 
-    def __init__(self, root: Root, zone: tzinfo, blocking: Blocking) -> None:
+    def __init__(
+        self, root: Root, zone: tzinfo, blocking: Blocking, strip: Callable[[str], str]
+    ) -> None:
         self._root = root
         self._zone = zone
         self._blocking = blocking
+        self._strip = strip
         # By session; written together by whoever comes first.
         self._gathered: dict[str, Done] = {}
         self._writing = trio.Lock()
@@ -69,7 +72,7 @@ class Threads:
                 raise
 
     async def recall(self, now: float) -> str:
-        """Write what comes back on the day of Unix time *now*; empty if there is nothing.
+        """Write what comes back on the day of Unix time *now*, stripped; empty if nothing does.
 
         What changed in the last two seconds may be missing.
         """
@@ -124,7 +127,7 @@ class Threads:
         read: Mapping[str, str] = {day: self._read(_daily(day)) for day in days_until(today)}
         weeks = (week_of(today - timedelta(days=days)) for days in _WEEKS)
         weekly = next(filter(None, (self._read(f"threads/weekly/{week}.md") for week in weeks)), "")
-        return recall(read, weekly, today.isoformat())
+        return self._strip(recall(read, weekly, today.isoformat()))
 
     def _read(self, path: str) -> str:
         """Read a note; empty if there is none, or none that may come back by itself."""

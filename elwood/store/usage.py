@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
-from elwood.core.budget import Bill, Limits, No, Purse, Yes, allowed, in_warning, warnings
+from elwood.core.budget import Bill, Limits, No, Yes, allowed, in_warning, warnings
 from elwood.core.conversation import Usage
+from elwood.core.errand import Purse
 from elwood.core.ledger import Ledger, UsageEntry, charge
 from elwood.core.spending import Spent, spent
 from elwood.runtime import trouble, well

@@ -36,7 +36,7 @@ def world(tmp_path: Path) -> World:
     world.archive = 30 * 86_400.0  # these conversations go on over days
 
     def around(one: House, given: Surroundings) -> Surroundings:
-        return attrs.evolve(given, threads=Threads(Root(tmp_path), world.zone, inline))
+        return attrs.evolve(given, threads=Threads(Root(tmp_path), world.zone, inline, str))
 
     world.around = around
     return world

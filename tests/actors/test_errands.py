@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.core.budget import Purse
 from elwood.core.conversation import Human, Notice
-from elwood.core.errand import QUIET, Done, Errand
+from elwood.core.errand import QUIET, Done, Errand, Purse
 from elwood.core.identity import Principal
 from elwood.core.labels import Label
 from elwood.core.session import Route

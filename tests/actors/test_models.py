@@ -13,8 +13,9 @@ import pytest
 import trio
 
 from elwood.actors.models import Models
-from elwood.core.budget import Limits, Purse
+from elwood.core.budget import Limits
 from elwood.core.conversation import Assistant, Completion, Human, Prompt, Text, Usage
+from elwood.core.errand import Purse
 from elwood.core.ledger import Ledger, UsageEntry, Warned
 from elwood.core.redaction import Secret
 from elwood.core.routing import FailureKind, ModelSettings, Offer, ProviderSettings

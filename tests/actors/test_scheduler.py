@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from elwood.actors.scheduler import MAX_RUNS
 from elwood.agent.chores import Report
-from elwood.agent.errands import NOWHERE, RUN_LIMIT
-from elwood.core.budget import Purse
-from elwood.core.errand import QUIET, Done, Errand
+from elwood.agent.errands import RUN_LIMIT
+from elwood.core.errand import QUIET, Done, Errand, Purse
 from elwood.core.identity import Principal
 from elwood.core.labels import Label
-from elwood.core.session import Route
+from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Task
 from elwood.core.tidings import ACTED, framed
 from elwood.core.timetable import Begun, Ended, Passed
@@ -79,7 +78,7 @@ def test_a_run_may_belong_to_a_conversation(world: World) -> None:
 
 
 def test_a_reminder_is_said_as_it_stands(world: World) -> None:
-    (asked,) = live(world, replace(ONCE, prompt="", message="⏰ tea"))
+    (asked,) = live(world, replace(ONCE, prompt="", message="tea"))
     assert asked.errand is not None
     assert (asked.text, asked.errand.says) == ("⏰ tea", "text")
 

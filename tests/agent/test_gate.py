@@ -364,6 +364,20 @@ async def test_a_started_call_is_repeated_only_if_that_is_harmless(tool: str, ru
     assert scene.ended == [("x", "ok" if runs else "unknown")]
 
 
+@pytest.mark.parametrize("tool", ["act", "keep"])
+async def test_a_tool_that_breaks_may_have_done_something(tool: str) -> None:
+    scene = Scene((tool, "x"))
+    scene.approver.verdicts[tool] = YES
+
+    async def fall() -> None:
+        await trio.lowlevel.checkpoint()
+        raise ZeroDivisionError
+
+    scene.during = fall
+    await scene.perform()
+    assert scene.ended == [("x", "unknown")]
+
+
 async def test_a_stopped_turn_withdraws_its_questions(autojump_clock: MockClock) -> None:
     scene = Scene(("act", "x"))
     async with trio.open_nursery() as nursery:

@@ -65,7 +65,7 @@ async def test_the_memory_is_asked_to_tidy_up() -> None:
 
 async def test_a_week_that_is_over_is_reflected_on_once(tmp_path: Path) -> None:
     now = 1_795_435_200.0  # Monday 2026-11-23, noon
-    chore = Reflecting(Threads(Root(tmp_path), UTC, inline), lambda: now)
+    chore = Reflecting(Threads(Root(tmp_path), UTC, inline, str), lambda: now)
     assert await chore(0.0) == Report("nothing to reflect on")
 
     daily, weekly = tmp_path / "threads" / "daily", tmp_path / "threads" / "weekly"

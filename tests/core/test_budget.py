@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.core.budget import Bill, Limits, No, Purse, Yes, allowed, in_warning, warnings
+from elwood.core.budget import Bill, Limits, No, Yes, allowed, in_warning, warnings
 from elwood.core.conversation import Usage
+from elwood.core.errand import Purse
 from elwood.core.ledger import (
     MAX_DAYS,
     MAX_JOB_DAYS,

@@ -3,13 +3,18 @@
 What counts as right stands in tests/corpora/claims.jsonl: answers, and the receipts behind them.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from elwood.core.claiming import DOING
 from elwood.core.claims import MARK, mark, unverified
+from elwood.core.deeds import DEEDS, Deed
 from elwood.core.imitation import neutralise
 from elwood.core.session import CallEnded, Outcome
 
@@ -236,3 +241,16 @@ def test_markup_and_alphabets_hide_no_claim(text: str) -> None:
 
 def test_a_mark_stands_on_the_line_of_its_claim() -> None:
     assert mark("- I sent it  \n- ok\n", []) == f"- I sent it {MARK}  \n- ok\n"
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.done.split("|")[-1])
+def test_no_deed_is_told_without_one_of_the_words_that_are_looked_for(deed: Deed) -> None:
+    """A clause without any of them is passed over unread."""
+    for forms in (deed.done, deed.german):
+
+        @settings(max_examples=100)
+        @given(st.from_regex(forms, fullmatch=True, alphabet=st.characters(max_codepoint=127)))
+        def begins(form: str) -> None:
+            assert re.findall(r"\w+", form)[0] in DOING
+
+        begins()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+import httpcore2
 import trio
 from trio.testing import MockClock
 
@@ -131,6 +132,8 @@ class Home:
     )
     model: str = MODEL
     hold: trio.Event | None = None
+    # What the clients of the house are connected by, if not by the kernel.
+    network: httpcore2.AsyncNetworkBackend | None = None
     numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     def now(self) -> float:
@@ -379,7 +382,7 @@ class Life:
         return [f"{stuck.actor}: {stuck.what}" for stuck in self.board.stuck()]
 
     def _client(self) -> Client:
-        self._clients.append(Client(connections=8))
+        self._clients.append(Client(connections=8, network=self.home.network))
         return self._clients[-1]
 
     def _telegram(self) -> Channel:
@@ -426,7 +429,8 @@ class Life:
 
 
 @contextmanager
-def _short_folder() -> Iterator[Path]:
+def short_folder() -> Iterator[Path]:
+    """Make a folder for sockets."""
     # The path of a Unix socket has at most 107 bytes, and pytest's folders are long.
     with tempfile.TemporaryDirectory(prefix="elwood") as name:
         yield Path(name) / "run"
@@ -436,6 +440,6 @@ def _short_folder() -> Iterator[Path]:
 async def home(folder: Path, clock: MockClock) -> AsyncIterator[Home]:
     """Make a home; nothing lives in it yet."""
     clock.autojump_threshold = JUMP
-    with _short_folder() as runtime:
+    with short_folder() as runtime:
         async with fake_telegram(clock=lambda: EPOCH + trio.current_time()) as fake:
             yield Home(folder, runtime, fake)

@@ -10,6 +10,8 @@ from tests.fake_telegram import BOT
 from tests.house.service import MARK, QUESTION, Town
 
 AGAIN = "(again) "
+# How the words about tasks begin, which no conversation has said.
+NEWS = ("Failed", "Missed: ", "Paused: ")
 
 
 def name(update: int) -> str:
@@ -60,7 +62,7 @@ def _outcomes(town: Town, entries: list[Entry], pushed: dict[int, str]) -> list[
 def _answers(town: Town, entries: list[Entry]) -> list[str]:
     """Each reply was delivered, was seen, and was seen once without the mark of a repeat."""
     found = []
-    replies = [entry for entry in entries if isinstance(entry, Replied) and entry.text]
+    replies = [e for e in entries if isinstance(e, Replied) and e.text and not e.quiet]
     delivered = Counter(entry.why for entry in entries if isinstance(entry, Delivered))
     if delivered != {"": len(replies)}:
         found.append(f"{len(replies)} replies, delivered: {delivered}")
@@ -75,6 +77,8 @@ def _answers(town: Town, entries: list[Entry]) -> list[str]:
         if sent.text.endswith(UNFINISHED) or QUESTION in sent.text:
             continue
         text = sent.text.removeprefix(AGAIN)
+        if text.startswith(NEWS):
+            continue
         either[sent.chat, text] += 1
         if text == sent.text:
             plain[sent.chat, text] += 1

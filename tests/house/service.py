@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from elwood.core.session import Entry
+from elwood.core.threads import without_recall
 from elwood.store.chain import is_sound
 from elwood.wire.telegram_preview import UNFINISHED
 from tests.fake_http import serving
@@ -271,8 +272,9 @@ class Town:
 
 
 def words(message: Json) -> str:
-    """Return what a message to the model says, without results of tools."""
-    return "\n".join(block["text"] for block in blocks(message) if block["type"] == "text")
+    """Return what a message to the model says, without results of tools and the days before."""
+    texts = (block["text"] for block in blocks(message) if block["type"] == "text")
+    return "\n".join(map(without_recall, texts))
 
 
 def obedient(body: Json) -> Step:

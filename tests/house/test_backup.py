@@ -171,6 +171,8 @@ async def test_of_a_quiet_house_everything_is_equal_elsewhere(
             h.fake.say("hello", chat=STRANGER, user=STRANGER)
             await life.settled()
             await life.until(lambda: (h.state / "approvals.jsonl").exists())
+            # The daily note is written a little after the answer.
+            await life.until(lambda: bool(contents(h.config().paths.workspace)))
             (h.state / "memory").mkdir(exist_ok=True)
             (h.state / "memory" / "tea.md").write_text("Green tea")
             archive = take_now(h)

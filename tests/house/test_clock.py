@@ -7,9 +7,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.core.budget import Limits, Purse
+from elwood.core.budget import Limits
 from elwood.core.conversation import Completion, Human, Notice
-from elwood.core.errand import QUIET
+from elwood.core.errand import QUIET, Purse
 from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.session import Received
 from elwood.core.tasks import Task
@@ -188,7 +188,7 @@ async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: Mo
         async with h.life():
             await trio.sleep(DONE)
         [text] = h.texts()
-        assert text.startswith("Call mum!\n\n(This was planned for ")
+        assert text.startswith("⏰ Call mum!\n\n(This was planned for ")
         assert text.endswith("ago.)")
 
 
@@ -200,7 +200,7 @@ async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
         h.settings["tasks"] = (task,)
         async with h.life() as life:
             await pass_time(h, life, 3 * 3600.0, 3600.0)
-        assert [text.split("\n")[0] for text in h.texts()] == ["Time for tea."] * 3
+        assert [text.split("\n")[0] for text in h.texts()] == ["⏰ Time for tea."] * 3
         assert h.asked == []
         notes = [e for e in h.entries(MINE) if isinstance(e, Received)]
         assert len(notes) == 3

@@ -219,7 +219,6 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
         assert soul.splitlines()[-1] in h.asked[0].prompt.system
         assert sorted(path.name for path in config.paths.state.iterdir()) == [
             "health.json",
-            "heard.json",
             "reserve",
             "schedule.jsonl",
             "sessions",

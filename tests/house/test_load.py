@@ -4,9 +4,9 @@ The limits of issue 2 are 0.9 s for 50 chats, 3 s for 1 000 and a model of half 
 presuppose a machine on which the floor of the bench has time for that; so the floor does the same
 work in the same run, and where it takes longer the limits do.
 
-Measured on two cores shared with the fakes, and with others: 50 chats in 1.0 s (the floor 0.65);
-1 000, all of which begin with the notes of the days before, in 23 s (the floor 6.5), so that aim
-is missed: by twice the floor's own time, and then by as much again.
+Measured on two cores shared with the fakes, and with others: 50 chats in 0.9 s (the floor 0.6);
+1 000, all of which begin with the notes of the days before, in 14.5 s (the floor 6.3), so that aim
+is missed, by as much as the floor's own time again.
 """
 
 from pathlib import Path
@@ -15,11 +15,12 @@ import pytest
 
 from tests.bench.rig import elwood, floor, server
 
+pytestmark = pytest.mark.bench
 LATENCY = 0.5
 PLENTY = {"providers__anthropic__in_flight": "1000"}
 
 
-@pytest.mark.parametrize(("chats", "limit", "factor"), [(50, 0.9, 4.0), (1000, 3.0, 5.0)])
+@pytest.mark.parametrize(("chats", "limit", "factor"), [(50, 0.9, 4.0), (1000, 3.0, 4.0)])
 def test_a_crowd_is_answered_in_time(
     tmp_path: Path, chats: int, limit: float, factor: float
 ) -> None:

@@ -61,7 +61,7 @@ async def test_a_reminder_is_planned_told_from_the_records_and_comes(
         async with h.life() as life:
             await life.until(lambda: len(h.texts()) > 1)
             await life.settled()
-    assert h.texts()[1:] == ["Call mum!"]
+    assert h.texts()[1:] == ["⏰ Call mum!"]
     assert len(h.asked) == asked
 
 
@@ -88,7 +88,7 @@ async def test_the_owner_pauses_and_resumes_by_buttons(
             await press(h, life, "/tasks pause call-mum")
             assert h.texts()[-1] == "call-mum: Paused."
             await trio.sleep(130)
-            assert "Call mum!" not in h.texts()
+            assert "⏰ Call mum!" not in h.texts()
             await press(h, life, "/tasks resume call-mum")
             assert h.texts()[-1] == "call-mum: It goes on."
 
@@ -105,5 +105,5 @@ async def test_only_the_owner_presses(tmp_path: Path, mock_clock: MockClock) -> 
             await press(h, life, "/tasks pause call-mum", user=STRANGER)
             await trio.sleep(130)
             await life.settled()
-    assert h.texts()[-1] == "Call mum!"
+    assert h.texts()[-1] == "⏰ Call mum!"
     assert [text for text in h.texts()[told:] if "Paused" in text] == []

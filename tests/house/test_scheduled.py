@@ -128,7 +128,7 @@ async def test_a_task_is_done_and_its_answer_arrives(
     world.model = acting
     async with clocked(world) as h:
         await h.schedule(ACT)
-        await h.schedule(Task("tea", "Tea", Once(200.0), message="⏰ tea"))
+        await h.schedule(Task("tea", "Tea", Once(200.0), message="tea"))
         await trio.sleep(150)
         assert [text.split("\n")[0] for text in world.said] == ["I acted."]
         await trio.sleep(100)

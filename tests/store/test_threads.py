@@ -24,7 +24,7 @@ def turn(n: int, at: float = 0.0) -> Done:
 
 @pytest.fixture
 def threads(tmp_path: Path) -> Threads:
-    return Threads(Root(tmp_path), UTC, inline)
+    return Threads(Root(tmp_path), UTC, inline, str)
 
 
 async def add(threads: Threads, session: str, ended: Done) -> None:

@@ -9,8 +9,9 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.core.budget import Limits, No, Purse, Yes
+from elwood.core.budget import Limits, No, Yes
 from elwood.core.conversation import Usage
+from elwood.core.errand import Purse
 from elwood.core.ledger import Charged, Ledger, UsageEntry, Warned
 from elwood.runtime import inline
 from elwood.store.calls import Calls
