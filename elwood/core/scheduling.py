@@ -130,6 +130,8 @@ def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decis
         case "resume":
             return _resume(row, now)
         case "cancel":
+            if row.task.origin == "house":
+                return Decision(words="The house does it by itself: it can be paused.", ok=False)
             if row.task.origin != "talk":
                 words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
                 return Decision(words=words, ok=False)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from elwood.core import outlook, planning, scheduling, tidings
 from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
 from elwood.core.scheduling import RESTORED
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
+from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
 from elwood.core.timetable import (
     Begun,
     Ended,
@@ -252,6 +252,20 @@ def test_a_pause_closes_what_had_come() -> None:
     book.at(HOUR)
     entries = book.change("pause").entries
     assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("config", "It stands in config.toml: take it out there, or pause it."),
+        ("house", "The house does it by itself: it can be paused."),
+    ],
+)
+def test_what_was_not_made_in_a_conversation_is_not_cancelled(origin: Origin, words: str) -> None:
+    book = Book()
+    book.write(*scheduling.adopt(book.table, origin, [HOURLY], 0.0)[0].entries)
+    decision = book.change("cancel")
+    assert (decision.ok, decision.entries, decision.words) == (False, (), words)
 
 
 def test_a_failure_that_has_acted_is_told_at_once() -> None:
