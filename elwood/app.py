@@ -56,8 +56,6 @@ WORLD = RestartPolicy(max_crashes=None)
 OURS = RestartPolicy()
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
-# Share of the context that the system prompt may take.
-PROMPT_SHARE = 4
 
 
 class House:

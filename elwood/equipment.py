@@ -19,6 +19,7 @@ from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
 from elwood.config.settings import Policy
+from elwood.core.errand import PRINCIPAL
 from elwood.core.grants import CODE_ALPHABET
 from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, Word, version
@@ -50,8 +51,6 @@ log = logging.getLogger("elwood")
 
 # Seconds to give back what was held, also when the house is being ended.
 CLOSING = 5.0
-# With what the principals of scheduled work begin.
-TASK = "task:"
 
 
 @asynccontextmanager
@@ -216,7 +215,7 @@ class Equipment:
         return f"Commands run in: {sandbox.rung}."
 
     def _who(self, principal: str) -> Who:
-        if principal.startswith(TASK):
+        if principal.startswith(PRINCIPAL):
             return "task"
         return "owner" if principal in self.owners else "guest"
 

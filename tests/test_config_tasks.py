@@ -8,6 +8,7 @@ import pytest
 from elwood.config.tasks import MAX_TASKS
 from elwood.core.errand import Purse
 from elwood.core.heartbeat import HeartbeatSettings
+from elwood.core.scheduling import problem
 from elwood.core.session import Route
 from elwood.core.task_form import MAX_PROMPT, TaskForm
 from elwood.core.tasks import Task
@@ -73,6 +74,21 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        'prompt = "Summarise the inbox folder and tell me what is new since yesterday"',
+        'message = "Drink!"\nhours = "8-24"',
+        f"title = '{'x' * 200}'\nid = '{'x' * 64}'\nprompt = '{'x' * MAX_PROMPT}'",
+        f"prompt = 'look'\nwatch = {[f'folder/{n}' for n in range(20)]}",
+    ],
+)
+def test_what_is_sound_here_is_taken_into_the_timetable(tmp_path: Path, table: str) -> None:
+    """Its refusal would be told at the start alone, long after `elwood doctor` said all is well."""
+    config = configured(tmp_path, f'[[tasks]]\nwhen = "every day at 9"\n{table}\n')
+    assert [problem(task) for task in config.tasks] == [""]
+
+
 def test_without_tasks_there_are_none(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
     assert config.tasks == ()
@@ -110,6 +126,7 @@ WRONG = [
     (SOUND + 'promt = "y"', "4: tasks[0].promt: no such key; did you mean prompt?"),
     (SOUND + "idle = 5", "4: tasks[0].idle: no such key; did you mean …"),
     (SOUND + 'id = "No!"', "4: tasks[0].id: 'No!' is no id; write small letters, digits and …"),
+    (SOUND + 'id = "backup"', "4: tasks[0].id: the id 'backup' is that of a task of the house; …"),
     (SOUND + 'id = "heartbeat"', "4: tasks[0].id: ids like 'heartbeat' are those of …"),
     ('when = "hourly"\nprompt = "今天"',
      "1: tasks[0].id: no id can be made of the title; write one, like water-plants"),

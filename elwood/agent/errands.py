@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 RUN_LIMIT = 1_800.0
 # Seconds until a session that has no room is asked again, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 5.0, 60.0
+# Seconds for the conversation that is to know what was told: the run is done without.
+NOTE_LIMIT = 60.0
+# Instead of what a run said in the end whose model strangers may have steered.
+UNTOLD = "it failed after reading what strangers wrote; elwood session show {} tells how"
 
 
 @attrs.frozen
@@ -188,9 +192,16 @@ class Errands:
         route = self._route(run.task)
         home = self._home(route) if done.told and route is not None else None
         if home is not None and route is not None and home != session_of(run.task):
-            await self._insist(partial(self._note, run, done, route, home), _Course())
+            with trio.move_on_after(NOTE_LIMIT) as scope:
+                await self._insist(partial(self._note, run, done, route, home), _Course())
+            if scope.cancelled_caught:
+                log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
-        return Outcome(result, done.text, done.acted)
+        words = done.text
+        if done.failed and done.label.untrusted and not run.task.untrusted:
+            # The next try is told why, in a conversation without the label of this one.
+            words = UNTOLD.format(session_of(run.task))
+        return Outcome(result, words, done.acted)
 
     def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())

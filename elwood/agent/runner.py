@@ -270,11 +270,11 @@ class TurnRunner:
         state, turn = self._log.state, self._log.state.turn
         assert turn is not None
         inputs = [received.id for received in turn.inputs]
-        if self._stopped_by is not None:
+        stop, self._stopped_by = self._stopped_by, None
+        if stop is not None:
             # Who says stop means what waits as well; the outcome of each is this statement.
             inputs += [r.id for r in state.waiting.values() if not is_command(r)]
-            inputs.append(self._stopped_by.id)
-            self._stopped_by = None
+            inputs.append(stop.id)
         self._stopping, self._ending = False, True
         text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
@@ -285,11 +285,11 @@ class TurnRunner:
             turn.id,
             turn.id,
             tuple(inputs),
-            turn.route,
+            (stop or turn).route,
             head + await judged(text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,
-            quiet=quiet,
+            quiet=quiet and stop is None,  # who says stop is answered
         )
         await self.daily.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)

@@ -3,13 +3,21 @@
 That work may have been done since the backup was taken; so it is told, and not gone on with.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from elwood.core.conversation import INTERRUPTED
 from elwood.core.receipts import activity
 from elwood.core.replay import Session
 from elwood.core.reply import parts
-from elwood.core.session import CallDecided, CallEnded, Entry, Outcome, Posting, Replied
+from elwood.core.session import (
+    CallDecided,
+    CallEnded,
+    Entry,
+    Outcome,
+    Posting,
+    Received,
+    Replied,
+)
 from elwood.core.turns import OpenCall
 
 TOLD = (
@@ -22,7 +30,8 @@ def settle(session: Session, when: str) -> tuple[Entry, ...]:
     """List the entries, for one line, after which nothing of before the restore is left to be done.
 
     Calls come to what is known of them; the open turn and all that waits are answered with when
-    the backup was taken, *when*; what was not sent yet will be sent marked as a repeat.
+    the backup was taken, *when*, runs of tasks in silence; what was not sent yet will be sent
+    marked as a repeat.
 
     >>> settle(Session(), "today")
     ()
@@ -41,16 +50,27 @@ def _settled(session: Session, when: str) -> Iterator[Entry]:
         one = kept.pending
         yield CallDecided(one.turn, one.call, one.plan, "withdrawn")
     turn, waiting = session.turn, list(session.waiting.values())
+    said = tuple(received for received in waiting if received.errand is None)
+    runs = tuple(received for received in waiting if received.errand is not None)
     if turn is not None:
         ended = [_ended(turn.id, call) for call in turn.calls.values() if call.ended is None]
         yield from ended
-        inputs = tuple(received.id for received in (*turn.inputs, *waiting))
         text = TOLD.format(when, f" ({turn.under_way})")
         footer = activity([*turn.receipts, *ended])
-        yield Replied(turn.id, turn.id, inputs, turn.route, text, footer, True)
-    elif waiting:
-        inputs = tuple(received.id for received in waiting)
-        yield Replied(inputs[0], None, inputs, waiting[0].route, TOLD.format(when, ""), "", True)
+        if turn.errand is None:
+            heard, said, quiet = (*turn.inputs, *said), (), False
+        else:
+            heard, runs, quiet = (*turn.inputs, *runs), (), True
+        yield Replied(turn.id, turn.id, _ids(heard), turn.route, text, footer, True, quiet)
+    # Of runs the timetable tells what became: nobody waits for their answers.
+    for heard, quiet in ((said, False), (runs, True)):
+        if heard:
+            inputs, text = _ids(heard), TOLD.format(when, "")
+            yield Replied(inputs[0], None, inputs, heard[0].route, text, "", True, quiet)
+
+
+def _ids(heard: Iterable[Received]) -> tuple[str, ...]:
+    return tuple(received.id for received in heard)
 
 
 def _ended(turn: str, call: OpenCall) -> CallEnded:

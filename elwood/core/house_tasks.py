@@ -7,6 +7,8 @@ from elwood.core.timing import Cadence, Every
 
 # The chores, as `agent.chores.Chore`s are named.
 BACKUP, SWEEP, MEMORY, REFLECTIONS = "backup", "sweep", "memory", "reflections"
+# Also when they are off: nobody else's task is to be in their way when they are on again.
+IDS = frozenset({BACKUP, SWEEP, MEMORY, REFLECTIONS})
 # Seconds: what was missed in a week of holidays is made up for.
 LATE = 8 * 86_400.0
 # What a reflection may do: look at notes, and write one.

@@ -20,15 +20,15 @@ MAX_OVERHEARD, MAX_WORDS = 10, 1000
 class Inbox(Line):
     """The part of a session that takes messages in.  Changed in place by the session's fold.
 
-    *notices* is what the model is told before a message, by its id; *overheard* what it is told
-    before the next one, whichever that is: the newest that people were sent without it.  *runs* is
-    how runs of tasks ended, by the id of their message.
+    *notices* is what the model is told before a message, by its id; *overheard* what it is told of
+    before the next one, whichever that is, and on whichever line: the newest that people were sent
+    without it.  *runs* is how runs of tasks ended, by the id of their message.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
     waiting: dict[str, Received] = msgspec.field(default_factory=dict)
     notices: dict[str, str] = msgspec.field(default_factory=dict)
-    overheard: list[str] = msgspec.field(default_factory=list)
+    overheard: list[Received] = msgspec.field(default_factory=list)
     runs: dict[str, Done] = msgspec.field(default_factory=dict)
 
     def receive(self, entry: Received) -> None:
@@ -53,7 +53,9 @@ class Inbox(Line):
     def preface(self, seq: int, inputs: tuple[str, ...]) -> None:
         """Tell the model what is to be said before *inputs*."""
         if self.overheard:
-            self.push(seq, Notice("\n\n".join(self.overheard)))
+            self.push(seq, Notice("\n\n".join(map(_retold, self.overheard))))
+            for received in self.overheard:
+                self.hear(received)  # once more: it may have come in on another line
             self.overheard = []
         for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
             self.push(seq, Notice(notice))
@@ -71,14 +73,19 @@ class Inbox(Line):
                 told, label = not replied.quiet, self.taint.label
                 done = Done(replied.text, replied.failed, acted, waits, told, label)
                 self.runs[received.id] = done
-                if (words := TOLD.get(received.errand.says)) is not None:
-                    self.overheard.append(words.format(shortened(received.text)))
-                    del self.overheard[:-MAX_OVERHEARD]
+                if received.errand.says in TOLD:
+                    short = msgspec.structs.replace(received, text=shortened(received.text))
+                    self.overheard = [*self.overheard, short][-MAX_OVERHEARD:]
         while len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
         for id_ in replied.inputs:
             self.waiting.pop(id_, None)
             self.notices.pop(id_, None)
+
+
+def _retold(received: Received) -> str:
+    assert received.errand is not None
+    return TOLD[received.errand.says].format(received.text)
 
 
 def shortened(text: str) -> str:

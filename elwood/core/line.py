@@ -14,6 +14,7 @@ from elwood.core.nodes import Node, node_of, plain
 from elwood.core.private_texts import private_texts
 from elwood.core.session import Received
 from elwood.core.tokens import estimate_prompt
+from elwood.core.turns import TOLD
 
 
 class Line(msgspec.Struct):
@@ -64,11 +65,12 @@ class Line(msgspec.Struct):
             self.taint.add(Label(untrusted=True), origin)
 
     def hear(self, received: Received) -> None:
-        """Take in what a person's message brings besides its words."""
-        origin = f"a message sent by {received.principal}"
-        private = received.errand is not None and received.errand.private
+        """Take in what a message brings besides its words."""
+        origin, errand = f"a message sent by {received.principal}", received.errand
+        private = errand is not None and errand.private
         self.taint.add(Label(untrusted=received.untrusted, private=private), origin)
-        if not self.taint.sources:
+        # What a run told the person is the model's: what it names, the owner has not named.
+        if not self.taint.sources and (errand is None or errand.says not in TOLD):
             remember(self.named, received.text)
 
     def summarise(self, summary: str, upto: int) -> None:

@@ -200,8 +200,9 @@ def ended(
         if (then is not None and then <= again) or again - run.due > row.task.catch_up:
             again = None
     last = again is None and following(row) in (None, run.due)
-    tell = count == TELL_AFTER or wanted or last
-    line = tidings.failed(row.task, count, words, again, zone) if tell else ""
+    # What it did nobody has seen: the answer of a failed run is not sent.
+    tell = count == TELL_AFTER or wanted or last or acted
+    line = tidings.failed(row.task, count, words, again, zone, acted=acted) if tell else ""
     return [Ended(run, result, words, again, line)]
 
 

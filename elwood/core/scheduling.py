@@ -1,6 +1,5 @@
 """What becomes of the timetable when somebody schedules, changes or takes away tasks."""
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -8,10 +7,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 from msgspec.structs import replace
 
-from elwood.core import tidings, timing
+from elwood.core import tidings, timing, watching
 from elwood.core.naming import key_of
 from elwood.core.planning import MAX_TASKS, closing, is_news
-from elwood.core.tasks import Origin, Task
+from elwood.core.task_form import bad_id
+from elwood.core.tasks import ID, MAX_ID, Origin, Task
 from elwood.core.timetable import (
     Ended,
     Halted,
@@ -24,18 +24,13 @@ from elwood.core.timetable import (
     TimetableEntry,
     Wanted,
 )
-from elwood.core.timing import Hours
 
-# Characters of an id, a title, and of what is to be done.
-MAX_ID, MAX_TITLE, MAX_TEXT = 48, 200, 20_000
-# Patterns that a task may watch, and characters of each.
-MAX_PATTERNS, MAX_PATTERN = 50, 500
+# Characters of a title, and of what is to be done: what files may have, and the house's own words.
+MAX_TITLE, MAX_TEXT = 200, 21_000
 # Seconds by which two runs are apart at least that were wanted at once.
 APART = 0.001
 
 Verb = Literal["pause", "resume", "cancel", "run"]
-_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
-_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d")
 # Why planned times were closed.
 RESTORED = "my state comes from a backup, so it may have been done already"
 CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "it was paused"
@@ -135,10 +130,13 @@ def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decis
         case "resume":
             return _resume(row, now)
         case "cancel":
+            if row.task.origin == "house":
+                return Decision(words="The house does it by itself: it can be paused.", ok=False)
             if row.task.origin != "talk":
                 words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
                 return Decision(words=words, ok=False)
-            return Decision(tuple(_left(row, now, f"cancelled by {by}")), "Cancelled.")
+            entries = tuple(_left(row, now, f"cancelled by {by}"))
+            return Decision(entries, f"Cancelled.{_goes_on(row)}")
         case "run":
             if row.run is not None or row.wanted is not None:
                 return Decision(words="It runs already.", ok=False)
@@ -154,14 +152,16 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
     """
     found: list[TimetableEntry] = []
     for row in table.rows.values():
-        due = row.wanted if row.run is None else row.run.planned.due
-        if due is not None and due <= at:
-            run = Planned(row.task.id, due, 0, row.series)
-            run = run if row.run is None else row.run.planned
-            line = (
-                tidings.missed(row.task, due, due, 1, RESTORED, zone) if is_news(row.task) else ""
-            )
-            found.append(Ended(run, "missed", RESTORED, tell=line))
+        begun = [] if row.run is None else [row.run.planned]
+        if row.run is None and row.wanted is not None:
+            begun.append(Planned(row.task.id, row.wanted, 0, row.series))
+        if row.again is not None:
+            begun.append(row.again.planned)
+        for run in begun:
+            if run.due <= at:
+                line = tidings.missed(row.task, run.due, run.due, 1, RESTORED, zone)
+                tell = line if is_news(row.task) else ""
+                found.append(Ended(run, "missed", RESTORED, tell=tell))
         if not row.gone and not row.paused:
             found += closing(row, at, RESTORED, zone)
     return found
@@ -175,7 +175,7 @@ def problem(task: Task) -> str:
     >>> problem(Task("t", "t", timing.Every(3600.0), prompt="look", zone="Mars/Base"))
     "there is no time zone 'Mars/Base': write one like Europe/Berlin"
     """
-    if len(task.id) > MAX_ID or not _ID.fullmatch(task.id):
+    if not ID.fullmatch(task.id):
         return f"an id has small letters, digits and dashes, at most {MAX_ID}"
     if sum(map(bool, (task.prompt, task.message, task.chore))) != 1:
         return "it has nothing to do: give one of prompt, message and chore"
@@ -184,13 +184,15 @@ def problem(task: Task) -> str:
     if len(task.prompt) + len(task.message) > MAX_TEXT:
         return f"what is to be done has at most {MAX_TEXT} characters; put more into a file"
     watch = task.watch or ()
-    if len(watch) > MAX_PATTERNS or any(len(pattern) > MAX_PATTERN for pattern in watch):
-        return f"a task watches at most {MAX_PATTERNS} patterns of {MAX_PATTERN} characters"
+    if len(watch) > watching.MAX_PATTERNS:
+        return f"a task watches at most {watching.MAX_PATTERNS} patterns; name folders instead"
+    if why := next(filter(None, map(watching.complaint, watch)), ""):
+        return why
     if not _is_zone(task.zone):
         return f"there is no time zone {task.zone!r}: write one like Europe/Berlin"
     if not task.catch_up >= 0:
         return "catch_up are seconds, not less than 0"
-    return timing.check(task.when) or _hours_problem(task.hours)
+    return timing.check(task.when) or (timing.check_hours(task.hours) if task.hours else "")
 
 
 def _taken(row: Row | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
@@ -212,7 +214,11 @@ def _pause(row: Row, by: str, now: float) -> Decision:
     if row.paused:
         return Decision(words=f"It is paused already: {row.paused}.")
     entries = (*closing(row, now, PAUSED), Halted(row.task.id, f"paused by {by}"))
-    return Decision(entries, "Paused.")
+    return Decision(entries, f"Paused.{_goes_on(row)}")
+
+
+def _goes_on(row: Row) -> str:
+    return "" if row.run is None else " The run that is under way goes on to its end."
 
 
 def _resume(row: Row, now: float) -> Decision:
@@ -235,6 +241,7 @@ def _first(task: Task, after: float) -> float | None:
 
 def _free(table: Timetable, key: str) -> str:
     key = key[: MAX_ID - 4].strip("-") or "task"
+    key = f"my-{key}"[: MAX_ID - 4].strip("-") if bad_id(key) else key
     names = [key, *(f"{key}-{number}" for number in range(2, MAX_TASKS + 2))]
     return next(name for name in names if name not in table.rows)
 
@@ -245,13 +252,3 @@ def _is_zone(zone: str) -> bool:
     except (ZoneInfoNotFoundError, ValueError, OSError):  # no file, no name, or a folder
         return False
     return True
-
-
-def _hours_problem(hours: Hours | None) -> str:
-    if hours is None:
-        return ""
-    if not (_CLOCK.fullmatch(hours.begin) and _CLOCK.fullmatch(hours.end)):
-        return "hours are written like 08:00 and 22:00"
-    if not all(0 <= day <= 6 for day in hours.days):
-        return "days of hours are numbers from 0 (Monday) to 6 (Sunday)"
-    return ""

@@ -1,11 +1,10 @@
 """A task as it is written in TOML: ``[[tasks]]`` of config.toml, and of agent.toml."""
 
-import re
-
 import attrs
 
 from elwood.core.errand import Purse
 from elwood.core.heartbeat import ID as HEARTBEAT
+from elwood.core.house_tasks import IDS
 from elwood.core.naming import key_of
 from elwood.core.task_words import (
     advice,
@@ -20,7 +19,7 @@ from elwood.core.task_words import (
     write_route,
     write_when,
 )
-from elwood.core.tasks import CATCH_UP, CATCH_UP_ONCE, Origin, Task
+from elwood.core.tasks import CATCH_UP, CATCH_UP_ONCE, ID, MAX_ID, Origin, Task
 from elwood.core.timing import Cadence, Cron, Every, Once, When
 from elwood.core.watching import MAX_PATTERNS
 
@@ -28,7 +27,6 @@ from elwood.core.watching import MAX_PATTERNS
 MAX_PROMPT, MAX_TITLE = 20_000, 200
 # Characters of a title that is made of what is asked or said.
 _TITLE = 60
-_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 # What is wrong with the key *0*, and the remedy.
 Fault = tuple[str, str, str]
 
@@ -69,11 +67,12 @@ def bad_id(text: str) -> str:
     """
     if not text:
         return "no id can be made of the title: write one, like water-plants"
-    if not _ID.fullmatch(text):
-        return f"{text[:64]!r} is no id: write small letters, digits and dashes, 64 at most"
+    if not ID.fullmatch(text):
+        shown = text[:MAX_ID]
+        return f"{shown!r} is no id: write small letters, digits and dashes, {MAX_ID} at most"
     if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
         return f"ids like {text!r} are those of HEARTBEAT.md: write another"
-    return ""
+    return f"the id {text!r} is that of a task of the house: write another" if text in IDS else ""
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:

@@ -1,5 +1,6 @@
 """What is to be done at times: the record of a task."""
 
+import re
 from typing import Literal
 
 import attrs
@@ -14,6 +15,9 @@ from elwood.core.timing import Hours, When
 CATCH_UP = 43_200.0
 # A plain reminder is of use for longer.
 CATCH_UP_ONCE = 7 * 86_400.0
+# What a task may be called; its session is named after it, and so a file.
+MAX_ID = 64
+ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
 # Failed tries in a row: after so many the owner is told, and after so many the task is paused.
 TELL_AFTER, PAUSE_AFTER = 2, 5
 

@@ -14,6 +14,7 @@ MAX_TITLE, MAX_WORDS = 80, 300
 MAX_TELL = 3_000
 # Seconds that a run may be late without a word: the scheduler looks once a minute.
 ON_TIME = 120.0
+ACTED = " It may have done something already, so I do not try it again."
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 
@@ -107,7 +108,9 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
     return f"Missed: {name(task)}, {times}: {why}."
 
 
-def failed(task: Task, count: int, words: str, again: float | None, zone: str) -> str:
+def failed(
+    task: Task, count: int, words: str, again: float | None, zone: str, *, acted: bool = False
+) -> str:
     """Tell the owner that a task failed, the *count*-th time in a row.
 
     >>> from elwood.core.timing import Once
@@ -116,6 +119,7 @@ def failed(task: Task, count: int, words: str, again: float | None, zone: str) -
     """
     times = "" if count == 1 else " twice in a row" if count == 2 else f" {count} times in a row"
     then = "" if again is None else f" I try it again at {clock(again, zone)}."
+    then = ACTED if acted else then
     return f"Failed{times}: {name(task)}: {brief(words)}.{then}"
 
 
@@ -153,9 +157,11 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
     if task.silent:
         lines.append("Your answer is kept, and not sent to anybody.")
     else:
+        # A group has other readers; nobody else is told what is the owner's by a slip.
+        group = task.route is not None and not task.route.private
+        whom = "a group, where others read it, too" if group else "the owner"
         lines.append(
-            "Your answer is sent to the owner; if there is nothing to tell, answer exactly "
-            f"{QUIET}."
+            f"Your answer is sent to {whom}; if there is nothing to tell, answer exactly {QUIET}."
         )
     if now - due > ON_TIME:
         late = span(now - due)

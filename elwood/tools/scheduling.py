@@ -143,7 +143,8 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
         message=reminder,
         hours=_hours(given.only_between),
         session=hands.session if given.here else "",
-        route=place.route if place else None,
+        # Not as an answer to the message of today: in a year nobody looks there.
+        route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
         silent=given.silent,
         catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
         ends=ends,

@@ -91,6 +91,26 @@ async def test_a_silent_run_says_nothing(world: World, autojump_clock: object) -
     assert world.said == []
 
 
+async def test_whoever_stops_a_silent_run_is_answered(world: World, autojump_clock: object) -> None:
+    began = trio.Event()
+
+    async def model(request: Complete) -> Completed:
+        began.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    world.model = model
+    errand = Errand("inbox", fresh=False, says="silent")
+    async with house(world) as h, trio.open_nursery() as nursery:
+        nursery.start_soon(run, h, "task:1", "look", errand, "s", Route("nowhere"))
+        await began.wait()
+        await h.say("/stop")
+        await h.quiet()
+
+    assert len(world.said) == 1
+    assert world.said[0].startswith("Stopped.")
+
+
 async def test_a_failure_is_left_to_the_scheduler(world: World, autojump_clock: object) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()

@@ -94,7 +94,7 @@ async def test_what_cannot_be_done_is_said(
 async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: object) -> None:
     async with planning(tmp_path) as (h, timetable):
         timetable.put(Task("mail", "Mail", Every(3600.0)))
-        for number, typed in enumerate(("/tasks", "/tasks pause mail")):
+        for number, typed in enumerate(("/tasks", "/tasks pause mail", "/budget")):
 
             def make(text: str = typed, id_: str = f"g{number}") -> Inbound:
                 return Inbound(
@@ -103,7 +103,10 @@ async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: 
 
             await h.sessions.address.insist(make)
             await h.quiet()
-        assert h.world.said == ["What is planned is for my owner only."] * 2
+        assert h.world.said == [
+            *["What is planned is for my owner only."] * 2,
+            "What is spent is for my owner only.",
+        ]
         assert all(post.buttons == () for post in h.world.posts)
         assert timetable.changes == []
 

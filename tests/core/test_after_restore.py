@@ -1,8 +1,11 @@
 """What a restored conversation records about work of before."""
 
+import pytest
+
 from elwood.core.after_restore import settle
+from elwood.core.errand import Errand
 from elwood.core.replay import Session
-from elwood.core.session import Entry, Posting, Received, Replied, Route
+from elwood.core.session import Entry, Posting, Received, Replied, Route, TurnStarted
 
 HERE = Route("telegram", chat=1)
 
@@ -32,6 +35,25 @@ def test_everything_that_waits_has_one_answer_commands_too() -> None:
     assert (replied.failed, "2026-11-22 10:00" in replied.text) == (True, True)
     session.apply(3, 3.0, replied)
     assert not session.waiting
+
+
+@pytest.mark.parametrize("started", ["", "a", "run"])
+def test_of_a_run_nothing_is_said_here(started: str) -> None:
+    """It may have no place where it could be; the timetable tells what became of it."""
+    run = Received(
+        "run", "look", "task:x", Route("nowhere"), 0.0, errand=Errand("x", says="silent")
+    )
+    session = fold(heard("a"), run)
+    if started:
+        session.apply(3, 3.0, TurnStarted("t1", (started,), 1, "…"))
+    entries = settle(session, "then")
+    for seq, entry in enumerate(entries, 4):
+        session.apply(seq, 4.0, entry)
+    assert not session.waiting
+    assert session.turn is None
+    assert session.runs["run"].failed
+    [told] = session.undelivered.values()
+    assert (told.replied.inputs, told.replied.route) == (("a",), HERE)
 
 
 def test_of_a_conversation_at_rest_nothing_is_said() -> None:

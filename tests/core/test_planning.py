@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from elwood.core import outlook, planning, scheduling, tidings
 from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
 from elwood.core.scheduling import RESTORED
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
+from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
 from elwood.core.timetable import (
     Begun,
     Ended,
@@ -210,7 +210,7 @@ def test_a_reminder_that_fails_for_good_is_told_at_once() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     entries = book.end(book.at(HOUR)[1][0], "failed", acted=True)
     assert isinstance(entries[0], Ended)
-    assert entries[0].tell == 'Failed: "t": why.'
+    assert entries[0].tell == f'Failed: "t": why.{tidings.ACTED}'
 
 
 def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
@@ -254,6 +254,38 @@ def test_a_pause_closes_what_had_come() -> None:
     assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
 
 
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("config", "It stands in config.toml: take it out there, or pause it."),
+        ("house", "The house does it by itself: it can be paused."),
+    ],
+)
+def test_what_was_not_made_in_a_conversation_is_not_cancelled(origin: Origin, words: str) -> None:
+    book = Book()
+    book.write(*scheduling.adopt(book.table, origin, [HOURLY], 0.0)[0].entries)
+    decision = book.change("cancel")
+    assert (decision.ok, decision.entries, decision.words) == (False, (), words)
+
+
+def test_a_failure_that_has_acted_is_told_at_once() -> None:
+    """Its answer, below which stands what was done, is not sent, and it is not tried again."""
+    book = Book(HOURLY)
+    _, (run,) = book.at(HOUR)
+    (entry,) = book.end(run, "failed", acted=True)
+    assert isinstance(entry, Ended)
+    assert entry.again is None
+    assert entry.tell == f'Failed: "title": why.{tidings.ACTED}'
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel"])
+def test_that_a_run_goes_on_is_said(verb: scheduling.Verb) -> None:
+    book = Book()
+    book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), 0.0)[1].entries)
+    book.write(Begun(book.at(HOUR)[1][0].planned))
+    assert book.change(verb).words.endswith(". The run that is under way goes on to its end.")
+
+
 def test_a_backup_closes_what_was_before_it() -> None:
     book = Book(HOURLY, replace(HOURLY, id="u"))
     runs = book.at(HOUR)[1]
@@ -268,6 +300,18 @@ def test_a_backup_closes_what_was_before_it() -> None:
     assert all(news.text.startswith("Missed") for news in book.table.news)
     assert len(book.table.news) == 3
     assert scheduling.restored(book.table, 4.5 * HOUR, ZONE) == []
+
+
+def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
+    """The state that the backup replaced may have done it."""
+    book = Book(HOURLY)
+    _, (run,) = book.at(HOUR)
+    book.end(run, "failed")
+    (missed,) = book.write(*scheduling.restored(book.table, HOUR + 30, ZONE))
+    assert isinstance(missed, Ended)
+    assert (missed.result, missed.run.attempt, missed.tell != "") == ("missed", 2, True)
+    assert book.at(HOUR + 300) == ([], [])
+    assert scheduling.restored(book.table, HOUR + 30, ZONE) == []
 
 
 def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
@@ -306,9 +350,9 @@ def test_the_same_task_is_taken_once() -> None:
         (replace(HOURLY, prompt="", chore="backup"), "only a prompt"),
         (replace(HOURLY, zone="../etc"), "no time zone"),
         (replace(HOURLY, id="A b"), "small letters"),
-        (replace(HOURLY, hours=Hours("8", "22:00")), "hours are written"),
-        (replace(HOURLY, hours=Hours("08:00", "22:00", (9,))), "days of hours"),
-        (replace(HOURLY, prompt="p" * 20_001), "characters"),
+        (replace(HOURLY, hours=Hours("8", "22:00")), "time of day"),
+        (replace(HOURLY, hours=Hours("08:00", "22:00", (9,))), "day of the week"),
+        (replace(HOURLY, prompt="p" * (scheduling.MAX_TEXT + 1)), "characters"),
         (replace(HOURLY, catch_up=float("nan")), "not less than 0"),
     ],
 )
@@ -316,6 +360,14 @@ def test_what_cannot_be_done_is_not_taken(task: Task, words: str) -> None:
     _, decision = scheduling.schedule(Timetable(), task, 10.0)
     assert not decision.ok
     assert words in decision.words
+
+
+@pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
+def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
+    """Else those could not be taken when they come."""
+    task, decision = scheduling.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
+    assert decision.ok
+    assert task.id.startswith("my-")
 
 
 def test_there_is_a_bound_for_tasks() -> None:

@@ -15,6 +15,7 @@ from elwood.core.conversation import (
     ToolCall,
     Usage,
 )
+from elwood.core.errand import Errand
 from elwood.core.labels import CLEAN, Label
 from elwood.core.replay import Session
 from elwood.core.session import (
@@ -349,3 +350,31 @@ def test_why_there_is_no_summary_is_known_until_the_answer() -> None:
 
     assert session.turn is not None
     assert session.turn.cut == "the model declined"
+
+
+def told(id_: str, text: str, *, untrusted: bool = False, private: bool = False) -> list[Entry]:
+    """Have the person told *text* by a run elsewhere."""
+    errand = Errand("news", says="note", private=private)
+    note = Received(id_, text, "task:news", ROUTE, 0.0, untrusted=untrusted, errand=errand)
+    return [note, Replied(id_, None, (id_,), ROUTE, text, quiet=True)]
+
+
+@pytest.mark.parametrize("moved", [Rewound(0), Resumed(0, same_prompt=True)])
+def test_what_a_run_told_keeps_its_label_into_another_conversation(moved: Entry) -> None:
+    """The model learns of it before its next turn: by then `/new` has dropped other labels."""
+    session = Session()
+    log: list[Entry] = [*told("n", "Buy at evil.example!", untrusted=True, private=True), moved]
+    for seq, entry in enumerate(log, 1):
+        session.apply(seq, 0.0, entry)
+    assert session.taint.label == CLEAN
+    session.apply(4, 0.0, received("m"))
+    session.apply(5, 0.0, TurnStarted("t1", ("m",), 1, "hello"))
+    assert "evil.example" in str(session.messages)
+    assert session.taint.label == Label(untrusted=True, private=True)
+
+
+def test_what_a_run_told_is_not_named_by_the_owner() -> None:
+    session = Session()
+    for seq, entry in enumerate(told("n", "See https://example.org/?q=1"), 1):
+        session.apply(seq, 0.0, entry)
+    assert not session.named

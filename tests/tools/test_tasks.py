@@ -146,6 +146,20 @@ async def test_planning_the_same_again_changes_nothing(tmp_path: Path) -> None:
         ]
 
 
+async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
+    """In a group each message is answered as such; asked for twice, a task is still the same."""
+    async with world(tmp_path) as w:
+        given = ScheduleTask("call mum", "tomorrow at nine", remind="Call mum!")
+        here = Route("telegram", -5, private=False)
+        asked = [msgspec.structs.replace(here, reply_to=message) for message in (11, 12)]
+        voice = Voice(outboxes={}, owners=(CHAT,), recognise=nobody, here=lambda: asked[0])
+        await w.do(given, attrs.evolve(w.hands, voice=voice))
+        asked.pop(0)
+        await w.do(given, attrs.evolve(w.hands, voice=voice))
+        (task,) = w.tasks
+        assert task.route == here
+
+
 async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         read = attrs.evolve(w.hands, untrusted=lambda: True)

@@ -1,0 +1,55 @@
+"""What comes of a run when the conversation that is to know of it has no room."""
+
+import trio
+
+from elwood.agent.errands import Errands, Outcome
+from elwood.core.errand import Done
+from elwood.core.planning import Run
+from elwood.core.session import Route
+from elwood.core.tasks import Task
+from elwood.core.timetable import Planned
+from elwood.core.timing import Once
+from elwood.messages import Await, Busy, Inbound, SessionsMail, Taken
+from elwood.runtime import Mailbox
+
+TASK = Task("tea", "Tea", Once(0.0), prompt="Put the kettle on.", route=Route("chat", 1))
+
+
+async def nothing(task: Task) -> str:
+    await trio.lowlevel.checkpoint()
+    return ""
+
+
+async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
+    autojump_clock: object,
+) -> None:
+    """Its answers do not arrive, say, so it is full: that is no failure of the run."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            match message:
+                case Inbound(session="home"):
+                    message.reply.set(Busy(20))
+                case Inbound():
+                    message.reply.set(Taken())
+                case Await():
+                    message.reply.set(Done("It boils.", told=True))
+                case _:
+                    raise AssertionError(message)
+
+    errands = Errands(
+        mailbox.address,
+        chores={},
+        watching=nothing,
+        route=lambda task: task.route,
+        home=lambda route: "home",
+        refusal=nothing,
+        now=lambda: 0.0,
+        zone="UTC",
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        outcome = await errands(Run(TASK, Planned("tea", 0.0)))
+        nursery.cancel_scope.cancel()
+    assert outcome == Outcome("done", "It boils.")
