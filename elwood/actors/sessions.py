@@ -4,7 +4,7 @@ import logging
 
 import trio
 
-from elwood.agent.after_restore import let_go
+from elwood.agent.after_restore import doubtful, let_go
 from elwood.agent.archiving import Archive
 from elwood.agent.commands import Commands
 from elwood.agent.delivery import Delivery
@@ -209,6 +209,8 @@ class SessionActor:
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))
+        if why := doubtful(received, self._house):
+            return await self._take(received, _said(received, why))
         if received.errand is not None and received.errand.says in TOLD:
             quiet = received.errand.says == "note"
             return await self._take(received, _said(received, received.text, quiet=quiet))

@@ -114,6 +114,7 @@ class Intake:
             async for _ in mailbox:
                 pass
             nursery.cancel_scope.cancel()
+        await self._poll.confirm()
 
     async def _receive(self, nursery: trio.Nursery) -> None:
         me = await self._poll.introduce()

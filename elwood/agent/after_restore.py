@@ -5,6 +5,26 @@ from datetime import datetime
 from elwood.agent.session_log import SessionLog
 from elwood.agent.surroundings import Surroundings
 from elwood.core.after_restore import settle
+from elwood.core.session import Received
+from elwood.store.restored import Restored
+
+AGAIN = (
+    "I was restored from a backup of {}. This may have been done since, so I have not done it; ask "
+    "again if it is still to be done."
+)
+
+
+def doubtful(received: Received, house: Surroundings) -> str:
+    """Say why a message may have been dealt with by the state that a backup replaced; else "".
+
+    A channel gives out again what it was not told in time that we had.
+    """
+    restored = house.restored
+    if restored is None or received.errand is not None:
+        return ""
+    if not restored.backup_at < received.sent_at <= restored.restored_at:
+        return ""
+    return AGAIN.format(_when(restored, house))
 
 
 async def let_go(id_: str, log: SessionLog, house: Surroundings) -> None:
@@ -16,8 +36,7 @@ async def let_go(id_: str, log: SessionLog, house: Surroundings) -> None:
     restored = house.restored
     if restored is None or log.last >= restored.restored_at:
         return
-    when = f"{datetime.fromtimestamp(restored.backup_at, house.zone):%Y-%m-%d %H:%M}"
-    entries = settle(log.state, when)
+    entries = settle(log.state, _when(restored, house))
     if not entries:
         return
     turn = log.state.turn
@@ -28,3 +47,7 @@ async def let_go(id_: str, log: SessionLog, house: Surroundings) -> None:
         # The owner's questions first, or they would stay open for calls that are gone.
         await house.gate(id_, log).seeking.withdraw(*asked)
     await log.keep(*entries, last_words=True)
+
+
+def _when(restored: Restored, house: Surroundings) -> str:
+    return f"{datetime.fromtimestamp(restored.backup_at, house.zone):%Y-%m-%d %H:%M}"

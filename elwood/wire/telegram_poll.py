@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ POLL = "polling Telegram"
 # polls while updates are still being taken: the server throttles equal offsets.
 PAUSE = 0.5
 PENDING_PAUSE = 1.0
+# Seconds for the last call: the channel is given one to stop.
+LAST_WORD = 0.7
 # Long polls that return early with nothing: so many are a fault of the network (TG-35).
 IDLE_POLLS = (Window(60, 60.0),)
 # Seconds to stay away after a failure: doubling between these.
@@ -101,6 +104,17 @@ class Poll:
         self._line.settle(number)
         self._settled.set()
         self._settled = trio.Event()
+
+    async def confirm(self) -> None:
+        """Tell Telegram at the end what is settled: else it comes again with the next start.
+
+        That would be harmless, unless a backup is restored meanwhile.  What fails is let be.
+        """
+        told = self._line.offset
+        self._line.advance()
+        if self._line.offset != told:
+            with trio.move_on_after(LAST_WORD), suppress(*FAILURES):
+                await self._bot.get_updates(self._line.offset, wait=0)
 
     async def _pause(self) -> None:
         with trio.move_on_after(PENDING_PAUSE):

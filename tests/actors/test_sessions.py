@@ -31,6 +31,7 @@ from elwood.messages import (
 from elwood.runtime import inline
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
+from elwood.store.restored import Restored
 from tests.house.scene import ROUTE, World, house
 from tests.scripted import answer, call
 
@@ -504,3 +505,21 @@ async def test_without_room_nothing_new_is_taken_but_commands(
         await h.quiet()
 
     assert len(world.said) == 1
+
+
+async def test_what_a_replaced_state_may_have_done_is_not_done_again(
+    world: World, autojump_clock: object
+) -> None:
+    """A channel may give out again what was said before a backup was restored."""
+    restored = Restored(backup_at=world.now() - 100.0, restored_at=world.now() + 50.0)
+    world.around = lambda house, given: attrs.evolve(given, restored=restored)
+    async with house(world) as h:
+        await h.say("pay the bill")
+        await h.quiet()
+        await trio.sleep(60)
+        await h.say("hello")
+        await h.quiet()
+
+    assert "I was restored from a backup" in world.said[0]
+    assert world.said[1:] == ["re: hello"]
+    assert len(world.asked) == 1
