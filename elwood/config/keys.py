@@ -95,6 +95,8 @@ KEYS = (
     Key("limits.day_usd", "most US dollars of one day", at_least(0), example="20.0"),
     Key("limits.month_tokens", "most tokens of one month", at_least(1), example="100000000"),
     Key("limits.month_usd", "most US dollars of one month", at_least(0), example="200.0"),
+    Key("limits.job_tokens", "most tokens a day of a task that says nothing else", at_least(1)),
+    Key("limits.job_usd", "most US dollars a day of a task that says nothing else", at_least(0)),
     Key(
         "limits.warn",
         "share of a limit at which you are told, once a period; 0: never, 1: when it is reached",

@@ -10,7 +10,6 @@ from elwood.core.errand import Purse
 from elwood.core.identity import flatten
 from elwood.core.ledger import Account, Charged, Ledger, Tally, Unit, Warned, accounts, day_of
 
-NO_PURSE = Purse()
 # Times that a limit can be shown to be used: more says nothing more.
 MOST_SHARE = 1_000_000
 
@@ -19,6 +18,7 @@ MOST_SHARE = 1_000_000
 class Limits:
     """Hard limits of what may be spent; None means none.
 
+    *job_tokens* and *job_usd* are the purse, for a day, of each job that has none of its own.
     *warn* is the share of a limit from which on the owner is told: never if it is 0, and when the
     limit is reached if it is 1.
     """
@@ -29,7 +29,14 @@ class Limits:
     day_usd: float | None = None
     month_tokens: int | None = None
     month_usd: float | None = None
+    job_tokens: int | None = 2_000_000
+    job_usd: float | None = 1.0
     warn: float = 0.8
+
+    @property
+    def purse(self) -> Purse:
+        """What a job may spend that has no purse of its own."""
+        return Purse(self.job_tokens, self.job_usd)
 
 
 @attrs.frozen
@@ -81,7 +88,7 @@ def allowed(
 that, raise limits.day_tokens in config.toml.
     >>> print(allowed(Limits(), Ledger(), "s", 0.0, job="news", purse=Purse(usd=0)).why)
     The limit of $0.00 a day for the job news is reached. It resets at 1970-01-02 00:00 UTC; to go \
-on before that, let the job spend more.
+on before that, raise the task's usd, or limits.job_usd, in config.toml.
     """
     for account in accounts(session, day_of(now, zone), job):
         tally = ledger.tally(account)
@@ -174,7 +181,7 @@ def _bounds(limits: Limits, purse: Purse | None, account: Account) -> Iterator[_
         case "month":
             tokens, usd = limits.month_tokens, limits.month_usd
         case "job":
-            purse = purse or NO_PURSE
+            purse = purse or limits.purse
             tokens, usd = purse.tokens, purse.usd
     if tokens is not None:
         yield _Bound(account, "tokens", tokens)
@@ -197,7 +204,9 @@ def _way_out(account: Account, unit: Unit, zone: str) -> str:
     setting = f"limits.{account.scope}_{unit} in config.toml"
     if account.scope == "session":
         return f"Only a higher {setting} lets it go on."
-    more = "let the job spend more" if account.scope == "job" else f"raise {setting}"
+    if account.scope == "job":
+        setting = f"the task's {unit}, or limits.job_{unit}, in config.toml"
+    more = f"raise {setting}"
     return f"It resets at {_reset(account, zone)}; to go on before that, {more}."
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from elwood.core.budget import NO_PURSE, Limits, dollars, money, share
+from elwood.core.budget import Limits, dollars, money, share
 from elwood.core.errand import Purse
 from elwood.core.inspection import cells, clip
 from elwood.core.ledger import Account, Ledger, Tally, day_of
@@ -77,7 +77,7 @@ def spent(
     in_month = ledger.job_months.get(month, {})
     jobs = []
     for name in {**in_month, **in_day, **purses}:
-        purse = purses.get(name, NO_PURSE)
+        purse = purses.get(name, limits.purse)
         used_today = _used(in_day.get(name), purse.tokens, purse.usd)
         jobs.append(JobUsed(name, used_today, _used(in_month.get(name))))
     models = ledger.models if ledger.month == month else {}

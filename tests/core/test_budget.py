@@ -142,7 +142,7 @@ def test_a_purse_bounds_a_job_over_all_its_conversations_and_nobody_else() -> No
     verdict = allowed(Limits(), ledger, "three", NOON, job="news", purse=Purse(200, 2.01))
     assert isinstance(verdict, No)
     assert "200 tokens a day for the job news" in verdict.why
-    assert "2026-11-22 00:00 UTC; to go on before that, let the job spend more" in verdict.why
+    assert "2026-11-22 00:00 UTC; to go on before that, raise the task's tokens" in verdict.why
     assert allowed(Limits(), ledger, "three", NOON, job="mail", purse=Purse(200)) == Yes()
     assert allowed(Limits(), ledger, "one", NOON, purse=Purse(1)) == Yes()  # of no job
     tomorrow = allowed(Limits(), ledger, "three", NOON + DAY, job="news", purse=Purse(200))
@@ -257,7 +257,8 @@ def test_a_higher_limit_is_another_one() -> None:
         (
             Warned(Account("job", "2026-12-31", "a\nb"), "usd", 0.015, 0.014),
             "93 % of the limit of $0.015 a day for the job a b is used. "
-            "It resets at 2027-01-01 00:00 CET; to go on before that, let the job spend more.",
+            "It resets at 2027-01-01 00:00 CET; to go on before that, raise the task's usd, or "
+            "limits.job_usd, in config.toml.",
         ),
     ],
 )
