@@ -294,12 +294,13 @@ def test_jobs_never_add_up_to_more_than_the_day_or_the_month(bills: list[Bill]) 
 @given(st.lists(BILLS, max_size=40))
 def test_no_job_gets_a_call_when_its_purse_is_empty(bills: list[Bill]) -> None:
     """Counted by hand, call by call, as if each were asked for in its turn, at growing times."""
-    limits, ledger = Limits(day_tokens=200, month_usd=9.0), Ledger()
+    limits = Limits(day_tokens=200, month_usd=9.0, job_tokens=150, job_usd=2.0)
+    ledger = Ledger()
     made: list[Charged] = []
     bills.sort(key=lambda bill: bill.entry.day)
     days = {"2026-11-29": 8, "2026-11-30": 9, "2026-12-01": 10, "2026-12-02": 11}
     for bill in bills:
-        one, purse = bill.entry, bill.purse or Purse()
+        one, purse = bill.entry, bill.purse or Purse(150, 2.0)
         now = NOON + days[one.day] * DAY
         verdict = allowed(limits, ledger, one.session, now, job=one.job, purse=bill.purse)
         today = [other for other in made if other.day == one.day]
