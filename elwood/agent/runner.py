@@ -177,8 +177,8 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
-            waiting = [one for one in state.waiting.values() if not is_command(one)]
-            recalled = await self.daily.recall(waiting)
+            said = [r for r in state.waiting.values() if r.errand is None and not is_command(r)]
+            recalled = await self.daily.recall(said)
             while self._held:
                 await self._log.wait_change()
             before: tuple[Rewound, ...] = ()
