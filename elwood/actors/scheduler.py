@@ -70,7 +70,7 @@ class Scheduler:
                 pause = self._look
                 if agenda.next is not None:
                     pause = min(pause, max(0.0, agenda.next - self._now()))
-                if not await _pause(mailbox, pause):
+                if not await self._pause(mailbox, pause):
                     break
             nursery.cancel_scope.cancel()
 
@@ -145,14 +145,15 @@ class Scheduler:
                 log.warning("the clock was set, or the machine slept", extra={"seconds": drift})
         self._clocks = (now, here)
 
-
-async def _pause(mailbox: Mailbox[Woken], seconds: float) -> bool:
-    """Wait for *seconds*, or until woken; False if we are stopped."""
-    with trio.move_on_after(seconds), suppress(trio.WouldBlock):
-        try:
-            await mailbox.receive()
-            while True:  # several hints are one
-                mailbox.receive_nowait()
-        except trio.EndOfChannel:
-            return False
-    return True
+    async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
+        """Wait for *seconds*, or until woken; False if we are stopped."""
+        with trio.move_on_after(seconds), suppress(trio.WouldBlock):
+            try:
+                woken = await mailbox.receive()
+                while True:  # several hints to look are one
+                    if woken.stop:
+                        self._errands.stop(woken.stop)
+                    woken = mailbox.receive_nowait()
+            except trio.EndOfChannel:
+                return False
+        return True
