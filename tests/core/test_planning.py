@@ -334,6 +334,17 @@ def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:
     assert book.change("stop").stop
 
 
+def test_an_earlier_task_that_fails_at_last_does_not_pause_the_new_one() -> None:
+    book = running(HOURLY)
+    book.change("cancel")
+    book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), book.now)[1].entries)
+    run = Planned("t", HOUR, series=1)
+    row = book.table.rows["t"]
+    row.failed = PAUSE_AFTER - 1  # of its own
+    ended = planning.ended(row, run, "failed", "why", False, book.now, ZONE)
+    assert [type(entry) for entry in ended] == [Ended]
+
+
 def test_a_backup_closes_what_was_before_it() -> None:
     book = Book(HOURLY, replace(HOURLY, id="u"))
     runs = book.at(HOUR)[1]
