@@ -248,6 +248,8 @@ def _stop(row: Row) -> Decision:
     if task.session:
         words = f"It runs in the conversation {task.session}: /stop there stops it."
         return Decision(words=words, ok=False)
+    if task.message:
+        return Decision(words="It is being said: that cannot be stopped.", ok=False)
     if task.chore:
         words = "What the house does itself goes on to its end; a model that works on it stops."
         return Decision(words=words, stop=True)

@@ -310,6 +310,16 @@ def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
     assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, False)
 
 
+def test_a_reminder_and_a_chore_are_not_said_to_be_stopped() -> None:
+    said = running(HOURLY, prompt="", message="tea").change("stop")
+    assert (said.ok, said.stop) == (False, False)
+    book = Book(replace(HOURLY, prompt="", chore="sweep"))
+    book.write(Begun(book.at(HOUR)[1][0].planned))
+    done = book.change("stop")
+    assert "goes on to its end" in done.words
+    assert done.stop, "a model may work on what it found"
+
+
 def test_what_was_allowed_of_a_run_is_stopped_too() -> None:
     book = running(HOURLY)
     book.write(Ended(Planned("t", HOUR, series=1), "waiting"))
