@@ -89,6 +89,8 @@ class Timetable:
             case "resume":
                 self.put(self.seen[id_].task)
                 return Settled("It goes on.", ok=True)
+            case "stop":
+                return Settled("Nothing of it is running.", ok=False)
             case _:
                 return Settled("It runs now.", ok=True)
 

@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 # Runs at once, of different tasks: each may be a conversation with a model.
 MAX_RUNS = 8
+# Reminders at once, beside those runs: a session says them at once, and runs take half an hour.
+MAX_REMINDERS = 8
 # Seconds between two looks at the wall clock: how late a suspend, or a clock that was set, is
 # noticed at most.
 LOOK = 60.0
@@ -53,12 +55,14 @@ class Scheduler:
         self._now = now
         self._look = look
         self._running: set[str] = set()
+        self._reminding: set[str] = set()
         self._telling = False
         self._clocks: tuple[float, float] | None = None
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
         """Work until stopped; runs under way are left to their sessions, and gone on with later."""
-        self._running, self._telling, self._clocks = set(), False, None
+        self._running, self._reminding = set(), set()
+        self._telling, self._clocks = False, None
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:
@@ -70,27 +74,28 @@ class Scheduler:
                 pause = self._look
                 if agenda.next is not None:
                     pause = min(pause, max(0.0, agenda.next - self._now()))
-                if not await _pause(mailbox, pause):
+                if not await self._pause(mailbox, pause):
                     break
             nursery.cancel_scope.cancel()
 
     def _start(self, agenda: Agenda, nursery: trio.Nursery, wake: Address[Woken]) -> None:
         for run in agenda.runs:
-            if len(self._running) >= MAX_RUNS:
-                break
-            if run.task.id not in self._running:
-                self._running.add(run.task.id)
-                nursery.start_soon(self._carry_out, run, wake)
+            busy, most = self._running, MAX_RUNS
+            if run.task.message:
+                busy, most = self._reminding, MAX_REMINDERS
+            if run.task.id not in busy and len(busy) < most:
+                busy.add(run.task.id)
+                nursery.start_soon(self._carry_out, run, busy, wake)
         if agenda.tell is not None and not self._telling:
             self._telling = True
             nursery.start_soon(self._bring, agenda.tell, wake)
 
-    async def _carry_out(self, run: Run, wake: Address[Woken]) -> None:
+    async def _carry_out(self, run: Run, busy: set[str], wake: Address[Woken]) -> None:
         """Do one run from its beginning, or from wherever the life before this one left it."""
         try:
             await self._do(run)
         finally:
-            self._running.discard(run.task.id)
+            busy.discard(run.task.id)
         wake.offer(Woken())
 
     async def _do(self, run: Run) -> None:
@@ -145,14 +150,15 @@ class Scheduler:
                 log.warning("the clock was set, or the machine slept", extra={"seconds": drift})
         self._clocks = (now, here)
 
-
-async def _pause(mailbox: Mailbox[Woken], seconds: float) -> bool:
-    """Wait for *seconds*, or until woken; False if we are stopped."""
-    with trio.move_on_after(seconds), suppress(trio.WouldBlock):
-        try:
-            await mailbox.receive()
-            while True:  # several hints are one
-                mailbox.receive_nowait()
-        except trio.EndOfChannel:
-            return False
-    return True
+    async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
+        """Wait for *seconds*, or until woken; False if we are stopped."""
+        with trio.move_on_after(seconds), suppress(trio.WouldBlock):
+            try:
+                woken = await mailbox.receive()
+                while True:  # several hints to look are one
+                    if woken.stop:
+                        self._errands.stop(woken.stop)
+                    woken = mailbox.receive_nowait()
+            except trio.EndOfChannel:
+                return False
+        return True

@@ -124,12 +124,14 @@ class TimetableActor:
         return outlook.seen(self._table.rows[task.id], now)
 
     async def _change(self, change: Change) -> Settled:
-        decision = scheduling.change(self._table, change.id, change.verb, change.by, self._clock())
+        decision = scheduling.change(
+            self._table, change.id, change.verb, change.by, self._clock(), stop=change.stop
+        )
         if not await self._record(decision.entries):
             return Settled("There is no room on the disk to write that down.", ok=False)
-        if decision.entries:
+        if decision.entries or decision.stop:
             log.info("task changed", extra={"task": change.id, "verb": change.verb})
-            self._hint(Woken())
+            self._hint(Woken(stop=change.id if decision.stop else ""))
         return Settled(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:

@@ -19,7 +19,7 @@ from elwood.core.planning import Run
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Result, Task
 from elwood.core.timetable import Planned
-from elwood.messages import Await, Inbound, Refused, SessionsMail, Taken, Unheard
+from elwood.messages import Await, Inbound, Interrupt, Refused, SessionsMail, Taken, Unheard
 from elwood.runtime import Address, Halt
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,10 @@ class Errands:
         with trio.move_on_after(RUN_LIMIT):
             return await self._carry_out(run, course)
         return Outcome("failed", f"it took longer than {RUN_LIMIT / 60:.0f} minutes", course.handed)
+
+    def stop(self, id_: str) -> None:
+        """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
+        self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
 
     async def _carry_out(self, run: Run, course: "_Course") -> Outcome:
         task = run.task

@@ -25,7 +25,7 @@ COMMANDS = {
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
     "memory": "say what I remember; /memory search, show, pending, keep, drop or undo",
-    "tasks": "list what is planned; /tasks pause, resume, cancel or run ID; /tasks all",
+    "tasks": "list what is planned; /tasks pause, resume, cancel, run or stop ID; /tasks all",
     "help": "say what I understand",
 }
 

@@ -47,15 +47,19 @@ async def _answer(given: str, house: Surroundings, timetable: Address[TimetableM
             tasks = await timetable.ask(ListTasks(chores=bool(given)))
             tasks = await _with_costs(tasks, house)
             return listing(tasks, zone, now), buttons(tasks)
-        case [("pause" | "resume" | "cancel" | "run") as verb, wanted]:
+        case [("pause" | "resume" | "cancel" | "run" | "stop") as verb, wanted]:
             tasks = await timetable.ask(ListTasks(chores=True))
             found = find(wanted, tasks)
-            if isinstance(found, str):
+            if not isinstance(found, str):
+                id_ = found.task.id
+            elif verb == "stop":
+                id_ = wanted.strip()  # it may be cancelled, and not at its end
+            else:
                 return f"{found[0].upper()}{found[1:]}.", ()
-            settled = await timetable.ask(Change(id=found.task.id, verb=verb, by=BY))
+            settled = await timetable.ask(Change(id=id_, verb=verb, by=BY, stop=verb == "cancel"))
             after = await timetable.ask(ListTasks(chores=True))
-            changed = [one for one in after if one.task.id == found.task.id]
-            return f"{found.task.id}: {settled.text}", (*buttons(changed), "/tasks")
+            changed = [one for one in after if one.task.id == id_]
+            return f"{id_}: {settled.text}", (*buttons(changed), "/tasks")
         case _:
             return f"I do not understand that. {USAGE}", ()
 

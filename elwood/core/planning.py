@@ -188,7 +188,7 @@ def ended(
         line = tidings.not_done(row.task, words) if first else ""
         return [Ended(run, result, words, tell=line)]
     wanted = run.is_wanted
-    count = row.failed + 1
+    count = row.failed + 1 if row.owns(run) else 1
     if count >= PAUSE_AFTER and not row.paused and not row.gone:
         why = f"it failed {count} times in a row: {words}"
         halted = Halted(row.task.id, why, tidings.paused(row.task, count, words))

@@ -30,7 +30,7 @@ MAX_TITLE, MAX_TEXT = 200, 21_000
 # Seconds by which two runs are apart at least that were wanted at once.
 APART = 0.001
 
-Verb = Literal["pause", "resume", "cancel", "run"]
+Verb = Literal["pause", "resume", "cancel", "run", "stop"]
 # Why planned times were closed.
 RESTORED = "my state comes from a backup, so it may have been done already"
 CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "it was paused"
@@ -44,11 +44,15 @@ _PLACES = {
 
 @attrs.frozen
 class Decision:
-    """What to write down, and in *words* what that means; not *ok* means that nothing is done."""
+    """What to write down, and in *words* what that means; not *ok* means that nothing is done.
+
+    With *stop* what is at work for the task is to be stopped.
+    """
 
     entries: tuple[TimetableEntry, ...] = ()
     words: str = ""
     ok: bool = True
+    stop: bool = False
 
 
 def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
@@ -115,16 +119,22 @@ def adopt(
     return Decision(tuple(entries)), problems
 
 
-def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decision:
-    """Pause, resume or cancel a task, or have it run now.
+def change(
+    table: Timetable, id_: str, verb: Verb, by: str, now: float, *, stop: bool = False
+) -> Decision:
+    """Pause, resume or cancel a task, have it run now, or stop its run.
+
+    With *stop* what is cancelled does not come to its end.  What is gone can still be stopped.
 
     >>> change(Timetable(), "t", "run", "me", 0.0).words
     "There is no task 't'; /tasks lists them."
     """
     row = table.rows.get(id_)
-    if row is None or row.gone:
+    if row is None or (row.gone and verb != "stop"):
         return Decision(words=f"There is no task {id_!r}; /tasks lists them.", ok=False)
     match verb:
+        case "stop":
+            return _stop(row)
         case "pause":
             return _pause(row, by, now)
         case "resume":
@@ -136,6 +146,11 @@ def change(table: Timetable, id_: str, verb: Verb, by: str, now: float) -> Decis
                 words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
                 return Decision(words=words, ok=False)
             entries = tuple(_left(row, now, f"cancelled by {by}"))
+            if stop and row.run is not None:
+                ending = _stop(row)
+                return attrs.evolve(
+                    ending, entries=entries, words=f"Cancelled. {ending.words}", ok=True
+                )
             return Decision(entries, f"Cancelled.{_goes_on(row)}")
         case "run":
             if row.run is not None or row.wanted is not None:
@@ -218,7 +233,27 @@ def _pause(row: Row, by: str, now: float) -> Decision:
 
 
 def _goes_on(row: Row) -> str:
-    return "" if row.run is None else " The run that is under way goes on to its end."
+    if row.run is None:
+        return ""
+    return f" The run that is under way goes on to its end; /tasks stop {row.task.id} stops it."
+
+
+def _stop(row: Row) -> Decision:
+    """Stop what works in the task's own conversation; others are stopped where they are read."""
+    if row.run is None:
+        if row.result == "waiting" and not row.task.session:
+            return Decision(words="What you allowed of it stops, if it is at work.", stop=True)
+        return Decision(words="Nothing of it is running.", ok=False)
+    task = row.run.task
+    if task.session:
+        words = f"It runs in the conversation {task.session}: /stop there stops it."
+        return Decision(words=words, ok=False)
+    if task.message:
+        return Decision(words="It is being said: that cannot be stopped.", ok=False)
+    if task.chore:
+        words = "What the house does itself goes on to its end; a model that works on it stops."
+        return Decision(words=words, stop=True)
+    return Decision(words="Stopped.", stop=True)
 
 
 def _resume(row: Row, now: float) -> Decision:

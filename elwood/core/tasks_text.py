@@ -197,24 +197,27 @@ def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
 
 
 USAGE = (
-    "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now); /tasks all lists "
-    "what the house does by itself, too."
+    "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now), /tasks stop ID (the "
+    "run under way); /tasks all lists what the house does by itself, too."
 )
 
 
 def buttons(tasks: Sequence[Seen]) -> tuple[str, ...]:
-    """Offer for the first of *tasks* what can be pressed: to pause it, or have it go on.
+    """Offer for the first of *tasks* what can be pressed: to stop, to pause, or to resume it.
 
     >>> from elwood.core.timing import Every
     >>> mail = Task("mail", "Mail", Every(3600.0))
     >>> buttons([Seen(mail, paused="by you"), Seen(mail, next=5.0), Seen(mail)])
     ('/tasks resume mail', '/tasks pause mail')
+    >>> buttons([Seen(mail, running=1.0)])
+    ('/tasks stop mail',)
     """
-    offered = [
-        f"/tasks {'resume' if seen.paused else 'pause'} {seen.task.id}"
-        for seen in tasks
-        if seen.paused or seen.next is not None
-    ]
+    offered = []
+    for seen in tasks:
+        if seen.running is not None and not seen.task.session:
+            offered.append(f"/tasks stop {seen.task.id}")
+        if seen.paused or seen.next is not None:
+            offered.append(f"/tasks {'resume' if seen.paused else 'pause'} {seen.task.id}")
     return tuple(offered[:MAX_BUTTONS])
 
 

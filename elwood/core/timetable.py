@@ -149,7 +149,8 @@ class Row(msgspec.Struct):
     tries in a row have failed, the last one for the reason *trouble*.  *last* is when it ran last,
     *result* and *words* what came of it, *good* when it was last done well, and *seen* what it
     watched then; *free* is when the last run ended, *newest* when one was wanted last.  A task
-    that has *gone* only waits for the end of its run.
+    that has *gone* only waits for the end of its run; one that was made in its place, by the entry
+    *born*, waits too.
     """
 
     task: Task
@@ -169,6 +170,11 @@ class Row(msgspec.Struct):
     seen: str = ""
     free: float = 0.0
     newest: float = 0.0
+    born: int = 0
+
+    def owns(self, run: Planned) -> bool:
+        """Tell whether *run* is one of this task, and not of an earlier one of the same name."""
+        return run.series >= self.born
 
     def knows(self, run: Planned) -> bool:
         """Tell whether *run* is one of these times that nothing came of yet, and does not run."""
@@ -196,6 +202,9 @@ class Row(msgspec.Struct):
         self.run = None
         if not run.planned.is_wanted:
             self.mark = max(self.mark, run.planned.due)
+        if not self.owns(run.planned):
+            self.free = at
+            return
         self.last, self.result, self.words, self.free = at, result, ended.words, at
         if result == "failed":
             self.failed, self.trouble = self.failed + 1, ended.words
@@ -249,7 +258,7 @@ class Timetable(msgspec.Struct):
             self.rows[task.id] = Row(task, seq, since or 0.0)
         elif row.gone:
             mark = max(row.mark, since or 0.0)
-            self.rows[task.id] = Row(task, seq, mark, row.run, newest=row.newest)
+            self.rows[task.id] = Row(task, seq, mark, row.run, newest=row.newest, born=seq)
         else:
             row.task = task
             if since is not None:

@@ -38,14 +38,16 @@ class ListTasks(Request[tuple[Seen, ...]]):
 
 @attrs.frozen(kw_only=True)
 class Change(Request[Settled]):
-    """Pause, resume, cancel the task *id*, or run it now.  *by* is who wants it.
+    """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
-    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.
+    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a
+    cancelled task does not finish the run that is under way.
     """
 
     id: str
-    verb: Literal["pause", "resume", "cancel", "run"]
+    verb: Literal["pause", "resume", "cancel", "run", "stop"]
     by: str
+    stop: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -97,7 +99,12 @@ class Heard(Request[None]):
 
 @attrs.frozen
 class Woken:
-    """The timetable has changed: look again.  A hint to the scheduler; it may be lost."""
+    """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
+
+    A hint to the scheduler; it may be lost, and repeating it is harmless.
+    """
+
+    stop: str = ""
 
 
 TimetableMail = Schedule | ListTasks | Change | Adopt | Consult | Begin | End | Heard

@@ -22,13 +22,20 @@ class HeartbeatFile:
         self._root = root
         self._page = Page()
         self._written = Written()
+        self._was_without = False
 
     def read(self) -> Written:
         """Return what is written: the same object as before if that has not changed; blocks.
 
-        What strangers may have written is refused: it would become tasks.  Raises Unconfined.
+        What is gone, empty or closed to us counts when it is found so twice in a row: editors put
+        another file in the place of the old one, or empty it first, and its tasks would lose what
+        is known of them.  What strangers may have written is refused: it would become tasks.
+        Raises Unconfined.
         """
         self._page = page = look(self._root, FILE, self._page)
+        was_without, self._was_without = self._was_without, not page.text
+        if self._was_without and not was_without and self._written.text:
+            return self._written
         problem = page.note or ""
         if page.untrusted:
             problem = (

@@ -8,7 +8,7 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from elwood.actors.scheduler import MAX_RUNS
+from elwood.actors.scheduler import MAX_REMINDERS, MAX_RUNS
 from elwood.agent.chores import Report
 from elwood.agent.errands import RUN_LIMIT
 from elwood.core.errand import QUIET, Done, Errand, Purse
@@ -235,6 +235,29 @@ def test_not_everything_runs_at_once(world: World) -> None:
     world.outcome = outcome
     asked = live(world, *(replace(ONCE, id=f"t{number}") for number in range(3 * MAX_RUNS)))
     assert (len(asked), max(most)) == (3 * MAX_RUNS, MAX_RUNS)
+
+
+def test_reminders_do_not_wait_for_long_runs(world: World) -> None:
+    said: list[tuple[float, int]] = []
+
+    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+        if asked.text.startswith("⏰"):
+            others = [work for work in world.works.values() if work.asked.text.startswith("⏰")]
+            said.append((world.now(), sum(not work.is_done for work in others) + 1))
+            return Done("", told=True), 2.0
+        return Done(""), 20 * MINUTE
+
+    world.outcome = outcome
+    tea = replace(ONCE, prompt="", message="tea", when=Once(NOON + HOUR + MINUTE))
+    count = 2 * MAX_REMINDERS
+    live(
+        world,
+        *(replace(ONCE, id=f"long{number}") for number in range(2 * MAX_RUNS)),
+        *(replace(tea, id=f"tea{number}") for number in range(count)),
+    )
+    assert len(said) == count
+    assert max(at for at, _ in said) < NOON + HOUR + MINUTE + 10.0
+    assert max(many for _, many in said) == MAX_REMINDERS
 
 
 def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> None:

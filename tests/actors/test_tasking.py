@@ -68,9 +68,11 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         text, buttons = await said(h, buttons[0].text)
         assert [button.text for button in buttons] == ["/tasks pause mail", "/tasks"]
         assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
+        text, _ = await said(h, "/tasks stop mail")
+        assert text == "mail: Nothing of it is running."
         text, buttons = await said(h, "/tasks cancel look for mail")
         assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
-        assert [change[::2] for change in timetable.changes] == [("mail", "the owner")] * 4
+        assert [change[::2] for change in timetable.changes] == [("mail", "the owner")] * 5
         assert h.world.asked == [], "no model was asked"
 
 
@@ -78,6 +80,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
     ("typed", "answer"),
     [
         ("/tasks pause tea", "There is no task tea; there are: mail."),
+        ("/tasks stop", "I do not understand that."),
         ("/tasks dance", "I do not understand that."),
         ("/tasks pause", "I do not understand that."),
     ],

@@ -283,7 +283,76 @@ def test_that_a_run_goes_on_is_said(verb: scheduling.Verb) -> None:
     book = Book()
     book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), 0.0)[1].entries)
     book.write(Begun(book.at(HOUR)[1][0].planned))
-    assert book.change(verb).words.endswith(". The run that is under way goes on to its end.")
+    words = book.change(verb).words
+    assert " The run that is under way goes on to its end; /tasks stop t stops it." in words
+
+
+def running(task: Task, **changed: object) -> Book:
+    """A book with a task made in a conversation, whose run is under way."""
+    book = Book()
+    task = replace(task, id="t", **changed)
+    book.write(*scheduling.schedule(book.table, task, 0.0)[1].entries)
+    book.write(Begun(book.at(HOUR)[1][0].planned))
+    return book
+
+
+def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
+    book = running(HOURLY)
+    stopped = book.change("stop")
+    assert (stopped.words, stopped.ok, stopped.stop, stopped.entries) == (
+        "Stopped.",
+        True,
+        True,
+        (),
+    )
+    book.write(Ended(Planned("t", HOUR, series=1), "done"))
+    over = book.change("stop")
+    assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, False)
+
+
+def test_a_reminder_and_a_chore_are_not_said_to_be_stopped() -> None:
+    said = running(HOURLY, prompt="", message="tea").change("stop")
+    assert (said.ok, said.stop) == (False, False)
+    book = Book(replace(HOURLY, prompt="", chore="sweep"))
+    book.write(Begun(book.at(HOUR)[1][0].planned))
+    done = book.change("stop")
+    assert "goes on to its end" in done.words
+    assert done.stop, "a model may work on what it found"
+
+
+def test_what_was_allowed_of_a_run_is_stopped_too() -> None:
+    book = running(HOURLY)
+    book.write(Ended(Planned("t", HOUR, series=1), "waiting"))
+    assert book.change("stop").stop
+
+
+def test_a_run_in_a_conversation_is_stopped_there() -> None:
+    book = running(HOURLY, session="tg-1")
+    words = "It runs in the conversation tg-1: /stop there stops it."
+    stopped = book.change("stop")
+    assert (stopped.words, stopped.ok, stopped.stop) == (words, False, False)
+    cancelled = scheduling.change(book.table, "t", "cancel", "me", book.now, stop=True)
+    assert (cancelled.words, cancelled.ok, cancelled.stop) == (f"Cancelled. {words}", True, False)
+
+
+def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:
+    book = running(HOURLY)
+    cancelled = scheduling.change(book.table, "t", "cancel", "me", book.now, stop=True)
+    assert (cancelled.words, cancelled.stop) == ("Cancelled. Stopped.", True)
+    assert not book.change("cancel").stop, "it goes on to its end"
+    assert book.table.rows["t"].gone
+    assert book.change("stop").stop
+
+
+def test_an_earlier_task_that_fails_at_last_does_not_pause_the_new_one() -> None:
+    book = running(HOURLY)
+    book.change("cancel")
+    book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), book.now)[1].entries)
+    run = Planned("t", HOUR, series=1)
+    row = book.table.rows["t"]
+    row.failed = PAUSE_AFTER - 1  # of its own
+    ended = planning.ended(row, run, "failed", "why", False, book.now, ZONE)
+    assert [type(entry) for entry in ended] == [Ended]
 
 
 def test_a_backup_closes_what_was_before_it() -> None:

@@ -1,11 +1,12 @@
 """The fold of schedule.jsonl: what counts, what goes, and that it stays small."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.core.scheduling import MAX_TEXT
-from elwood.core.tasks import Task
+from elwood.core.tasks import Result, Task
 from elwood.core.timetable import (
     MAX_NEWS,
     Begun,
@@ -57,8 +58,21 @@ def test_a_task_that_is_cancelled_while_it_runs_leaves_at_its_end() -> None:
 
 def test_a_task_that_is_made_anew_while_the_old_one_runs_stays() -> None:
     entries = (Made(TASK, 0.0), Begun(RUN), Left("t", "cancelled"), Made(TASK, 5000.0))
-    table = folded(*entries, Ended(RUN, "failed", "no", again=9.0))
-    assert (table.rows["t"].series, table.rows["t"].mark) == (4, 5000.0)
+    row = folded(*entries, Ended(RUN, "failed", "no", again=9.0)).rows["t"]
+    assert (row.series, row.mark) == (4, 5000.0)
+    assert (row.run, row.again, row.gone) == (None, None, False)
+
+
+@pytest.mark.parametrize("result", ["done", "failed"])
+def test_what_came_of_an_earlier_task_is_no_matter_of_the_new_one(result: Result) -> None:
+    made = (Made(TASK, 0.0), Begun(RUN, "x"), Left("t", "cancelled"), Made(TASK, 5000.0))
+    row = folded(*made, Ended(RUN, result, "no")).rows["t"]
+    told = (row.failed, row.trouble, row.result, row.words, row.seen, row.good, row.last)
+    assert told == (0, "", None, "", "", 0.0, None)
+    assert row.free, "it waited for that run"
+    own = Planned("t", 7200.0, series=4)
+    row = folded(*made, Ended(RUN, result), Begun(own), Ended(own, "failed", "no")).rows["t"]
+    assert (row.failed, row.trouble) == (1, "no")
 
 
 def test_a_success_makes_failures_forgotten() -> None:

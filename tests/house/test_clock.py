@@ -1,5 +1,6 @@
 """The clock in the whole house: a day that costs nothing, and what is told where."""
 
+import json
 import time
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.session import Received
 from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
-from elwood.messages import Woken
+from elwood.messages import ListTasks, Woken
+from elwood.tools.scheduling import SCHEDULE
 from elwood.wire.provider import ModelRequest
 from tests.house.home import EPOCH, MINE, Home, Life, home, newest
-from tests.scripted import answer
+from tests.scripted import answer, call
 
 HALF_HOUR, DAY = 1800.0, 86_400.0
 # Seconds in which what the scheduler begins is done.
@@ -153,6 +155,51 @@ async def test_a_task_that_fails_is_told_paused_and_resumed(
             await life.settled()
             await pass_time(h, life, 2 * 3600.0)
         assert h.texts()[2:] == ["news: It goes on.", "Nothing much.", "Nothing much."]
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str) -> None:
+    """Its model is let go of at once; that is no failure, and not done again after a restart."""
+    async with home(tmp_path, mock_clock) as h:
+        h.more_tools = (SCHEDULE,)
+        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        began, gone = trio.Event(), trio.Event()
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            if "What is new?" not in newest(request):
+                said = newest(request)
+                return call(("c1", "schedule", json.dumps(given))) if said == "plan" else answer("")
+            began.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                gone.set()
+            raise AssertionError
+
+        h.think = think
+        async with h.life() as life:
+            h.fake.say("plan")
+            await life.settled()
+            with trio.fail_after(120):
+                await began.wait()
+            h.fake.say(f"/tasks {verb} news")
+            with trio.fail_after(2):
+                await gone.wait()
+            await life.settled()
+            told = h.texts()[1:]
+            words = "Stopped." if verb == "stop" else "Cancelled. Stopped."
+            assert sorted(told) == [
+                "Stopped. Under way was the model's answer.",
+                f"news: {words}",
+            ]
+            asked = len(h.asked)
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 8)
+            assert await life.house.clock.timetable.address.ask(ListTasks()) == ()
+        assert h.texts()[1:] == told
+        assert len(h.asked) == asked
+        assert not h.broken()
 
 
 async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -30,7 +30,30 @@ def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path: Path
     put(tmp_path, b"- b")
     assert file.read().text == "- b"
     os.unlink(tmp_path / "HEARTBEAT.md")
+    file.read()
     assert file.read() == none
+
+
+@pytest.mark.parametrize("away", ["gone", "empty", "closed"])
+def test_what_an_editor_puts_away_for_a_moment_goes_on(tmp_path: Path, away: str) -> None:
+    page = tmp_path / "HEARTBEAT.md"
+    put(tmp_path, b"- a")
+    file = HeartbeatFile(Root(tmp_path))
+    first = file.read()
+    for _ in range(2):  # each time anew
+        page.unlink()
+        if away == "empty":
+            put(tmp_path, b"")
+        if away == "closed":
+            page.mkdir()
+        assert file.read() is first
+        if away == "closed":
+            page.rmdir()
+        put(tmp_path, b"- a")
+        assert file.read() is first
+    page.unlink()
+    assert file.read() is first
+    assert file.read().text == ""
 
 
 def test_an_unchanged_file_is_not_read_again(tmp_path: Path) -> None:
