@@ -65,7 +65,7 @@ def is_reachable(runtime_dir: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(DEADLINE)
         try:
-            client.connect(str(runtime_dir / wire.NAME))
+            wire.connect(client, runtime_dir / wire.NAME)
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         except OSError:
@@ -104,7 +104,7 @@ def ask(runtime_dir: Path, request: wire.Request) -> wire.Answer:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(DEADLINE)
         try:
-            client.connect(str(path))
+            wire.connect(client, path)
             # It may refuse us, and go, before it has read anything: then its answer counts.
             with suppress(BrokenPipeError, ConnectionResetError):
                 client.sendall(wire.encode(request))

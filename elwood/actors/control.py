@@ -219,7 +219,7 @@ def listen(folder: Path) -> socket.socket:
             # it until the chmod.
             with suppress(OSError):
                 os.fchmod(listener.fileno(), 0o600)
-            listener.bind(str(path))
+            wire.bind(listener, path)
             path.chmod(0o600)
             listener.listen(MAX_CLIENTS)
         except BaseException:  # whatever it was, and it goes on: only the descriptor must not stay
@@ -250,7 +250,7 @@ def _clear(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
-            probe.connect(str(path))
+            wire.connect(probe, path)
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return

@@ -4,6 +4,11 @@ Clients are the command line and later the TUI; this module must stay free of Tr
 ``elwood inspect`` starts fast.
 """
 
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -22,6 +27,8 @@ MAX_LINE = 1 << 20
 PATIENCE = 5.0
 # Notes that one request may have forgotten.
 MAX_FORGET = 1000
+# Bytes of a socket's address.
+MAX_ADDRESS = 108
 
 
 class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
@@ -91,6 +98,34 @@ Answer = Inspected | Settled | Failed
 
 class BadLine(Exception):
     """A line that is not of this protocol: the sender's fault, or one of another version."""
+
+
+def bind(listener: socket.socket, path: Path) -> None:
+    """Give the socket its place.  Raises OSError."""
+    with _address(path) as address:
+        listener.bind(address)
+
+
+def connect(client: socket.socket, path: Path) -> None:
+    """Reach the socket at *path*.  Raises OSError."""
+    with _address(path) as address:
+        client.connect(address)
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """Name *path* so that the kernel takes it: an address has 108 bytes, with a zero (unix(7)).
+
+    What is longer is reached by its open folder, on Linux.
+    """
+    if len(os.fsencode(path)) < MAX_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def encode(message: Request | Answer) -> bytes:

@@ -1,6 +1,8 @@
 """The lines of the control socket."""
 
+import socket
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -85,3 +87,19 @@ def test_an_inspection_never_outgrows_a_line() -> None:
     kept = answer.inspection
     assert len(kept.actors) > 500
     assert len(kept.actors) + len(kept.house.sessions) + kept.left_out == 25_000
+
+
+def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path) -> None:
+    """An address has 108 bytes only (unix(7))."""
+    folder = tmp_path / ("x" * 100) / ("y" * 100)
+    folder.mkdir(parents=True)
+    path = folder / wire.NAME
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        wire.bind(listener, path)
+        listener.listen()
+        assert path.is_socket()
+        wire.connect(client, path)
+        peer, _ = listener.accept()
+        with peer:
+            client.sendall(b"hello")
+            assert peer.recv(5) == b"hello"
