@@ -168,6 +168,7 @@ class Walk:
         copy.seek(0)
         place = Place()
         try:
+            # SpooledTemporaryFile reads as files do, and is not typed as one of them.
             for _ in follow(copy, place, decoder(msgspec.Raw).decode):  # type: ignore[arg-type]
                 pass
         except Unsound as error:
