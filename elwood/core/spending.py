@@ -9,8 +9,8 @@ from elwood.core.errand import Purse
 from elwood.core.inspection import cells, clip
 from elwood.core.ledger import Account, Ledger, Tally, day_of
 
-# Lines of jobs and of models in the table; the rest is one line.
-TOP_JOBS, TOP_MODELS = 8, 6
+# Lines of jobs, of other conversations and of models in the table; the rest is one line.
+TOP_JOBS, TOP_OTHERS, TOP_MODELS = 8, 4, 6
 # Columns of the table, for a telephone in portrait: a name, tokens, money.
 NAME, TOKENS, MONEY = 20, 9, 11
 WIDTH = NAME + TOKENS + MONEY
@@ -46,7 +46,8 @@ class JobUsed:
 class Spent:
     """What has been used: by a conversation, on the day *today*, and in its month.
 
-    *jobs* and *models*, of the month, stand with the dearest first.
+    *jobs* and *models*, of the month, and *others*, all other conversations from their beginning
+    on, stand with the dearest first.
     """
 
     today: str
@@ -54,6 +55,7 @@ class Spent:
     day: Used
     month: Used
     jobs: tuple[JobUsed, ...] = ()
+    others: tuple[tuple[str, Used], ...] = ()
     models: tuple[tuple[str, Used], ...] = ()
 
 
@@ -88,12 +90,8 @@ def spent(
         day=_used(ledger.days.get(today), limits.day_tokens, limits.day_usd),
         month=_used(ledger.months.get(month), limits.month_tokens, limits.month_usd),
         jobs=tuple(sorted(jobs, key=lambda job: (*_dearest(job.month), job.name))),
-        models=tuple(
-            sorted(
-                ((name, _used(tally)) for name, tally in models.items()),
-                key=lambda named: (*_dearest(named[1]), named[0]),
-            )
-        ),
+        others=_ranked({name: one for name, one in ledger.sessions.items() if name != session}),
+        models=_ranked(models),
     )
 
 
@@ -150,13 +148,8 @@ def in_table(spent: Spent) -> str:
         if rest:
             lines += _row(f"and {len(rest)} more", _sum([job.day for job in rest]))
             lines += _row("  this month", _sum([job.month for job in rest]))
-    if spent.models:
-        lines += ["", "Models, this month"]
-        for name, used in spent.models[:TOP_MODELS]:
-            lines += _row(name, used)
-        others = [used for _, used in spent.models[TOP_MODELS:]]
-        if others:
-            lines += _row(f"and {len(others)} more", _sum(others))
+    lines += _top("Other conversations, in all", spent.others, TOP_OTHERS)
+    lines += _top("Models, this month", spent.models, TOP_MODELS)
     return "\n".join(["```", *lines, "```", *_notes(spent)])
 
 
@@ -179,6 +172,23 @@ def count(tokens: int) -> str:
 def _used(tally: Tally | None, tokens: int | None = None, usd: float | None = None) -> Used:
     tally = tally or Tally()
     return Used(tally.tokens, tally.usd, tally.unpriced, bool(tally.estimated), tokens, usd)
+
+
+def _ranked(tallies: Mapping[str, Tally]) -> tuple[tuple[str, Used], ...]:
+    found = ((name, _used(tally)) for name, tally in tallies.items())
+    return tuple(sorted(found, key=lambda named: (*_dearest(named[1]), named[0])))
+
+
+def _top(title: str, named: Sequence[tuple[str, Used]], most: int) -> Iterator[str]:
+    """Draw the *most* dearest of *named*, and one line for the rest."""
+    if not named:
+        return
+    yield from ("", title)
+    for name, used in named[:most]:
+        yield from _row(name, used)
+    rest = [used for _, used in named[most:]]
+    if rest:
+        yield from _row(f"and {len(rest)} more", _sum(rest))
 
 
 def _sum(parts: Sequence[Used]) -> Used:

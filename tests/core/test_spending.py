@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.core.budget import Limits
 from elwood.core.inspection import cells
+from elwood.core.ledger import Charged, Ledger
 from elwood.core.markdown import as_terminal, to_entities
 from elwood.core.spending import (
     TOP_JOBS,
@@ -16,6 +18,7 @@ from elwood.core.spending import (
     Used,
     count,
     in_table,
+    spent,
 )
 
 NOTHING = Spent(today="2026-11-21", session=Used(), day=Used(), month=Used())
@@ -80,7 +83,13 @@ def test_the_table_fits_a_telephone_and_is_one_block_whatever_the_names(
     jobs = tuple(JobUsed(name, amount, amount) for name, amount in named)
     table = in_table(
         Spent(
-            today="2026-11-21", session=used, day=used, month=used, jobs=jobs, models=tuple(named)
+            today="2026-11-21",
+            session=used,
+            day=used,
+            month=used,
+            jobs=jobs,
+            others=tuple(named),
+            models=tuple(named),
         )
     )
     lines = block(table)
@@ -99,3 +108,17 @@ def test_a_count_is_short_and_near(tokens: int) -> None:
     digits = text.rstrip("kMBT")
     scale = {"": 1, "k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}[text[len(digits) :]]
     assert abs(float(digits) * scale - tokens) <= 0.05 * scale + 1
+
+
+def test_the_dearest_of_the_other_conversations_are_shown() -> None:
+    ledger = Ledger()
+    for number in range(7):
+        ledger.apply(
+            number, 0.0, Charged(f"tg-{number}", "a/m", "2026-11-21", input=1, usd=number * 1.0)
+        )
+    shown = spent(Limits(), ledger, "tg-6", 0.0)
+    assert [name for name, _ in shown.others] == ["tg-5", "tg-4", "tg-3", "tg-2", "tg-1", "tg-0"]
+    table = in_table(shown)
+    assert "tg-2" in table
+    assert "tg-1" not in table
+    assert "and 2 more" in table
