@@ -107,10 +107,9 @@ def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
     sums: dict[tuple[str, str, str], int] = {}
     for entry in entries:
         if isinstance(entry, Charged):
-            sums_of = [("session", entry.session, ""), ("day", entry.day, "")]
-            sums_of.append(("month", entry.day[:7], ""))
-            if entry.job:
-                sums_of.append(("job", entry.day, entry.job))
+            sums_of = [("day", entry.day, ""), ("month", entry.day[:7], "")]
+            whose = ("job", entry.day, entry.job) if entry.job else ("session", entry.session, "")
+            sums_of.append(whose)
             for one in sums_of:
                 sums[one] = sums.get(one, 0) + entry.input
     most = {"session": 700, "day": 300, "month": 1200, "job": 150}
