@@ -4,7 +4,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes is the machine's affair; speed is measured in tests/bench.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+HOUSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples in every run, so that it depends on the change alone; --hypothesis-profile=new
+# looks for others.
+settings.register_profile("house", HOUSE, derandomize=True)
+settings.register_profile("new", HOUSE)
 settings.load_profile("house")
 
 

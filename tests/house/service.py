@@ -16,6 +16,7 @@ import trio
 
 from elwood.core.session import Entry
 from elwood.core.threads import without_recall
+from elwood.core.turns import UNANSWERED
 from elwood.store.chain import is_sound
 from elwood.wire.telegram_preview import UNFINISHED
 from tests.fake_http import serving
@@ -272,9 +273,13 @@ class Town:
 
 
 def words(message: Json) -> str:
-    """Return what a message to the model says, without results of tools and the days before."""
-    texts = (block["text"] for block in blocks(message) if block["type"] == "text")
-    return "\n".join(map(without_recall, texts))
+    """Return what a message to the model says, without results of tools and the days before.
+
+    What stands before word of a turn that ended without an answer is not to be gone on with.
+    """
+    texts = [without_recall(block["text"]) for block in blocks(message) if block["type"] == "text"]
+    ended = [number for number, text in enumerate(texts) if text.startswith(UNANSWERED[:40])]
+    return "\n".join(texts[ended[-1] + 1 :] if ended else texts)
 
 
 def obedient(body: Json) -> Step:
@@ -292,6 +297,8 @@ def obedient(body: Json) -> Step:
             called |= {call["input"].get("name", "a look") for call in calls}
         else:
             span.appendleft(message)
+            if UNANSWERED[:40] in str(message["content"]):
+                break
     asked = "\n".join(words(message) for message in span)
     todo = [name for name in re.findall(r"act (m\d{4})", asked) if name not in called]
     wanted = [("act", f'{{"name": "{name}"}}') for name in todo]
