@@ -100,7 +100,7 @@ def learning(
     disk: Disk,
     memory: Address[MemoryMail],
     outboxes: Mapping[str, Address[OutboxMail]],
-    places: Sequence[Route],
+    places: Callable[[], Sequence[Route]],
 ) -> Learning:
     """Make what sessions learn with; the owner is asked at the first of *places*.
 
@@ -115,7 +115,7 @@ def learning(
         notebook=MemoryNotebook(memory),
         allowance=Allowance(config.paths.state / "learning.day", disk, settings.calls_per_day),
         outboxes=outboxes,
-        place=next(iter(places), None),
+        places=places,
     )
 
 
