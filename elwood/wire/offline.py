@@ -48,7 +48,9 @@ OPENLY = "I am Elwood's offline model: a handful of rules, not a language model.
 
 
 # How `core.inputs` heads a message, names what it replies to, and marks its parts.
-ABOUT = re.compile(r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*)\]")
+ABOUT = re.compile(
+    r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*|A run of the task .*)\]"
+)
 NOTE = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
 TIME = re.compile(r"\b\d{1,2}:\d\d\b")
 

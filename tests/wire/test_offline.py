@@ -21,6 +21,9 @@ from elwood.core.conversation import (
 )
 from elwood.core.note import Note
 from elwood.core.recall import offered
+from elwood.core.tasks import Task
+from elwood.core.tidings import framed
+from elwood.core.timing import Once
 from elwood.wire.offline import MAX_LINES, MAX_PHRASES, OPENLY, OfflineModel
 from elwood.wire.provider import ModelRequest, Provider
 from elwood.wire.quoting import MAX_SHOWN
@@ -269,3 +272,6 @@ async def test_what_the_house_says_about_a_message_is_not_taken_for_words() -> N
 
     assert "hi there" in await said(f"{head}\n[replying to: abc]\n[edited] echo hi there")
     assert "23:31 UTC" in await said(f"{head}\nwhat time is it")
+    task = Task("news", "News [all]", Once(0.0))
+    run = framed(task, "echo hi there", due=0.0, now=0.0, trouble="no net", zone="UTC")
+    assert "do not understand" not in await said(f"{head}\n{run}")
