@@ -1,7 +1,7 @@
 """The clock of the house: the timetable, the scheduler, and what they act with."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -54,7 +54,11 @@ HEARTBEAT = "reading HEARTBEAT.md"
 
 
 class Clockwork:
-    """Makes the actors.  *owner* are the places where the owner reads, the best first."""
+    """Makes the actors.
+
+    *owner* are the places where the owner reads, the best first; *full* says why no new work is
+    taken, if none is.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Clockwork:
         channels: Sequence[Channel],
         threads: Threads,
         heard: LastHeard,
+        full: Callable[[], str],
     ) -> None:
         self.timetable = timetable
         self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
@@ -85,6 +90,7 @@ class Clockwork:
         self._channels = {channel.name: channel for channel in channels}
         self._threads = threads
         self._heard = heard
+        self._full = full
         self._root = Root(config.paths.workspace)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
@@ -141,7 +147,12 @@ class Clockwork:
                         nursery.start_soon(tell, mistakes, (), False)
 
             scheduler = Scheduler(
-                self.timetable.address, errands, refresh=refresh, tell=tell, now=self._outside.now
+                self.timetable.address,
+                errands,
+                refresh=refresh,
+                tell=tell,
+                now=self._outside.now,
+                full=self._full,
             )
             await scheduler.run(mailbox)
             nursery.cancel_scope.cancel()

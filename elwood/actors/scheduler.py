@@ -35,7 +35,8 @@ class Scheduler:
     """Asks the timetable what is to be done, has it done, and says what came of it.
 
     *refresh* is called before each look: it reads what people may have changed.  *now* tells Unix
-    time, and is asked each time anew.  *look* is how many seconds it sleeps at most.
+    time, and is asked each time anew.  *full* says why no new work is taken, if none is: runs then
+    wait, and come late.  *look* is how many seconds it sleeps at most.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Scheduler:
         refresh: Callable[[], Awaitable[None]],
         tell: Tell,
         now: Callable[[], float],
+        full: Callable[[], str] = lambda: "",
         look: float = LOOK,
     ) -> None:
         self._timetable = timetable
@@ -53,6 +55,7 @@ class Scheduler:
         self._refresh = refresh
         self._tell = tell
         self._now = now
+        self._full = full
         self._look = look
         self._running: set[str] = set()
         self._reminding: set[str] = set()
@@ -79,7 +82,10 @@ class Scheduler:
             nursery.cancel_scope.cancel()
 
     def _start(self, agenda: Agenda, nursery: trio.Nursery, wake: Address[Woken]) -> None:
+        full = self._full()
         for run in agenda.runs:
+            if full and not run.begun:
+                continue  # a session would refuse it, and five times of that pause a task
             busy, most = self._running, MAX_RUNS
             if run.task.message:
                 busy, most = self._reminding, MAX_REMINDERS

@@ -33,7 +33,7 @@ BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
 
-OFF = "I was not running then, or had too much to do"
+OFF = "I was not running then, or could take no new work"
 LONG = "the run before took so long"
 FINISHED = "its last time has passed"
 
