@@ -226,6 +226,18 @@ def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
     assert run.planned.is_wanted
 
 
+def test_what_is_resumed_after_its_only_time_is_not_lost_silently() -> None:
+    book = Book(Task("t", "t", Once(HOUR), prompt="p"))
+    book.change("pause")
+    book.at(2 * HOUR)
+    decision = book.change("resume")
+    assert (decision.ok, decision.entries) == (False, ())
+    assert "passed while it was paused" in decision.words
+    assert book.change("run").ok
+    (run,) = book.at(2 * HOUR)[1]
+    assert run.planned.is_wanted
+
+
 def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
     book = Book(replace(HOURLY, hours=Hours("08:00", "10:00")), now=60.0)
     assert book.change("run").ok
