@@ -184,8 +184,8 @@ def ended(
     """
     words = tidings.brief(words)
     if result != "failed":
-        first = result == "spent" and row.result != "spent"
-        line = tidings.not_done(row.task, words) if first else ""
+        tell = result == "spent" and (acted or row.result != "spent")
+        line = tidings.not_done(row.task, words, acted=acted) if tell else ""
         return [Ended(run, result, words, tell=line)]
     wanted = run.is_wanted
     count = row.failed + 1 if row.owns(run) else 1
