@@ -19,6 +19,8 @@ from elwood.core.conversation import (
     ToolSpec,
     mend,
 )
+from elwood.core.note import Note
+from elwood.core.recall import offered
 from elwood.wire.offline import MAX_LINES, MAX_PHRASES, OPENLY, OfflineModel
 from elwood.wire.provider import ModelRequest, Provider
 from elwood.wire.quoting import MAX_SHOWN
@@ -197,6 +199,15 @@ async def test_it_knows_the_time_only_from_a_notice() -> None:
     text = (await talk.say("what time is it?")).message.text
     assert "2026-11-21 22:49 CET" in text
     assert "09:15" not in text
+
+
+async def test_notes_that_were_offered_answer_what_it_does_not_understand() -> None:
+    talk = Talk()
+    notes = Notice(offered([Note("birthday", "my sister's birthday is 4 May")]))
+    done = await talk.hear(Human("When is my sister's birthday?"), notes)
+    assert "• birthday: my sister's birthday is 4 May" in done.message.text
+    assert "not understand" not in done.message.text
+    assert "do not understand" in (await talk.say("Why is that?")).message.text
 
 
 async def test_a_quote_above_a_reply_is_not_taken_for_a_request() -> None:
