@@ -163,6 +163,7 @@ class House:
             channels=channels,
             threads=self._equipment.threads,
             heard=heard,
+            full=lambda: self._vitals.refusal,
         )
 
     async def live(self) -> None:

@@ -53,7 +53,8 @@ HEARTBEAT = "reading HEARTBEAT.md"
 class Clockwork:
     """Makes the actors.
 
-    *places* are where the owner reads, the best first; *tell* tells them something there.
+    *places* are where the owner reads, the best first; *tell* tells them something there; *full*
+    says why no new work is taken, if none is.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Clockwork:
         channels: Sequence[Channel],
         threads: Threads,
         heard: LastHeard,
+        full: Callable[[], str],
     ) -> None:
         self.timetable = timetable
         self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
@@ -85,6 +87,7 @@ class Clockwork:
         self._channels = {channel.name: channel for channel in channels}
         self._threads = threads
         self._heard = heard
+        self._full = full
         self._root = Root(config.paths.workspace)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
@@ -140,7 +143,12 @@ class Clockwork:
                         nursery.start_soon(tell, mistakes, (), False)
 
             scheduler = Scheduler(
-                self.timetable.address, errands, refresh=refresh, tell=tell, now=self._outside.now
+                self.timetable.address,
+                errands,
+                refresh=refresh,
+                tell=tell,
+                now=self._outside.now,
+                full=self._full,
             )
             await scheduler.run(mailbox)
             nursery.cancel_scope.cancel()

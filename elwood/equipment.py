@@ -188,7 +188,7 @@ class Equipment:
                 session=session,
                 job=lambda: _job(log_.state),
                 reach=lambda: Reach(
-                    tuple(sorted(self._tools)), config.limits.purse, _errand(log_.state)
+                    tuple(sorted(self._tools)), config.limits.purse(None), _errand(log_.state)
                 ),
             ),
             record=log_.record,

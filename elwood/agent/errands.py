@@ -204,6 +204,8 @@ class Errands:
                 log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
         words = done.text
+        if done.failed and not run.task.message and (why := await self._refusal(run.task)):
+            return Outcome("spent", why, done.acted)  # it used up what it may spend
         if done.failed and done.label.untrusted and not run.task.untrusted:
             # The next try is told why, in a conversation without the label of this one.
             words = UNTOLD.format(session_of(run.task))

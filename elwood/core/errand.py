@@ -11,7 +11,7 @@ QUIET = "HEARTBEAT_OK"
 
 
 class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job may spend in a day of the owner's zone; None means no limit.
+    """What a job may spend in a day of the owner's zone; None leaves it to `budget.Limits`.
 
     It bounds the job in all its runs and conversations together; *usd* are US dollars.
     """

@@ -33,7 +33,7 @@ BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
 
-OFF = "I was not running then, or had too much to do"
+OFF = "I was not running then, or could take no new work"
 LONG = "the run before took so long"
 FINISHED = "its last time has passed"
 
@@ -184,8 +184,8 @@ def ended(
     """
     words = tidings.brief(words)
     if result != "failed":
-        first = result == "spent" and row.result != "spent"
-        line = tidings.not_done(row.task, words) if first else ""
+        tell = result == "spent" and (acted or row.result != "spent")
+        line = tidings.not_done(row.task, words, acted=acted) if tell else ""
         return [Ended(run, result, words, tell=line)]
     wanted = run.is_wanted
     count = row.failed + 1 if row.owns(run) else 1

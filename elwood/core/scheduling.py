@@ -260,8 +260,13 @@ def _resume(row: Row, now: float) -> Decision:
     if not row.paused:
         return Decision(words="It is not paused.")
     entries: tuple[TimetableEntry, ...] = (Resumed(row.task.id, now),)
-    if row.failed and _first(row.task, max(now, row.mark)) is None and row.run is None:
+    is_over = _first(row.task, max(now, row.mark)) is None and row.run is None
+    if is_over and row.failed:
         return Decision((*entries, _wanted(row, now)), "It is tried once more, now.")
+    if is_over and row.wanted is None:
+        id_ = row.task.id
+        words = f"/tasks run {id_} does it now, /tasks cancel {id_} takes it away."
+        return Decision(words=f"Its last time passed while it was paused: {words}", ok=False)
     return Decision(entries, "It goes on.")
 
 

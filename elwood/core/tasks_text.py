@@ -13,6 +13,9 @@ from elwood.core.timing_words import DAYS, MONTHS, zone_name
 
 # Runs that are named before a task is allowed.
 SHOWN_RUNS = 3
+# Planned times in a row that may fall outside of its hours: those of more than a year, if there is
+# one a day.  Looking on until 2200 would take seconds.
+TRIED = 400
 # Characters of a title, of what a task does in a list, and of what came of a run.
 MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 200
 # Buttons below a list: as many as fit a telephone's screen.
@@ -52,19 +55,20 @@ def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
     if isinstance(task.when, Cadence) and not task.id:
         return []  # its time of day hangs on the id
     found: list[float] = []
-    at = now
-    while len(found) < most:
+    at, asleep = now, 0
+    while len(found) < most and asleep < TRIED:
         planned = next_at(task.when, at, task.zone, task.id)
         if planned is None or (task.ends is not None and planned > task.ends):
             break
         if next_active(task.hours, planned, task.zone) == planned:
             found.append(planned)
-            at = planned
+            at, asleep = planned, 0
         elif isinstance(task.when, Once):
             break
         else:
             # What is planned while it sleeps is left out.
             at = next_active(task.hours, planned, task.zone) - 1.0
+            asleep += 1
     return found
 
 

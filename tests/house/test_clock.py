@@ -19,6 +19,7 @@ from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
 from elwood.messages import ListTasks, Woken
 from elwood.tools.scheduling import SCHEDULE
+from elwood.tools.tasks import LIST_TASKS
 from elwood.wire.provider import ModelRequest
 from tests.house.home import EPOCH, MINE, Home, Life, home, newest
 from tests.scripted import answer, call
@@ -224,6 +225,30 @@ async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: M
         told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
         assert len(told) == 2
         assert h.texts().count("News.") == 2
+
+
+async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """A task that does so on each of a week's days goes on, and is not paused after five."""
+    purse = Purse(tokens=10)
+    task = Task("news", "News", Every(DAY), prompt="What is new?", purse=purse, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= {"tasks": (task,), "limits": Limits(warn=0)}
+        h.more_tools = (LIST_TASKS,)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return call(("c1", "list_tasks", "{}"))
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, 7 * DAY, DAY / 2)
+            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+        assert (seen.result, seen.failures, seen.paused) == ("spent", 0, "")
+        assert len(h.asked) == 7
+        [told] = h.texts()
+        assert told.startswith('Not done: "News": The limit of 10 tokens a day')
 
 
 async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: MockClock) -> None:
