@@ -71,6 +71,8 @@ class Scheduler:
                 self._compare(now)
                 agenda = await self._timetable.insist(partial(Consult, now=now))
                 self._start(agenda, nursery, wake)
+                for session in agenda.let_go:
+                    self._errands.let_go(session)
                 pause = self._look
                 if agenda.next is not None:
                     pause = min(pause, max(0.0, agenda.next - self._now()))

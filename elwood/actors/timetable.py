@@ -7,6 +7,7 @@ from typing import assert_never
 import trio
 
 from elwood.core import outlook, planning, scheduling
+from elwood.core.cancelled import is_cancelled
 from elwood.core.planning import Agenda
 from elwood.core.tasks import Seen, Task
 from elwood.core.timetable import Begun, Row, Shown, Timetable, TimetableEntry, Told
@@ -22,6 +23,7 @@ from elwood.messages import (
     Settled,
     TimetableMail,
     Unscheduled,
+    WhichCancelled,
     Woken,
 )
 from elwood.runtime import Halt, Mailbox, trouble, well
@@ -89,6 +91,9 @@ class TimetableActor:
                 message.reply.set(await self._schedule(message.task))
             case ListTasks(chores=chores):
                 message.reply.set(self._list(chores))
+            case WhichCancelled(runs=runs):
+                known = self._table.cancelled
+                message.reply.set(frozenset(run for run in runs if is_cancelled(known, *run)))
             case Change():
                 message.reply.set(await self._change(message))
             case Adopt():

@@ -17,9 +17,18 @@ from elwood.core.errand import Done, Errand
 from elwood.core.identity import Principal, flatten
 from elwood.core.planning import Run
 from elwood.core.session import NOWHERE, Route
-from elwood.core.tasks import Result, Task
+from elwood.core.tasks import Result, Task, session_of
 from elwood.core.timetable import Planned
-from elwood.messages import Await, Inbound, Interrupt, Refused, SessionsMail, Taken, Unheard
+from elwood.messages import (
+    Await,
+    Decided,
+    Inbound,
+    Interrupt,
+    Refused,
+    SessionsMail,
+    Taken,
+    Unheard,
+)
 from elwood.runtime import Address, Halt
 
 log = logging.getLogger(__name__)
@@ -98,6 +107,10 @@ class Errands:
     def stop(self, id_: str) -> None:
         """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
         self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
+
+    def let_go(self, session: str) -> None:
+        """Have *session* look what waits there for the owner, of tasks that were cancelled."""
+        self._sessions.offer(Decided(session))
 
     async def _carry_out(self, run: Run, course: "_Course") -> Outcome:
         task = run.task
@@ -188,6 +201,7 @@ class Errands:
                 task.purse,
                 fresh=not task.session,
                 says="text" if task.message else "silent" if silent else "answer",
+                series=run.planned.series,
             ),
         )
 
@@ -220,11 +234,6 @@ class Errands:
     async def _await(self, run: Run) -> Done | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
-
-
-def session_of(task: Task) -> str:
-    """Name the session in which *task* runs."""
-    return task.session or f"{errand.SESSION}{task.id}"
 
 
 def message_of(run: Planned) -> str:

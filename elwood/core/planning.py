@@ -13,6 +13,7 @@ import attrs
 from msgspec.structs import replace
 
 from elwood.core import tidings, timing
+from elwood.core.cancelled import to_tell
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
 from elwood.core.timetable import (
     Ended,
@@ -42,8 +43,8 @@ FINISHED = "its last time has passed"
 class Run:
     """A run to begin, or to go on with if it has *begun*.
 
-    *seen* is the fingerprint of what the task watched
-    when it was last done well, at Unix time *good* (0: never); *trouble* why the last try failed.
+    *seen* is the fingerprint of what the task watched when it was last done well, at Unix time
+    *good* (0: never); *trouble* why the last try failed.
     """
 
     task: Task
@@ -56,11 +57,12 @@ class Run:
 
 @attrs.frozen
 class Agenda:
-    """What is to be done; *next* is when to ask again, Unix seconds."""
+    """What is to be done; *next* is when to ask again.  Tasks of the sessions *let_go* are gone."""
 
     runs: tuple[Run, ...] = ()
     next: float | None = None
     tell: tidings.Telling | None = None
+    let_go: tuple[str, ...] = ()
 
 
 def following(row: Row) -> float | None:
@@ -144,8 +146,8 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     """List the tasks made in conversations for which nothing is left to do.
 
     >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=60.0)
-    >>> finished(Timetable({"t": row}), 61.0)
-    [Left(task='t', why='its last time has passed')]
+    >>> [one.why for one in finished(Timetable({"t": row}), 61.0)]
+    ['its last time has passed']
     """
     return [
         Left(row.task.id, FINISHED)
@@ -169,7 +171,8 @@ def agenda(table: Timetable, now: float) -> Agenda:
         if at is not None:
             times.append(at)
     runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
-    return Agenda(tuple(runs), min(times, default=None), tidings.telling(table))
+    next_, let_go = min(times, default=None), to_tell(table.cancelled, now)
+    return Agenda(tuple(runs), next_, tidings.telling(table), let_go)
 
 
 def ended(

@@ -37,6 +37,16 @@ class ListTasks(Request[tuple[Seen, ...]]):
 
 
 @attrs.frozen(kw_only=True)
+class WhichCancelled(Request[frozenset[tuple[str, int]]]):
+    """Which of *runs*, each a task and the series of its run, belong to a task that was cancelled?
+
+    From sessions, before they do what the owner has allowed such a run.
+    """
+
+    runs: frozenset[tuple[str, int]]
+
+
+@attrs.frozen(kw_only=True)
 class Change(Request[Settled]):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
@@ -107,4 +117,6 @@ class Woken:
     stop: str = ""
 
 
-TimetableMail = Schedule | ListTasks | Change | Adopt | Consult | Begin | End | Heard
+TimetableMail = (
+    Schedule | ListTasks | WhichCancelled | Change | Adopt | Consult | Begin | End | Heard
+)
