@@ -129,6 +129,7 @@ class Scheduler:
             result=outcome.result,
             words=outcome.words,
             acted=outcome.acted,
+            told=outcome.told,
         )
         while True:
             if await self._timetable.insist(end):

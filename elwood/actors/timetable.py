@@ -6,7 +6,7 @@ from typing import assert_never
 
 import trio
 
-from elwood.core import outlook, planning, scheduling
+from elwood.core import ending, outlook, planning, scheduling
 from elwood.core.cancelled import is_cancelled
 from elwood.core.planning import Agenda
 from elwood.core.tasks import Seen, Task
@@ -182,8 +182,8 @@ class TimetableActor:
         row, run = self._table.rows.get(end.run.task), end.run
         if row is None or not (_is_running(row, end) or row.knows(run)):
             return True
-        entries = planning.ended(
-            row, run, end.result, end.words, end.acted, self._clock(), self._zone
+        entries = ending.ended(
+            row, run, end.result, end.words, end.acted, self._clock(), self._zone, told=end.told
         )
         return await self._record(entries, last_words=True)
 

@@ -47,12 +47,14 @@ UNTOLD = "it failed after reading what strangers wrote; elwood session show {} t
 class Outcome:
     """What came of a run, in *words*.
 
-    *acted* says that it did something, or may have, that must not be repeated unasked.
+    *acted* says that it did something, or may have, that must not be repeated unasked, *told* that
+    its conversation tells this, in a private chat.
     """
 
     result: Result
     words: str = ""
     acted: bool = False
+    told: bool = False
 
 
 class Errands:
@@ -219,7 +221,9 @@ class Errands:
         if done.failed and done.label.untrusted and not run.task.untrusted:
             # The next try is told why, in a conversation without the label of this one.
             words = UNTOLD.format(session_of(run.task))
-        return Outcome(result, words, done.acted)
+        # In a group others read what the owner must hear as well.
+        told = done.failed and done.told and route is not None and route.private
+        return Outcome(result, words, done.acted, told)
 
     def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())

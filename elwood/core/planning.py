@@ -14,10 +14,8 @@ from msgspec.structs import replace
 
 from elwood.core import tidings, timing
 from elwood.core.cancelled import to_tell
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
+from elwood.core.tasks import Task
 from elwood.core.timetable import (
-    Ended,
-    Halted,
     Left,
     Passed,
     Planned,
@@ -71,7 +69,7 @@ def following(row: Row) -> float | None:
     >>> following(Row(Task("t", "t", timing.Every(60.0)), series=1, mark=60.0))
     120.0
     """
-    return _next(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
+    return upcoming(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
 
 
 def is_awake(task: Task, at: float) -> bool:
@@ -175,42 +173,13 @@ def agenda(table: Timetable, now: float) -> Agenda:
     return Agenda(tuple(runs), next_, tidings.telling(table), let_go)
 
 
-def ended(
-    row: Row, run: Planned, result: Result, words: str, acted: bool, now: float, zone: str
-) -> list[TimetableEntry]:
-    """Say what follows from the end of a run: a further try, a word to the owner, a pause.
-
-    >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=0.0)
-    >>> run = Planned("t", 60.0, series=1)
-    >>> ended(row, run, "failed", "no net", False, 70.0, "UTC")[0].again
-    130.0
-    """
-    words = tidings.brief(words)
-    if result != "failed":
-        first = result == "spent" and row.result != "spent"
-        line = tidings.not_done(row.task, words) if first else ""
-        return [Ended(run, result, words, tell=line)]
-    wanted = run.is_wanted
-    count = row.failed + 1 if row.owns(run) else 1
-    if count >= PAUSE_AFTER and not row.paused and not row.gone:
-        why = f"it failed {count} times in a row: {words}"
-        halted = Halted(row.task.id, why, tidings.paused(row.task, count, words))
-        return [Ended(run, result, words), *closing(row, now, why), halted]
-    again = None
-    if not (acted or wanted or row.paused or row.gone or run.series != row.series):
-        again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
-        then = _next(row.task.when, run.due, row.task.zone, row.task.id, row.task.ends)
-        if (then is not None and then <= again) or again - run.due > row.task.catch_up:
-            again = None
-    last = again is None and following(row) in (None, run.due)
-    # What it did nobody has seen: the answer of a failed run is not sent.
-    tell = count == TELL_AFTER or wanted or last or acted
-    line = tidings.failed(row.task, count, words, again, zone, acted=acted) if tell else ""
-    return [Ended(run, result, words, again, line)]
-
-
 @lru_cache(maxsize=4 * MAX_TASKS)
-def _next(when: When, after: float, zone: str, key: str, ends: float | None) -> float | None:
+def upcoming(when: When, after: float, zone: str, key: str, ends: float | None) -> float | None:
+    """Return the first planned time after *after*, up to *ends*.
+
+    >>> upcoming(timing.Every(60.0), 90.0, "UTC", "t", None)
+    120.0
+    """
     # Asked each minute with the same arguments, until that time has come.
     at = timing.next_at(when, after, zone, key)
     return None if at is None or (ends is not None and at > ends) else at

@@ -90,14 +90,16 @@ class Begin(Request[bool]):
 class End(Request[bool]):
     """Write down what became of a run; False if there is no room: ask again later.
 
-    *acted*: it did something that must not be done twice, so it is not tried again.  A run that
-    found things `unchanged` need not have begun.  Repeating it changes nothing.
+    *acted*: it did something that must not be done twice, so it is not tried again; *told*: the
+    owner hears of the failure from its conversation.  A run that found things `unchanged` need not
+    have begun.  Repeating it changes nothing.
     """
 
     run: Planned
     result: Result
     words: str = ""
     acted: bool = False
+    told: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -77,27 +77,27 @@ async def schedule(life: Life, task: Task = TASK) -> None:
     await life.house.timetable.address.ask(Schedule(task=task))
 
 
-async def by_command(h: Home, life: Life) -> None:
+def by_command(h: Home, life: Life) -> None:
     h.fake.say(f"/tasks cancel {ID}")
 
 
-async def by_the_assistant(h: Home, life: Life) -> None:
+def by_the_assistant(h: Home, life: Life) -> None:
     h.fake.say(f"cancel {ID}")
 
 
-async def by_the_file(h: Home, life: Life) -> None:
+def by_the_file(h: Home, life: Life) -> None:
     (h.folder / "workspace" / "HEARTBEAT.md").write_text("## Other\nCadence: hourly\nPrompt: P\n")
     life.house.clock.scheduler.address.offer(Woken())
 
 
 @pytest.mark.parametrize("cancel", [by_command, by_the_assistant])
 async def test_what_a_cancelled_task_asked_for_is_withdrawn(
-    tmp_path: Path, mock_clock: MockClock, cancel: Callable[..., object]
+    tmp_path: Path, mock_clock: MockClock, cancel: Callable[[Home, Life], None]
 ) -> None:
     async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
         await schedule(life)
         question = await ran(h, life)
-        await cancel(h, life)  # type: ignore[misc] # an async function of the two above
+        cancel(h, life)
         await life.until(lambda: withdrawn(h))
         assert withdrawn(h) == ["c1"]
         assert h.fold(OWN).pending == {}
@@ -120,7 +120,7 @@ async def test_a_task_that_is_gone_from_its_file_asks_for_nothing(
             [session] = [s for s in h.sessions if s.startswith(SESSION)]
             question = await asked(h, life)
             await life.until(lambda: h.fold(session).pending)
-            await by_the_file(h, life)
+            by_the_file(h, life)
             await life.until(lambda: withdrawn(h, session))
             assert (await press(h, life, question, "o")).startswith(GONE)
             await life.settled()
@@ -185,7 +185,7 @@ async def test_a_new_task_of_the_same_name_is_another_one(
     async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
         await schedule(life)
         old = await ran(h, life)
-        await by_command(h, life)
+        by_command(h, life)
         await life.until(lambda: withdrawn(h))
         await schedule(life, replace(TASK, when=Every(HOUR, h.now() + 60.0 - HOUR)))
         new = await ran(h, life)
