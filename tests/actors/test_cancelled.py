@@ -8,7 +8,8 @@ import attrs
 import pytest
 import trio
 
-from elwood.core.errand import Done, Errand
+from elwood.core.errand import Errand
+from elwood.core.inbox import Done
 from elwood.core.policy import Rules
 from elwood.core.replay import Session
 from elwood.core.session import CallDecided, Entry, TurnStarted
