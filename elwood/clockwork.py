@@ -9,14 +9,14 @@ import trio
 from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
-from elwood.agent.errands import Errands, session_of
+from elwood.agent.errands import Errands
 from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
 from elwood.config import Config
 from elwood.config.tasks import read_checklist
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
 from elwood.core.session import Route
-from elwood.core.tasks import Origin, Task
+from elwood.core.tasks import Origin, Task, session_of
 from elwood.core.timetable import Timetable, TimetableEntry
 from elwood.messages import (
     Adopt,

@@ -83,6 +83,8 @@ class Scheduler:
                     nursery.start_soon(self._tell, RESTING.format(span(back)), (), False)
                 agenda = await self._timetable.insist(partial(Consult, now=now))
                 self._start(agenda, nursery, wake)
+                for session in agenda.let_go:
+                    self._errands.let_go(session)
                 pause = self._look
                 if agenda.next is not None:
                     pause = min(pause, max(0.0, agenda.next - self._now()))
@@ -142,6 +144,7 @@ class Scheduler:
             result=outcome.result,
             words=outcome.words,
             acted=outcome.acted,
+            told=outcome.told,
         )
         while True:
             if await self._timetable.insist(end):

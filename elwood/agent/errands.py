@@ -18,9 +18,18 @@ from elwood.core.identity import Principal, flatten
 from elwood.core.inbox import Done
 from elwood.core.planning import Run
 from elwood.core.session import NOWHERE, Route
-from elwood.core.tasks import Result, Task
+from elwood.core.tasks import Result, Task, session_of
 from elwood.core.timetable import Planned
-from elwood.messages import Await, Inbound, Interrupt, Refused, SessionsMail, Taken, Unheard
+from elwood.messages import (
+    Await,
+    Decided,
+    Inbound,
+    Interrupt,
+    Refused,
+    SessionsMail,
+    Taken,
+    Unheard,
+)
 from elwood.runtime import Address, Halt
 
 log = logging.getLogger(__name__)
@@ -39,12 +48,14 @@ UNTOLD = "it failed after reading what strangers wrote; elwood session show {} t
 class Outcome:
     """What came of a run, in *words*.
 
-    *acted* says that it did something, or may have, that must not be repeated unasked.
+    *acted* says that it did something, or may have, that must not be repeated unasked, *told* that
+    its conversation tells this, in a private chat.
     """
 
     result: Result
     words: str = ""
     acted: bool = False
+    told: bool = False
 
 
 class Errands:
@@ -99,6 +110,10 @@ class Errands:
     def stop(self, id_: str) -> None:
         """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
         self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
+
+    def let_go(self, session: str) -> None:
+        """Have *session* look what waits there for the owner, of tasks that were cancelled."""
+        self._sessions.offer(Decided(session))
 
     async def _carry_out(self, run: Run, course: "_Course") -> Outcome:
         task = run.task
@@ -189,6 +204,7 @@ class Errands:
                 task.purse,
                 fresh=not task.session,
                 says="text" if task.message else "silent" if silent else "answer",
+                series=run.planned.series,
                 follows=task.route is None,
             ),
         )
@@ -209,7 +225,9 @@ class Errands:
         if done.failed and done.label.untrusted and not run.task.untrusted:
             # The next try is told why, in a conversation without the label of this one.
             words = UNTOLD.format(session_of(run.task))
-        return Outcome(result, words, done.acted)
+        # In a group others read what the owner must hear as well.
+        told = done.failed and route is not None and route.private
+        return Outcome(result, words, done.acted, told)
 
     def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
@@ -224,11 +242,6 @@ class Errands:
     async def _await(self, run: Run) -> Done | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
-
-
-def session_of(task: Task) -> str:
-    """Name the session in which *task* runs."""
-    return task.session or f"{errand.SESSION}{task.id}"
 
 
 def message_of(run: Planned) -> str:

@@ -42,9 +42,10 @@ class Surroundings:
     message, but those whose mark the conversation sees; *spell_out* says in words what a command
     asks for that is the name of a skill.  *gate* makes the gate of a session from its id and its
     log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's lines of
-    /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
-    *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory, after *archive* seconds its conversation is put away.
+    /status, to the owner or (False) to others.  *now* is the wall clock, Unix seconds.  A delivery
+    that takes *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle*
+    seconds without work a session leaves the memory, after *archive* seconds its conversation is
+    put away.
     *export* gives a file to the people of a route, and says where it is; its last arguments say
     that words of strangers are in it, and that it may have been given before.  *refusal* says why
     no new work is taken, if none is; *heard* is told where the owner writes, in private;
@@ -65,7 +66,7 @@ class Surroundings:
     spell_out: Callable[[str], Awaitable[str]]
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
-    status: Callable[[str], Awaitable[str]]
+    status: Callable[[str, bool], Awaitable[str]]
     blocking: Blocking
     now: Callable[[], float]
     zone: tzinfo

@@ -29,7 +29,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     it, and keeps an answer that says that there is nothing to tell; "silent" keeps every answer;
     "text" is a plain reminder, which is the answer itself and needs no model; "note" is what a run
     elsewhere has told the person of this conversation, for the model to know; it may hold *private*
-    data.  An answer that *follows* goes where the owner was heard last when it is given.
+    data.  An answer that *follows* goes where the owner was heard last when it is given.  *series*
+    tells the task from others of the same name (`core.timetable.Planned`).
     """
 
     job: str
@@ -40,6 +41,7 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     says: Literal["answer", "silent", "text", "note"] = "answer"
     private: bool = False
     follows: bool = False
+    series: int = 0
 
 
 def without_quiet(text: str) -> str:

@@ -85,9 +85,9 @@ class Interrupt:
 
 @attrs.frozen
 class Decided:
-    """The owner has decided about a call of *session*: seeking again is worth while.
+    """A call of *session* was decided about, or its task cancelled: to look again is worth while.
 
-    A hint from approvals; it may be lost or doubled.
+    A hint from approvals, or from the scheduler; it may be lost or doubled.
     """
 
     session: str

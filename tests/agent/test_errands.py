@@ -1,5 +1,6 @@
 """What comes of a run when the conversation that is to know of it has no room."""
 
+import pytest
 import trio
 from msgspec.structs import replace
 
@@ -93,3 +94,34 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
     assert run.errand is not None
     assert run.errand.follows
     assert (note.session, note.route) == ("home-1", there)
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> None:
+    """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+    place = Route("chat", -1, private=private)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            if isinstance(message, Await):
+                message.reply.set(Done("I was cut off.", failed=True, acted=True, told=place))
+            elif isinstance(message, Inbound):
+                message.reply.set(Taken())
+
+    task = replace(TASK, route=place)
+    errands = Errands(
+        mailbox.address,
+        chores={},
+        watching=nothing,
+        route=lambda task: task.route,
+        home=lambda route: None,
+        refusal=nothing,
+        now=lambda: 0.0,
+        zone="UTC",
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        outcome = await errands(Run(task, Planned("tea", 0.0)))
+        nursery.cancel_scope.cancel()
+    assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.core import outlook, planning, scheduling, tidings
+from elwood.core import ending, outlook, planning, scheduling, tidings
 from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
 from elwood.core.scheduling import RESTORED
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
@@ -57,7 +57,7 @@ class Book:
         row = self.table.rows[run.task.id]
         if not run.begun:
             self.write(Begun(run.planned))
-        entries = planning.ended(row, run.planned, result, "why", acted, self.now, ZONE)
+        entries = ending.ended(row, run.planned, result, "why", acted, self.now, ZONE)
         return self.write(*entries)
 
     def change(self, verb: scheduling.Verb, id_: str = "t") -> scheduling.Decision:
@@ -372,7 +372,7 @@ def test_an_earlier_task_that_fails_at_last_does_not_pause_the_new_one() -> None
     run = Planned("t", HOUR, series=1)
     row = book.table.rows["t"]
     row.failed = PAUSE_AFTER - 1  # of its own
-    ended = planning.ended(row, run, "failed", "why", False, book.now, ZONE)
+    ended = ending.ended(row, run, "failed", "why", False, book.now, ZONE)
     assert [type(entry) for entry in ended] == [Ended]
 
 
