@@ -23,7 +23,7 @@ from elwood.store.calls import DiskFull
 from elwood.store.disk import Disk
 from elwood.store.memory_shelf import Shelf
 from elwood.store.memory_store import Asked, Tie
-from elwood.store.memory_undo import Batch, Batches, Tombstones, Write, content_hash
+from elwood.store.memory_undo import Batch, Batches, Tombstones, Write, content_hash, said_hash
 from elwood.store.notes import Filed
 from elwood.store.sqlite import Unusable
 
@@ -220,7 +220,7 @@ class Memory:
             self._tombstones.bury(
                 hash_ for note in known for hash_ in digests(subject(note), note.text)
             )
-        said = {saying(note.text) for note in known}
+        said = {said_hash(note) for note in known}
         seen = self._sightings({subject(note) for note in known}, said)
         self._batches.forget((*keys, *seen), said)
         why = self._remove((*keys, *seen))
@@ -239,12 +239,12 @@ class Memory:
         """Tell which of *hashes* (`core.learning.digests`) are those of what was forgotten."""
         return self._tombstones.buried(hashes)
 
-    def _sightings(self, about: Collection[str], said: Collection[bytes]) -> list[str]:
+    def _sightings(self, about: Collection[str], said: Collection[str]) -> list[str]:
         """Name the sightings that are about one of these, or say one of these."""
         return [
             note.key
             for note in self.newest(2 * MAX_PENDING, pending=True)
-            if is_sighting(note.more) and (subject(note) in about or saying(note.text) in said)
+            if is_sighting(note.more) and (subject(note) in about or said_hash(note) in said)
         ]
 
     def undo(self) -> Undone | None:
@@ -264,7 +264,7 @@ class Memory:
             else:
                 if batch.learned:
                     # The text alone: something else may be learned of the same.
-                    self._tombstones.bury(digests("", now.note.text)[1:])
+                    self._tombstones.bury((said_hash(now.note),))
                 removed[write.key] = subject(now.note)
         why = self._remove(tuple(removed))
         self._batches.pop()

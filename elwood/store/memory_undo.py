@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.core.note import parse
-from elwood.core.wording import saying
+from elwood.core.learning import digests
+from elwood.core.note import Note, parse
 from elwood.store.disk import Disk
 
 # Batches that can be taken back, and bytes of what stood there before them.
@@ -73,8 +73,8 @@ class Batches:
         """Let go of the newest one.  Raises DiskFull, JournalBroken."""
         self._write(self.read()[:-1])
 
-    def forget(self, keys: Collection[str], sayings: Collection[bytes]) -> None:
-        """Let go of what these notes were, and of whatever said the same (`saying`).
+    def forget(self, keys: Collection[str], said: Collection[str]) -> None:
+        """Let go of what these notes were, and of whatever said the same (`said_hash`).
 
         Raises DiskFull, JournalBroken.
         """
@@ -83,7 +83,7 @@ class Batches:
             if write.key in keys:
                 return False
             text = (write.before or b"").decode("utf-8", "replace")
-            return write.before is None or saying(parse(write.key, text).text) not in sayings
+            return write.before is None or said_hash(parse(write.key, text)) not in said
 
         batches = self.read()
         left = [
@@ -138,6 +138,11 @@ class Tombstones:
     def _write(self, salt: str, marks: list[str]) -> None:
         lines = "\n".join([salt, *marks[-2 * MAX_FORGOTTEN :]])
         self._disk.replace(self._path, f"{lines}\n".encode())
+
+
+def said_hash(note: Note) -> str:
+    """Name what *note* says, as what was forgotten is known by."""
+    return digests("", note.text)[1]
 
 
 def content_hash(data: bytes) -> bytes:
