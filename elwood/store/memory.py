@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from elwood.core.learning import MAX_PENDING, digests
-from elwood.core.note import MAX_TAGS, Draft, Note, above, expires, render, stamped, wrong
+from elwood.core.note import MAX_TAGS, Draft, Note, above, expires, longer, render, stamped, wrong
 from elwood.core.recall import fused, grouped, placed, ranked
 from elwood.core.remembering import Counts, Forgotten, Overview, Saved, Undone, Unsaved
 from elwood.core.sightings import is_sighting, subject
@@ -151,11 +151,20 @@ class Memory:
         return None
 
     def _twin(self, draft: Draft) -> Filed | None:
-        """Find a note of another key that says the same; sightings may be many, and are none."""
+        """Find a note of another key that says the same, and may stand for *draft*.
+
+        Sightings may be many, and are none; what is out of date is as good as gone; and strangers'
+        words, with their key and all that nobody sees in them, never stand for the owner's.
+        """
         said = saying(draft.text)
         for key in self.shelf.twins(said):
             filed = self._files.read(key)
             if filed is None or is_sighting(filed.note.more):
+                continue
+            until = expires(filed.note)
+            if until is not None and until <= self._disk.clock():
+                continue
+            if filed.note.untrusted and not draft.label.untrusted:
                 continue
             if saying(filed.note.text) == said:
                 return filed
@@ -168,15 +177,12 @@ class Memory:
             draft.status == "pending" and note.status == "kept"
         )
         if not weaker and twin.whole:
-            stronger = note.untrusted and not draft.label.untrusted
             merged = attrs.evolve(
                 note,
                 tags=tuple(dict.fromkeys((*note.tags, *(draft.tags or ()))))[:MAX_TAGS],
                 importance=max(note.importance, draft.importance or note.importance),
-                ttl=note.ttl if draft.ttl is None else draft.ttl,
+                ttl=longer(note.ttl, draft.ttl or ""),
                 status=draft.status,
-                label=draft.label if stronger else note.label,
-                source=draft.source if stronger else note.source,
                 updated=stamped(self._disk.clock()),
             )
             self._write(merged, twin, batch, learned=learned)
