@@ -187,7 +187,8 @@ def render(note: Note) -> str:
     Green.
     """
     head = {
-        "source": note.source,
+        # May name what strangers call their files; it must not become a line of its own.
+        "source": flatten(note.source, MAX_SOURCE),
         "tags": f"[{', '.join(note.tags)}]",
         "importance": str(note.importance),
         "ttl": note.ttl,
