@@ -140,6 +140,8 @@ class Memory:
             if self.shelf.count() >= self._max_notes:
                 return f"there are {self._max_notes:,} notes already; forget some, or replace one"
             return None
+        if before.is_cut:
+            return "its file is longer than any note, and what was not read of it would be lost"
         if draft.label.untrusted and not before.note.untrusted:
             # Strangers' words must not make us forget what the owner told us.
             return (
@@ -220,7 +222,7 @@ class Memory:
         (nothing was forgotten yet) and JournalBroken.
         """
         keys = tuple(dict.fromkeys(keys))
-        there = tuple(key for key in keys if self._files.there(key))
+        there = tuple(key for key in keys if self._files.is_file(key))
         known = self.read(there)
         if known:
             self._tombstones.bury(
