@@ -146,13 +146,18 @@ def is_executable(file: SkillFile) -> bool:
     )
 
 
-def review(offered: Candidate, source: str) -> str:
-    """Write what the owner is shown before a skill is installed."""
+def review(offered: Candidate, source: str, hidden: str = "") -> str:
+    """Write what the owner is shown before a skill is installed.
+
+    *hidden* is where a skill of this name lies that would be used no more.
+    """
     skill = offered.skill
     lines = [
         f"Install the skill {skill.name} from {source}",
         f"What it is for (in every prompt): {skill.description}",
     ]
+    if hidden:
+        lines.append(f"It takes the place of the skill of this name in {hidden}.")
     if skill.always:
         lines.append("It wishes to be in every prompt as a whole.")
     if skill.allowed_tools:
