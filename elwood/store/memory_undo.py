@@ -6,12 +6,14 @@ Two small files beside the notes.  Everything here blocks.
 import hashlib
 import secrets
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from elwood.core.learning import digests
 from elwood.core.note import Note, parse
+from elwood.store.calls import judged
 from elwood.store.disk import Disk
 
 # Batches that can be taken back, and bytes of what stood there before them.
@@ -46,10 +48,10 @@ class Batches:
         self._disk = disk
 
     def read(self) -> list[Batch]:
-        """List them, the newest last."""
+        """List them, the newest last.  Raises DiskFull, JournalBroken."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[Batch])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.json.decode(_read(self._path), type=list[Batch])
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return []
 
     def add(self, batch: Batch) -> None:
@@ -129,10 +131,9 @@ class Tombstones:
             self._write(salt, [mark for mark in marks if mark not in gone])
 
     def _read(self) -> tuple[str, list[str]]:
-        try:
-            salt, *marks = self._path.read_text("ascii").split()
-        except (OSError, ValueError):
-            return "", []
+        data = _read(self._path)
+        # What is damaged costs itself alone: all of it is written again with the next one.
+        salt, *marks = data.decode("ascii", "replace").split() or [""]
         return salt, marks
 
     def _write(self, salt: str, marks: list[str]) -> None:
@@ -148,6 +149,13 @@ def said_hash(note: Note) -> str:
 def content_hash(data: bytes) -> bytes:
     """Name the content of a file."""
     return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _read(path: Path) -> bytes:
+    """Read a file that may be missing; what cannot be read now must not be taken for nothing."""
+    with judged(path), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
 
 
 def _mark(salt: str, hash_: str) -> str:

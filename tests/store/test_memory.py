@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from elwood.core.labels import Label
+from elwood.core.learning import digests
 from elwood.core.note import Note
 from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved
 from elwood.store.memory_files import Files
@@ -264,6 +265,30 @@ def test_what_was_forgotten_is_not_learned_again(tmp_path: Path) -> None:
         assert save(memory, "ex", "Was married to Robin") == Saved("ex")
         [answer] = memory.save([draft("ex", "Was married to Robin, twice")], learned=True)
         assert answer == Saved("ex", replaced=True)
+
+
+def test_a_damaged_tombstone_costs_no_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        for key in ("one", "two", "three"):
+            save(memory, key, f"text {key}")
+        memory.forget(["one", "two"])
+        path = tmp_path / "memory.forgotten"
+        data = bytearray(path.read_bytes())
+        data[-2] = 0xFF  # the newest mark, of what "two" said
+        path.write_bytes(data)
+        memory.forget(["three"])
+        for key in ("one", "two", "three"):
+            [refused] = memory.save([draft(key, f"text {key}")], learned=True)
+            assert isinstance(refused, Unsaved)
+        assert not memory.buried(digests("", "text two"))
+        assert (
+            len(
+                memory.buried(
+                    [hash_ for key in ("one", "three") for hash_ in digests(key, f"text {key}")]
+                )
+            )
+            == 4
+        )
 
 
 def test_the_tombstone_says_nothing(tmp_path: Path) -> None:
