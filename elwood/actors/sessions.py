@@ -205,7 +205,7 @@ class SessionActor:
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
         if (why := self._house.refusal()) and not is_command(received):
-            return Refused(f"I have not taken this: {why}.")
+            return Refused(f"{why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))

@@ -69,7 +69,9 @@ class Inbox(Line):
         for received in (*(turn.inputs if turn else ()), *answered):
             if received.errand is not None:
                 acted = turn is not None and turn.acted
-                waits = any(one.pending.turn == replied.turn for one in kept.values())
+                # Also if an earlier run has asked for the same.
+                asked = turn is not None and any(r.outcome == "waiting" for r in turn.receipts)
+                waits = asked and bool(kept)
                 told, label = not replied.quiet, self.taint.label
                 done = Done(replied.text, replied.failed, acted, waits, told, label)
                 self.runs[received.id] = done

@@ -8,10 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from elwood.config.settings import Policy
 from elwood.core.budget import Limits
-from elwood.core.conversation import Completion, Human, Notice
+from elwood.core.conversation import Completion, Human, Notice, Results
 from elwood.core.errand import QUIET, Purse
 from elwood.core.heartbeat import HeartbeatSettings
+from elwood.core.permissions import ApprovalSettings
 from elwood.core.session import Received
 from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
@@ -251,3 +253,26 @@ async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
         assert h.asked == []
         notes = [e for e in h.entries(MINE) if isinstance(e, Received)]
         assert len(notes) == 3
+
+
+async def test_the_same_call_at_each_time_is_asked_about_once(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("act", "Act", Every(3600.0), prompt="Act.", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= {"tasks": (task,), "policy": Policy()}
+        h.settings["approvals"] = ApprovalSettings(wait=1.0)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            done = isinstance(request.messages[-1], Results)
+            return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, 3 * 3600.0, 3600.0)
+            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+        asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
+        assert (len(asked), len(h.asked)) == (1, 6)
+        assert (seen.result, seen.failures) == ("waiting", 0)
+        assert h.effects.done == []
