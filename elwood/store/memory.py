@@ -229,8 +229,9 @@ class Memory:
                 hash_ for note in known for hash_ in digests(subject(note), note.text)
             )
         said = {said_hash(note) for note in known}
-        seen = self._sightings({subject(note) for note in known}, said)
-        self._batches.forget((*keys, *seen), said)
+        about = {subject(note) for note in known}
+        seen = self._sightings(about, said)
+        self._batches.forget({*keys, *seen, *about}, said)
         why = self._remove((*keys, *seen))
         return Forgotten(there, tuple(key for key in keys if key not in there), why)
 

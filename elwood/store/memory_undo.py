@@ -13,6 +13,7 @@ import msgspec
 
 from elwood.core.learning import digests
 from elwood.core.note import Note, parse
+from elwood.core.sightings import subject
 from elwood.store.calls import judged
 from elwood.store.disk import Disk
 
@@ -76,16 +77,18 @@ class Batches:
         self._write(self.read()[:-1])
 
     def forget(self, keys: Collection[str], said: Collection[str]) -> None:
-        """Let go of what these notes were, and of whatever said the same (`said_hash`).
+        """Let go of what these notes were, or was seen of them, and of whatever said the same.
 
-        Raises DiskFull, JournalBroken.
+        *said* are hashes (`said_hash`).  Raises DiskFull, JournalBroken.
         """
 
         def is_kept(write: Write) -> bool:
             if write.key in keys:
                 return False
-            text = (write.before or b"").decode("utf-8", "replace")
-            return write.before is None or said_hash(parse(write.key, text)) not in said
+            if write.before is None:
+                return True
+            before = parse(write.key, write.before.decode("utf-8", "replace"))
+            return subject(before) not in keys and said_hash(before) not in said
 
         batches = self.read()
         left = [
