@@ -57,7 +57,7 @@ class Health:
         self,
         board: Board,
         outboxes: Mapping[str, Address[OutboxMail]],
-        owner: Sequence[Route],
+        owner: Callable[[], Sequence[Route]],
         *,
         notify: Notify,
         vital: Mapping[str, float],
@@ -186,7 +186,7 @@ class Health:
     async def _post(self, fresh: News, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""
         result: Outcome = "unsent"
-        for route in self._owner:
+        for route in self._owner():
             outbox = self._outboxes.get(route.channel)
             if outbox is None or f"{outbox.name}: unread messages" in self._subjects():
                 continue  # it would only wait there until it is wrong

@@ -13,8 +13,9 @@ import trio
 
 from elwood.agent.chores import Chore, Report
 from elwood.core import errand, tidings
-from elwood.core.errand import Done, Errand
+from elwood.core.errand import Errand
 from elwood.core.identity import Principal, flatten
+from elwood.core.inbox import Done
 from elwood.core.planning import Run
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Result, Task
@@ -188,13 +189,14 @@ class Errands:
                 task.purse,
                 fresh=not task.session,
                 says="text" if task.message else "silent" if silent else "answer",
+                follows=task.route is None,
             ),
         )
 
     async def _ended(self, run: Run, done: Done) -> Outcome:
         """Let the conversation know that lives where the answer went; say what came of the run."""
-        route = self._route(run.task)
-        home = self._home(route) if done.told and route is not None else None
+        route = done.told
+        home = self._home(route) if route is not None else None
         if home is not None and route is not None and home != session_of(run.task):
             with trio.move_on_after(NOTE_LIMIT) as scope:
                 await self._insist(partial(self._note, run, done, route, home), _Course())

@@ -285,7 +285,7 @@ class TurnRunner:
             turn.id,
             turn.id,
             tuple(inputs),
-            (stop or turn).route,
+            self._house.whither(stop or turn),
             head + await judged(text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,

@@ -88,7 +88,7 @@ def allowed(
 that, raise limits.day_tokens in config.toml.
     >>> print(allowed(Limits(), Ledger(), "s", 0.0, job="news", purse=Purse(usd=0)).why)
     The limit of $0.00 a day for the job news is reached. It resets at 1970-01-02 00:00 UTC; to go \
-on before that, raise the task's usd, or limits.job_usd, in config.toml.
+on before that, raise the task's usd, or limits.job_usd, in config.toml, or have it planned anew.
     """
     for account in accounts(session, day_of(now, zone), job):
         tally = ledger.tally(account)
@@ -205,7 +205,10 @@ def _way_out(account: Account, unit: Unit, zone: str) -> str:
     if account.scope == "session":
         return f"Only a higher {setting} lets it go on."
     if account.scope == "job":
-        setting = f"the task's {unit}, or limits.job_{unit}, in config.toml"
+        # One that was made in a conversation stands nowhere else.
+        setting = (
+            f"the task's {unit}, or limits.job_{unit}, in config.toml, or have it planned anew"
+        )
     more = f"raise {setting}"
     return f"It resets at {_reset(account, zone)}; to go on before that, {more}."
 

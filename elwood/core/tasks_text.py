@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from elwood.core import wall
 from elwood.core.receipts import one_line
+from elwood.core.task_bounds import in_words
 from elwood.core.task_words import write_hours
 from elwood.core.tasks import Seen, Task
 from elwood.core.timing import Cadence, Once, next_active, next_at
@@ -135,7 +136,7 @@ def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
             for cell, limit in (
                 (seen.task.id, MAX_TITLE),
                 (seen.task.title, MAX_TITLE),
-                (cadence(seen.task, zone), MAX_WORDS),
+                (", ".join([cadence(seen.task, zone), *in_words(seen.task)]), MAX_WORDS),
                 (state(seen, zone, now), 2 * MAX_WORDS),
                 (deed(seen.task), MAX_GLIMPSE),
             )
@@ -158,7 +159,7 @@ def whole(seen: Seen, zone: str, now: float) -> str:
     flags = [*(["silent"] if task.silent else []), *(["in a conversation"] if task.session else [])]
     lines = [
         f"{task.id}: {one_line(task.title, MAX_TITLE)}",
-        ", ".join([cadence(task, zone), *flags]),
+        ", ".join([cadence(task, zone), *flags, *in_words(task)]),
         state(seen, zone, now),
         deed(task),
     ]
@@ -187,7 +188,10 @@ def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
     for seen in tasks:
         title = one_line(seen.task.title, MAX_TITLE)
         lines = [f"{seen.task.id}: {title}" if title != seen.task.id else title]
-        lines += [f"  {cadence(seen.task, zone)}", f"  {state(seen, zone, now)}"]
+        lines.append(f"  {cadence(seen.task, zone)}")
+        if bounds := in_words(seen.task):
+            lines.append(f"  {one_line(', '.join(bounds), MAX_WORDS)}")
+        lines.append(f"  {state(seen, zone, now)}")
         if seen.words and seen.result in ("failed", "waiting", "missed"):
             lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
         if seen.spent:

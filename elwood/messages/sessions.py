@@ -2,8 +2,9 @@
 
 import attrs
 
-from elwood.core.errand import Done, Errand
+from elwood.core.errand import Errand
 from elwood.core.identity import Principal
+from elwood.core.inbox import Done
 from elwood.core.session import Route
 from elwood.runtime import Request
 

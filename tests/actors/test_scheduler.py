@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from elwood.actors.scheduler import MAX_REMINDERS, MAX_RUNS
 from elwood.agent.chores import Report
 from elwood.agent.errands import RUN_LIMIT
-from elwood.core.errand import QUIET, Done, Errand, Purse
+from elwood.core.errand import QUIET, Errand, Purse
 from elwood.core.identity import Principal
+from elwood.core.inbox import Done
 from elwood.core.labels import Label
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Task
@@ -48,7 +49,7 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
     assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
     assert asked.principal == Principal("task:tea", "Make tea", owner=True)
-    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000))
+    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000), follows=True)
     assert not asked.untrusted
     assert asked.text.startswith(
         '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 (Europe/Berlin). '
@@ -244,7 +245,7 @@ def test_reminders_do_not_wait_for_long_runs(world: World) -> None:
         if asked.text.startswith("⏰"):
             others = [work for work in world.works.values() if work.asked.text.startswith("⏰")]
             said.append((world.now(), sum(not work.is_done for work in others) + 1))
-            return Done("", told=True), 2.0
+            return Done("", told=asked.route), 2.0
         return Done(""), 20 * MINUTE
 
     world.outcome = outcome

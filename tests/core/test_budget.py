@@ -258,7 +258,7 @@ def test_a_higher_limit_is_another_one() -> None:
             Warned(Account("job", "2026-12-31", "a\nb"), "usd", 0.015, 0.014),
             "93 % of the limit of $0.015 a day for the job a b is used. "
             "It resets at 2027-01-01 00:00 CET; to go on before that, raise the task's usd, or "
-            "limits.job_usd, in config.toml.",
+            "limits.job_usd, in config.toml, or have it planned anew.",
         ),
     ],
 )

@@ -20,7 +20,7 @@ from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
 from elwood.agent.errands import Errands
-from elwood.core.errand import Done
+from elwood.core.inbox import Done
 from elwood.core.scheduling import Verb
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task
