@@ -35,6 +35,7 @@ from elwood.store.allowance import Allowance
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.memory import Memory
+from elwood.store.pages import Pages
 from elwood.store.restored import restored
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
@@ -92,7 +93,13 @@ def remembering(
 ) -> Remembering:
     """Make the actor that remembers."""
     memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)
-    return Remembering(memory, blocking=outside.blocking, now=outside.now, embedder=embedder)
+    return Remembering(
+        memory,
+        blocking=outside.blocking,
+        now=outside.now,
+        embedder=embedder,
+        pages=Pages(config.paths.state, config.paths.workspace),
+    )
 
 
 def learning(

@@ -44,6 +44,8 @@ _ASKING = frozenset(
         *(
             "me",
             "i",
+            "we",
+            "us",
             "you",
             "know",
             "remember",
@@ -58,7 +60,7 @@ _ASKING = frozenset(
             "welche",
         ),
         *("welcher", "welches", "wie", "warum", "wieso", "kannst", "sag", "bitte", "von", "vom"),
-        *("im", "am", "an", "auf", "zu", "mir", "ich", "du", "und", "oder", "hat", "habe"),
+        *("im", "am", "an", "auf", "zu", "mir", "ich", "wir", "du", "und", "oder", "hat", "habe"),
     ]
 )
 
@@ -149,6 +151,16 @@ def matches(word: str, other: str) -> bool:
     (True, False, True)
     """
     return other.startswith(word) if len(word) >= PREFIX else other == word
+
+
+def having(text: str, chosen: Sequence[str]) -> int:
+    """Count the words of *chosen* that are in *text*.
+
+    >>> having("My sisters like tea.", ["sister", "coffee"])
+    1
+    """
+    there = set(words(text))
+    return sum(any(matches(word, other) for other in there) for word in chosen)
 
 
 def saying(text: str) -> bytes:

@@ -11,8 +11,9 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from elwood.actors.memory import LOOK_EVERY, Remembering
+from elwood.actors.memory import Remembering
 from elwood.agent.learning import Unwritten
+from elwood.agent.memory_upkeep import LOOK_EVERY
 from elwood.agent.notebook import MemoryNotebook
 from elwood.agent.vectors import PAUSE
 from elwood.core.embedding import Vector, hashed
