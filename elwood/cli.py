@@ -176,7 +176,7 @@ def _memory(given: argparse.Namespace) -> int:
             case "show":
                 return remembering.show(paths.state, given.key)
             case "forget":
-                return remembering.forget(paths.state, paths.runtime, tuple(given.keys))
+                return remembering.forget(paths, tuple(given.keys))
             case _:
                 return remembering.rebuild(paths)
 

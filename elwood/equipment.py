@@ -70,7 +70,8 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
     hands = attrs.evolve(hands, skills=shelf)
     try:
-        picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
+        folders = (paths.workspace, paths.state, config.skills.folders)
+        picked = await pick(config.sandbox, *folders, blocking=blocking)
     except NoSandbox as error:
         log.warning("commands cannot be run", extra={"why": error.why})
         hands = attrs.evolve(hands, sandbox=error)

@@ -69,11 +69,12 @@ def show(state: Path, key: str) -> int:
     return 0
 
 
-def forget(state: Path, runtime_dir: Path, keys: tuple[str, ...]) -> int:
+def forget(paths: Paths, keys: tuple[str, ...]) -> int:
     """Forget notes for good; return the exit code."""
-    if _is_answered(runtime_dir):
-        return inspecting.settle(runtime_dir, wire.Forget(keys))
-    return _alone(state, lambda memory: memory.forget(keys))
+    if _is_answered(paths.runtime):
+        return inspecting.settle(paths.runtime, wire.Forget(keys))
+    days = Pages(paths.state, paths.workspace)
+    return _alone(paths.state, lambda memory: pages.forget(memory, days, keys))
 
 
 def rebuild(paths: Paths) -> int:

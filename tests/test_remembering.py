@@ -116,8 +116,8 @@ async def test_a_running_house_forgets_by_itself(
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.run, mailbox)
                 await trio.testing.wait_all_tasks_blocked(0.1)
-                assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 0
-                assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 1
+                assert await in_thread(lambda: forget(paths, ("tea",))) == 0
+                assert await in_thread(lambda: forget(paths, ("tea",))) == 1
                 assert await in_thread(lambda: rebuild(paths)) == 0
                 mailbox.close()
         assert holding(state, "zanzibar") == []

@@ -35,7 +35,7 @@ from elwood.store.calls import DiskFull
 from elwood.store.memory import Memory
 from elwood.store.memory_store import Asked, Tie
 from elwood.store.memory_tidy import tidy
-from elwood.store.pages import Pages, search
+from elwood.store.pages import Pages, forget, search
 from elwood.store.sqlite import Abandoned, Unusable
 from elwood.wire.embeddings import Embedder
 
@@ -139,7 +139,7 @@ class Remembering:
 
     async def _forget(self, keys: tuple[str, ...]) -> Settled:
         try:
-            forgotten = await self._write(lambda: self._memory.forget(keys))
+            forgotten = await self._write(lambda: forget(self._memory, self._pages, keys))
         except DiskFull as error:
             forgotten = Forgotten(why=str(error))
         return Settled(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)

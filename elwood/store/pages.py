@@ -6,14 +6,19 @@ Everything here blocks.
 """
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import attrs
 
 from elwood.core.note import Note
 from elwood.core.pages import FOLDERS, excerpt, page
 from elwood.core.recall import joined, ranked
+from elwood.core.remembering import Forgotten
 from elwood.core.threads import MAX_DAILY
 from elwood.core.wording import asked as words_of
+from elwood.core.wording import having
 from elwood.store.confined import PathMissing, PathRefused, Unconfined
 from elwood.store.files import Root
 from elwood.store.memory import Memory
@@ -93,6 +98,29 @@ class Pages(Catalog):
             if said is not None:
                 found.append(said)
         return found
+
+    def saying(self, note: Note) -> list[str]:
+        """Name pages whose best passages have all words of *note* (of a long one the first)."""
+        chosen = words_of(note.text)
+        asked = Asked(query=note.text, now=-math.inf, words="all")
+        return [
+            said.key
+            for said in self.search(asked, MAX_READ, Tie())
+            if having(said.text, chosen) == len(chosen)
+        ]
+
+
+def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotten:
+    """Forget these notes, and name the pages that still have the words of one of them.
+
+    Those are the owner's to edit.  Raises DiskFull and JournalBroken, as `Memory.forget`.
+    """
+    notes = memory.read(keys)
+    forgotten = memory.forget(keys)
+    if pages is None:
+        return forgotten
+    found = [page for note in notes for page in pages.saying(note)]
+    return attrs.evolve(forgotten, pages=tuple(sorted(set(found))))
 
 
 def search(

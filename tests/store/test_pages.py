@@ -9,9 +9,10 @@ import pytest
 from elwood.core.labels import Label
 from elwood.core.note import Note
 from elwood.core.pages import MAX_EXCERPT
+from elwood.core.remembering import in_words
 from elwood.core.threads import MAX_DAILY
 from elwood.store.memory_store import Asked, Tie
-from elwood.store.pages import MAX_READ, Pages, search
+from elwood.store.pages import MAX_READ, Pages, forget, search
 from tests.store.remembering import opened, save
 
 MARCH = "threads/daily/2026-03-14.md"
@@ -162,3 +163,18 @@ def test_no_workspace_is_no_trouble(tmp_path: Path) -> None:
     assert list(pages.catch_up()) == []
     assert pages.search(Asked(query="boiler", now=0.0), 5, Tie()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_what_is_forgotten_and_still_stands_there_is_named(diary: Diary, has_index: bool) -> None:
+    diary.put(APRIL, "- 08:00 s/t3: `remember: my sister's birthday is 4 May`", "a sister in May")
+    diary.put(WEEK, "A sister.", "In May.", "A birthday, 4 of them.")
+    if has_index:
+        diary.catch_up()
+    with opened(diary.state) as memory:
+        save(memory, "birthday", "My sister's birthday is 4 May.")
+        save(memory, "tea", "Green tea.")
+        forgotten = forget(memory, diary.pages, ["birthday", "tea", "absent"])
+        assert forgotten.pages == (APRIL,)
+        assert forgotten.keys == ("birthday", "tea")
+        assert APRIL in in_words(forgotten)
