@@ -25,12 +25,18 @@ MAX_PAGE = 45_000
 
 class ListFiles(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[
-        str, Meta(description="Folder, relative to the workspace; '.' is the workspace itself")
+        str,
+        Meta(
+            description="Folder, relative to the workspace; '.' is the workspace itself; or as "
+            "activate_skill names it"
+        ),
     ] = "."
 
 
 class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(description="File, relative to the workspace")]
+    path: Annotated[
+        str, Meta(description="File, relative to the workspace; or as activate_skill names it")
+    ]
     offset: Annotated[int, Meta(ge=1, description="First line to read, counted from 1")] = 1
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES, description="Number of lines to read")] = (
         MAX_LINES
