@@ -13,7 +13,9 @@ from elwood.actors.approvals import Approvals
 from elwood.actors.control import Control, look
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
+from elwood.agent.posting import Posting
 from elwood.agent.presence import Presence
+from elwood.agent.tidings import TellOwner
 from elwood.agent.vitals import Vitals
 from elwood.clockwork import Clockwork
 from elwood.config import Config
@@ -24,6 +26,7 @@ from elwood.core.permissions import CONTROL, ApprovalEntry, Book
 from elwood.core.redaction import strip
 from elwood.core.task_words import read_hours
 from elwood.core.timing import next_active
+from elwood.core.whereabouts import places
 from elwood.equipment import Equipment, learning, remembering, typed_code
 from elwood.messages import (
     ApprovalsMail,
@@ -122,7 +125,9 @@ class House:
             lambda: look(self.board, self._seen(), self.strip),
             outside.now,
         )
-        places, heard = self._equipment.places, LastHeard(state / "heard.json", self._disk)
+        heard = LastHeard(state / "heard.json", self._disk)
+        self._places = lambda: places(self._equipment.places, heard.route)
+        self._tell = TellOwner(Posting(self._posts), self._places, self.strip)
         self._conversations = Conversations(
             config,
             outside,
@@ -137,12 +142,13 @@ class House:
             self._equipment,
             hands=hands,
             tools=tools,
-            learning=learning(config, self._disk, self.memory.address, self._posts, places),
+            learning=learning(config, self._disk, self.memory.address, self._posts, self._places),
             channels=channels,
             presence=self.presence,
             board=self.board,
             refusal=lambda: self._vitals.refusal,
             heard=heard.note,
+            places=self._places,
         )
         self.clock = Clockwork(
             config,
@@ -152,11 +158,12 @@ class House:
             sessions=self.sessions.address,
             models=self.models.address,
             memory=self.memory.address,
-            outboxes=self._posts,
-            owner=places,
+            places=self._places,
+            tell=self._tell,
             channels=channels,
             threads=self._equipment.threads,
             heard=heard,
+            full=lambda: self._vitals.refusal,
         )
 
     async def live(self) -> None:
@@ -179,7 +186,7 @@ class House:
         health = Health(
             self.board,
             posts,
-            owner,
+            self._places,
             notify=outside.notify,
             vital={"sessions": VITAL, "models": VITAL, "approvals": VITAL},
             up=self.up,
@@ -195,8 +202,7 @@ class House:
             settings=config.models,
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
-            outboxes=posts,
-            owner=owner,
+            tell=self._tell,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),

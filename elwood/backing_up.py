@@ -62,6 +62,8 @@ def now(config: Config) -> int:
         print(line)
     for path in taken.removed:
         print(f"removed {path.name}: {config.backup.keep} and one of each of {WEEKS} weeks stay")
+    for line in taken.stuck:
+        print(line, file=sys.stderr)
     return OK
 
 
@@ -74,7 +76,9 @@ def planned(config: Config, clock: Callable[[], float]) -> Report:
     left_out = told(taken.manifest.left_out)
     if left_out:
         log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
-    return Report("\n".join([f"{taken.path}, {size_text(taken.size)}", *left_out]))
+    if taken.stuck:
+        log.warning("old backups stay", extra={"what": "; ".join(taken.stuck)})
+    return Report("\n".join([f"{taken.path}, {size_text(taken.size)}", *taken.stuck, *left_out]))
 
 
 def show_list(config: Config) -> int:

@@ -1,7 +1,7 @@
 """The clock of the house: the timetable, the scheduler, and what they act with."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -9,23 +9,20 @@ import trio
 from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
-from elwood.agent.errands import Errands, session_of
-from elwood.agent.posting import Posting
+from elwood.agent.errands import Errands
 from elwood.agent.tidings import TellOwner
 from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
 from elwood.config import Config
 from elwood.config.tasks import read_checklist
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
-from elwood.core.redaction import strip
 from elwood.core.session import Route
-from elwood.core.tasks import Origin, Task
+from elwood.core.tasks import Origin, Task, session_of
 from elwood.core.timetable import Timetable, TimetableEntry
 from elwood.messages import (
     Adopt,
     MayAsk,
     MemoryMail,
     ModelsMail,
-    OutboxMail,
     SessionsMail,
     TimetableMail,
     Woken,
@@ -54,7 +51,11 @@ HEARTBEAT = "reading HEARTBEAT.md"
 
 
 class Clockwork:
-    """Makes the actors.  *owner* are the places where the owner reads, the best first."""
+    """Makes the actors.
+
+    *places* are where the owner reads, the best first; *tell* tells them something there; *full*
+    says why no new work is taken, if none is.
+    """
 
     def __init__(
         self,
@@ -66,11 +67,12 @@ class Clockwork:
         sessions: Address[SessionsMail],
         models: Address[ModelsMail],
         memory: Address[MemoryMail],
-        outboxes: Mapping[str, Address[OutboxMail]],
-        owner: Sequence[Route],
+        places: Callable[[], Sequence[Route]],
+        tell: TellOwner,
         channels: Sequence[Channel],
         threads: Threads,
         heard: LastHeard,
+        full: Callable[[], str],
     ) -> None:
         self.timetable = timetable
         self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
@@ -80,11 +82,12 @@ class Clockwork:
         self._sessions = sessions
         self._models = models
         self._memory = memory
-        self._outboxes = outboxes
-        self._owner = owner
+        self._places = places
+        self._tell = tell
         self._channels = {channel.name: channel for channel in channels}
         self._threads = threads
         self._heard = heard
+        self._full = full
         self._root = Root(config.paths.workspace)
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
@@ -125,8 +128,7 @@ class Clockwork:
             now=self._outside.now,
             zone=config.owner.timezone,
         )
-        secrets, post = config.secrets, Posting(self._outboxes)
-        tell = TellOwner(post, self._places, lambda text: strip(text, secrets))
+        tell = self._tell
         file, before = HeartbeatFile(self._root), Written()
         async with trio.open_nursery() as nursery:
 
@@ -141,7 +143,12 @@ class Clockwork:
                         nursery.start_soon(tell, mistakes, (), False)
 
             scheduler = Scheduler(
-                self.timetable.address, errands, refresh=refresh, tell=tell, now=self._outside.now
+                self.timetable.address,
+                errands,
+                refresh=refresh,
+                tell=tell,
+                now=self._outside.now,
+                full=self._full,
             )
             await scheduler.run(mailbox)
             nursery.cancel_scope.cancel()
@@ -211,15 +218,9 @@ class Clockwork:
 
     # --- where it is said ------------------------------------------------------------------------
 
-    def _places(self) -> list[Route]:
-        """List where the owner reads: first where they were heard last."""
-        heard = self._heard.route
-        places = [heard] if heard in self._owner and heard is not None else []
-        return [route for route in (*places, *self._owner) if route.channel in self._outboxes]
-
     def _route(self, task: Task) -> Route | None:
         wanted, places = task.route, self._places()
-        if wanted is not None and wanted.chat and wanted.channel in self._outboxes:
+        if wanted is not None and wanted.chat and wanted.channel in self._channels:
             return wanted
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]

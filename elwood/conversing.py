@@ -56,7 +56,8 @@ class Neighbours:
 class Conversations:
     """Makes the sessions, and runs them.
 
-    *refusal* says why no new work is taken, if none is; *heard* is told where the owner writes.
+    *refusal* says why no new work is taken, if none is; *heard* is told where the owner writes;
+    *places* are where the owner reads, the best first.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Conversations:
         board: Board,
         refusal: Callable[[], str],
         heard: Callable[[Route], None],
+        places: Callable[[], Sequence[Route]],
     ) -> None:
         self._config = config
         self._outside = outside
@@ -87,6 +89,7 @@ class Conversations:
         self._board = board
         self._refusal = refusal
         self._heard = heard
+        self._places = places
         self._markers = Markers(config.paths.state / "sessions" / "open", disk)
         self._status = Status(
             neighbours.models, board, equipment.sandbox, self._strip, config, outside.now
@@ -152,6 +155,7 @@ class Conversations:
             idle=config.sessions.idle,
             refusal=self._refusal,
             heard=self._heard,
+            places=self._places,
             threads=self._equipment.threads,
             archive=config.sessions.archive,
             export=self._equipment.export,

@@ -19,13 +19,14 @@ from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
 from elwood.config.settings import Policy
-from elwood.core.errand import PRINCIPAL
+from elwood.core.errand import PRINCIPAL, Errand
 from elwood.core.grants import CODE_ALPHABET
 from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, Word, version
 from elwood.core.redaction import reveals, strip
 from elwood.core.replay import Session
 from elwood.core.session import Route
+from elwood.core.task_bounds import Reach
 from elwood.messages import ApprovalsMail, MemoryMail, OutboxMail, Recognise, TimetableMail
 from elwood.outside import Channel, Outside
 from elwood.runtime import Address, Blocking
@@ -99,7 +100,7 @@ def learning(
     disk: Disk,
     memory: Address[MemoryMail],
     outboxes: Mapping[str, Address[OutboxMail]],
-    places: Sequence[Route],
+    places: Callable[[], Sequence[Route]],
 ) -> Learning:
     """Make what sessions learn with; the owner is asked at the first of *places*.
 
@@ -114,7 +115,7 @@ def learning(
         notebook=MemoryNotebook(memory),
         allowance=Allowance(config.paths.state / "learning.day", disk, settings.calls_per_day),
         outboxes=outboxes,
-        place=next(iter(places), None),
+        places=places,
     )
 
 
@@ -186,6 +187,9 @@ class Equipment:
                 sees=log_.sees,
                 session=session,
                 job=lambda: _job(log_.state),
+                reach=lambda: Reach(
+                    tuple(sorted(self._tools)), config.limits.purse(None), _errand(log_.state)
+                ),
             ),
             record=log_.record,
             rules=self._rules,
@@ -225,8 +229,12 @@ def _here(state: Session) -> Route:
     return state.turn.route
 
 
+def _errand(state: Session) -> Errand | None:
+    return state.turn.errand if state.turn else None
+
+
 def _job(state: Session) -> str:
-    errand = state.turn.errand if state.turn else None
+    errand = _errand(state)
     return errand.job if errand else ""
 
 

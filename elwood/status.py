@@ -35,11 +35,16 @@ class Status:
         self._now = now
         self._started = now()
 
-    async def of(self, session: str) -> str:
-        """Write the lines, with what *session* has cost."""
+    async def of(self, session: str, owner: bool) -> str:
+        """Write the lines, for the *owner* with what *session* has cost and how the house is made.
+
+        What is stuck names other conversations and files, so nobody else is told.
+        """
         uptime = age(self._now() - self._started)
         model = self._config.models.default
         lines = [f"Elwood {__version__}, up for {uptime}, thinking with {model}."]
+        if not owner:
+            return lines[0]
         try:
             with trio.fail_after(PATIENCE):
                 spent = await self._models.ask(Spending(session=session))

@@ -24,9 +24,7 @@ OK, FAILURE = 0, 1
 
 def list_skills(config: Config) -> int:
     """Print all skills, where they lie, and what keeps them from being used."""
-    paths = config.paths
-    shelf = Shelf(Root(paths.workspace), in_thread, config.skills.folders, off=config.skills.off)
-    _, found = shelf.look()
+    _, found = _shelf(config).look()
     places = _places(config)
     for placed in found.skills:
         skill = placed.skill
@@ -61,7 +59,9 @@ def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
         config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         id_ = trio.run(fetch)
         offered, offer = places.offered(id_)
-        print(shown_whole(review(offered, offer.source)).replace("⏎\n", "\n"))
+        _, found = _shelf(config).look()
+        hidden = found.place_of(offered.skill.name)
+        print(shown_whole(review(offered, offer.source, hidden)).replace("⏎\n", "\n"))
         if not agreed and not _is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
@@ -85,6 +85,11 @@ def remove(config: Config, name: str, *, agreed: bool) -> int:
         return FAILURE
     print(f"Removed {name}.")
     return OK
+
+
+def _shelf(config: Config) -> Shelf:
+    folders, off = config.skills.folders, config.skills.off
+    return Shelf(Root(config.paths.workspace), in_thread, folders, off=off)
 
 
 def _places(config: Config) -> Places:

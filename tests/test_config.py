@@ -162,6 +162,8 @@ WRONG = [
      "2: providers.openai.key: the value is empty; write the secret into it"),
     ('a = 1\nb = ', "2: not TOML: Invalid value; see https://toml.io"),
     ('a = "', "1: not TOML: Unterminated string; see https://toml.io"),
+    ('[backup]\nevery = 30',
+     "2: backup.every: 30 is out of range; it must be from 60 to 3.16224e+07"),
     ('[limits]\nday_usd = -1', "2: limits.day_usd: -1 is too small; the least is 0"),
 ]  # fmt: skip
 

@@ -57,7 +57,7 @@ class Health:
         self,
         board: Board,
         outboxes: Mapping[str, Address[OutboxMail]],
-        owner: Sequence[Route],
+        owner: Callable[[], Sequence[Route]],
         *,
         notify: Notify,
         vital: Mapping[str, float],
@@ -180,13 +180,13 @@ class Health:
             await trio.sleep(RETRY)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
-        subject = f"{stuck.actor}: {stuck.subject}"
-        return Alarm(stuck.key, self._strip(subject), self._strip(f"{stuck.actor}: {stuck.what}"))
+        text = f"Stuck: {stuck.actor}: {stuck.what}" if stuck.actor else stuck.what
+        return Alarm(stuck.key, self._strip(_subject(stuck)), self._strip(text))
 
     async def _post(self, fresh: News, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""
         result: Outcome = "unsent"
-        for route in self._owner:
+        for route in self._owner():
             outbox = self._outboxes.get(route.channel)
             if outbox is None or f"{outbox.name}: unread messages" in self._subjects():
                 continue  # it would only wait there until it is wrong
@@ -210,7 +210,11 @@ class Health:
         return result
 
     def _subjects(self) -> set[str]:
-        return {f"{found.actor}: {found.subject}" for found in self._stuck.values()}
+        return set(map(_subject, self._stuck.values()))
+
+
+def _subject(stuck: Stuck) -> str:
+    return f"{stuck.actor}: {stuck.subject}" if stuck.actor else stuck.subject
 
 
 def silent_actors(board: Board, vital: Mapping[str, float], began: float) -> list[str]:

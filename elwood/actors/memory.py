@@ -212,7 +212,7 @@ class Remembering:
         await self._look(wait=0 if isinstance(message, Suggest) else LOOK_WAIT)
         match message:
             case Recall(query=query, limit=limit, every=True):
-                asked = Asked(query=query, now=self._now(), words="all")
+                asked = Asked(query=query, now=-math.inf, words="all")
             case Recall(query=query, limit=limit):
                 vector = None if self._vectors is None else await self._vectors.of(query)
                 asked = Asked(query=query, now=self._now(), vector=vector)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import assert_never
 
@@ -10,11 +10,9 @@ import attrs
 import trio
 
 from elwood.agent.model_asks import UnderWay
-from elwood.agent.posting import Posting
 from elwood.core import routing
 from elwood.core.budget import No
 from elwood.core.conversation import Completion
-from elwood.core.markdown import Rich
 from elwood.core.routing import (
     PAUSES,
     Fault,
@@ -26,7 +24,6 @@ from elwood.core.routing import (
     candidates,
     split_name,
 )
-from elwood.core.session import Route
 from elwood.core.tokens import rough
 from elwood.messages import (
     BadHistory,
@@ -37,10 +34,9 @@ from elwood.messages import (
     MayAsk,
     ModelsMail,
     ModelUnavailable,
-    OutboxMail,
     Spending,
 )
-from elwood.runtime import Address, Mailbox, trouble, waiting, well
+from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.store.usage import Caller, UsageBook
 from elwood.wire.catalogue import check_models
 from elwood.wire.lane import SHARED, Lane, Ticket
@@ -66,7 +62,7 @@ class Models:
     """The only holder of keys (in *providers*) and writer of the usage book.
 
     *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
-    *owner* is where the owner is told of limits, if there is such a place, by *outboxes*.
+    *tell* tells the owner of limits, however long that takes.
     """
 
     def __init__(
@@ -77,12 +73,10 @@ class Models:
         settings: ModelSettings,
         in_flight: Mapping[str, int],
         jitter: Callable[[], float],
-        outboxes: Mapping[str, Address[OutboxMail]],
-        owner: Sequence[Route],
+        tell: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._book = book
-        self._post = Posting(outboxes)
-        self._owner = owner
+        self._tell_owner = tell
         self._providers = providers
         self._settings = settings
         self._jitter = jitter
@@ -118,9 +112,8 @@ class Models:
     async def _tell(self, warning: str) -> None:
         """Tell the owner of a limit; what is not told in time stands in the log."""
         log.warning("limit near", extra={"why": warning})
-        if self._owner:
-            with trio.move_on_after(TELLING):
-                await self._post(self._owner[0], (Rich(warning),))
+        with trio.move_on_after(TELLING):
+            await self._tell_owner(warning)
 
     def _take(self, ask: Complete, calls: trio.Nursery) -> None:
         if ask.reply.is_settled:

@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.errands import Errands, Outcome
 from elwood.core.planning import Agenda, Run
-from elwood.core.tidings import Telling
+from elwood.core.tidings import Telling, span
 from elwood.messages import Begin, Consult, End, Heard, TimetableMail, Woken
 from elwood.runtime import Address, Mailbox
 
@@ -24,6 +24,14 @@ MAX_REMINDERS = 8
 LOOK = 60.0
 # Seconds by which the two clocks may drift apart between two looks without a word.
 DRIFT = 5.0
+# Seconds by which a clock must be put back for the owner to hear of it: what it had passed over is
+# dealt with, and nothing is done twice.
+PUT_BACK = 86_400.0
+RESTING = (
+    "My clock was put back by {}. What was planned in that time counts as done or missed already, "
+    "so tasks may rest until it has passed: /tasks shows when each runs next. To have one run "
+    "before, cancel it and plan it anew."
+)
 # Seconds until what found no room, or did not reach the owner, is tried again.
 RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
 
@@ -35,7 +43,8 @@ class Scheduler:
     """Asks the timetable what is to be done, has it done, and says what came of it.
 
     *refresh* is called before each look: it reads what people may have changed.  *now* tells Unix
-    time, and is asked each time anew.  *look* is how many seconds it sleeps at most.
+    time, and is asked each time anew.  *full* says why no new work is taken, if none is: runs then
+    wait, and come late.  *look* is how many seconds it sleeps at most.
     """
 
     def __init__(
@@ -46,6 +55,7 @@ class Scheduler:
         refresh: Callable[[], Awaitable[None]],
         tell: Tell,
         now: Callable[[], float],
+        full: Callable[[], str] = lambda: "",
         look: float = LOOK,
     ) -> None:
         self._timetable = timetable
@@ -53,6 +63,7 @@ class Scheduler:
         self._refresh = refresh
         self._tell = tell
         self._now = now
+        self._full = full
         self._look = look
         self._running: set[str] = set()
         self._reminding: set[str] = set()
@@ -68,9 +79,12 @@ class Scheduler:
             while True:
                 await self._refresh()
                 now = self._now()
-                self._compare(now)
+                if (back := -self._compare(now)) > PUT_BACK:
+                    nursery.start_soon(self._tell, RESTING.format(span(back)), (), False)
                 agenda = await self._timetable.insist(partial(Consult, now=now))
                 self._start(agenda, nursery, wake)
+                for session in agenda.let_go:
+                    self._errands.let_go(session)
                 pause = self._look
                 if agenda.next is not None:
                     pause = min(pause, max(0.0, agenda.next - self._now()))
@@ -79,7 +93,10 @@ class Scheduler:
             nursery.cancel_scope.cancel()
 
     def _start(self, agenda: Agenda, nursery: trio.Nursery, wake: Address[Woken]) -> None:
+        full = self._full()
         for run in agenda.runs:
+            if full and not run.begun:
+                continue  # a session would refuse it, and five times of that pause a task
             busy, most = self._running, MAX_RUNS
             if run.task.message:
                 busy, most = self._reminding, MAX_REMINDERS
@@ -127,6 +144,7 @@ class Scheduler:
             result=outcome.result,
             words=outcome.words,
             acted=outcome.acted,
+            told=outcome.told,
         )
         while True:
             if await self._timetable.insist(end):
@@ -141,14 +159,15 @@ class Scheduler:
         self._telling = False
         wake.offer(Woken())
 
-    def _compare(self, now: float) -> None:
-        """Note in the log when the wall clock was set, or the machine slept."""
-        here = trio.current_time()
+    def _compare(self, now: float) -> float:
+        """Return by how much the wall clock went ahead: it was set, or the machine slept."""
+        here, drift = trio.current_time(), 0.0
         if self._clocks is not None:
             drift = (now - self._clocks[0]) - (here - self._clocks[1])
             if abs(drift) > DRIFT:
                 log.warning("the clock was set, or the machine slept", extra={"seconds": drift})
         self._clocks = (now, here)
+        return drift
 
     async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
         """Wait for *seconds*, or until woken; False if we are stopped."""

@@ -16,7 +16,7 @@ from elwood.agent.surroundings import Surroundings
 from elwood.core.conversation import repair_text
 from elwood.core.redaction import Clean, Credential, Masked, screen
 from elwood.core.replay import Session
-from elwood.core.session import MAX_WAITING, Entry, Received, Replied
+from elwood.core.session import MAX_WAITING, Entry, Received, Replied, Route
 from elwood.core.turns import TOLD
 from elwood.core.work import commands, is_command, moves
 from elwood.log import bind
@@ -205,7 +205,7 @@ class SessionActor:
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
         if (why := self._house.refusal()) and not is_command(received):
-            return Refused(f"I have not taken this: {why}.")
+            return Refused(f"{why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))
@@ -213,7 +213,9 @@ class SessionActor:
             return await self._take(received, _said(received, why))
         if received.errand is not None and received.errand.says in TOLD:
             quiet = received.errand.says == "note"
-            return await self._take(received, _said(received, received.text, quiet=quiet))
+            route = self._house.whither(received)
+            said = _said(received, received.text, route=route, quiet=quiet)
+            return await self._take(received, said)
         begun = None if is_command(received) else await self._runner.beginning(received)
         # When nothing else is to be done the start of its turn goes along, saving a write.
         taken = await self._take(received, *([begun] if begun else ()))
@@ -249,6 +251,9 @@ class SessionActor:
         return Taken()
 
 
-def _said(received: Received, text: str, *, quiet: bool = False) -> Replied:
-    """Answer *received* with *text*, without a turn."""
-    return Replied(received.id, None, (received.id,), received.route, text, quiet=quiet)
+def _said(
+    received: Received, text: str, *, route: Route | None = None, quiet: bool = False
+) -> Replied:
+    """Answer *received* with *text*, without a turn; where it came from, if no *route* is given."""
+    route = route or received.route
+    return Replied(received.id, None, (received.id,), route, text, quiet=quiet)

@@ -6,7 +6,8 @@ from typing import assert_never
 
 import trio
 
-from elwood.core import outlook, planning, scheduling
+from elwood.core import ending, outlook, planning, scheduling
+from elwood.core.cancelled import is_cancelled
 from elwood.core.planning import Agenda
 from elwood.core.tasks import Seen, Task
 from elwood.core.timetable import Begun, Row, Shown, Timetable, TimetableEntry, Told
@@ -22,6 +23,7 @@ from elwood.messages import (
     Settled,
     TimetableMail,
     Unscheduled,
+    WhichCancelled,
     Woken,
 )
 from elwood.runtime import Halt, Mailbox, trouble, well
@@ -89,6 +91,9 @@ class TimetableActor:
                 message.reply.set(await self._schedule(message.task))
             case ListTasks(chores=chores):
                 message.reply.set(self._list(chores))
+            case WhichCancelled(runs=runs):
+                known = self._table.cancelled
+                message.reply.set(frozenset(run for run in runs if is_cancelled(known, *run)))
             case Change():
                 message.reply.set(await self._change(message))
             case Adopt():
@@ -177,8 +182,8 @@ class TimetableActor:
         row, run = self._table.rows.get(end.run.task), end.run
         if row is None or not (_is_running(row, end) or row.knows(run)):
             return True
-        entries = planning.ended(
-            row, run, end.result, end.words, end.acted, self._clock(), self._zone
+        entries = ending.ended(
+            row, run, end.result, end.words, end.acted, self._clock(), self._zone, told=end.told
         )
         return await self._record(entries, last_words=True)
 

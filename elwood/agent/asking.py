@@ -71,7 +71,8 @@ class Asking:
         code = self._new_code(TYPED_LENGTH)
         while self._cases.state.of_code(code) is not None:
             code = self._new_code(TYPED_LENGTH)
-        case = Case(self._cases.now(), self._new_id(), code, question, self._cases.settings.expires)
+        lasts, held = self._cases.settings.expires, self._posts.may_wait(question)
+        case = Case(self._cases.now(), self._new_id(), code, question, lasts, held=held)
         refused = self._cases.state.full(question.session)
         if self._posts.place(case) is None:
             refused = "nobody can be asked: no chat of an owner is configured"
@@ -79,11 +80,12 @@ class Asking:
             refused = f"{size} characters cannot be shown to the owner, at most {MAX_SHOWN} can"
         if refused is not None:
             return Verdict("denied", "", why=refused)
-        if not await self._cases.record(Sought(case.id, code, question, case.lasts)):
+        if not await self._cases.record(Sought(case.id, code, question, lasts, held)):
             why = "the disk is full, so the question could not be recorded"
             return Verdict("denied", "", why=why)
         log.info("owner asked", extra={"question": gist(question), "session": question.session})
-        self._cases.watch(case, 0.0)
+        if not held:
+            self._cases.watch(case, 0.0)
         self._posts.ask(case)
         return Pending()
 

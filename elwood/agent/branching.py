@@ -33,7 +33,7 @@ class Moved:
 
 
 class Branching:
-    """Moves one session; *withdraw* lets go of calls that wait for the owner (`TurnRunner`)."""
+    """Moves one session; *withdraw* lets go of calls that wait for the owner (`Withdrawing`)."""
 
     def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[int]]) -> None:
         self._log = log_

@@ -1,7 +1,7 @@
 """One decision per question: recorded, told, and never two of them, whoever comes first."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import attrs
@@ -14,6 +14,7 @@ from elwood.core.permissions import (
     PermissionEntry,
     Permissions,
     Ruled,
+    Shown,
     gist,
     is_fresh,
     is_over,
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # Seconds between two tries to give a session a hint.
 HINT_PAUSE = 1.0
+# Seconds until it is written once more that a question was shown, while the disk is full.
+SHOWN_PAUSE = 5.0
 
 
 class Record(Protocol):
@@ -77,6 +80,8 @@ class Cases:
         now = self.now()
         async with self.deciding:
             for case in self.state.open():
+                if case.held:
+                    continue
                 age = now - case.at
                 # By a clock that was set back far nobody knows how old it is.
                 self.watch(case, max(0.0, age) if age >= -STEP_BACK else case.lasts)
@@ -124,8 +129,24 @@ class Cases:
         watch = self._watches[case.id] = _Watch(trio.current_time() - age)
         self.tasks.start_soon(self._expire, case, watch)
 
+    async def shown(self, cases: Iterable[Case]) -> None:
+        """Let the time of those of *cases* run that were held; that may wait for the disk."""
+        ids = [case.id for case in cases]
+        while True:
+            async with self.deciding:
+                open_ = [case for case in self.state.open() if case.held and case.id in ids]
+                if not open_:
+                    return
+                if await self._record(Shown(tuple(case.id for case in open_))):
+                    for case in open_:
+                        self.watch(case, 0.0)
+                    return
+            await trio.sleep(SHOWN_PAUSE)
+
     def is_over(self, case: Case) -> bool:
         """Tell whether the time of an open question is up, by either clock."""
+        if case.held:
+            return False
         watch = self._watches.get(case.id)
         steady = trio.current_time() - watch.since if watch else 0.0
         return is_over(case.lasts, self.now() - case.at, steady)

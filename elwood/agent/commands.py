@@ -76,7 +76,7 @@ class Commands:
                     given.lower() or "md", received, self._id, self._log, self._house, again=again
                 )
             case Command("status"):
-                text = await self._status()
+                text = await self._status(received)
             case Command("budget"):
                 text = await self._budget(received)
             case Command("receipts", given):
@@ -148,7 +148,7 @@ class Commands:
             return in_table(await self._house.models.ask(asked))
         return "What it has cost cannot be said now. Try again in a minute."
 
-    async def _status(self) -> str:
+    async def _status(self, received: Received) -> str:
         state = self._log.state
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
@@ -159,7 +159,7 @@ class Commands:
             lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
         if state.undelivered:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
-        lines.append(await self._house.status(self._id))
+        lines.append(await self._house.status(self._id, not received.untrusted))
         return "\n".join(lines)
 
 

@@ -13,13 +13,23 @@ import trio
 
 from elwood.agent.chores import Chore, Report
 from elwood.core import errand, tidings
-from elwood.core.errand import Done, Errand
+from elwood.core.errand import Errand
 from elwood.core.identity import Principal, flatten
+from elwood.core.inbox import Done
 from elwood.core.planning import Run
 from elwood.core.session import NOWHERE, Route
-from elwood.core.tasks import Result, Task
+from elwood.core.tasks import Result, Task, session_of
 from elwood.core.timetable import Planned
-from elwood.messages import Await, Inbound, Interrupt, Refused, SessionsMail, Taken, Unheard
+from elwood.messages import (
+    Await,
+    Decided,
+    Inbound,
+    Interrupt,
+    Refused,
+    SessionsMail,
+    Taken,
+    Unheard,
+)
 from elwood.runtime import Address, Halt
 
 log = logging.getLogger(__name__)
@@ -38,12 +48,14 @@ UNTOLD = "it failed after reading what strangers wrote; elwood session show {} t
 class Outcome:
     """What came of a run, in *words*.
 
-    *acted* says that it did something, or may have, that must not be repeated unasked.
+    *acted* says that it did something, or may have, that must not be repeated unasked, *told* that
+    its conversation tells this, in a private chat.
     """
 
     result: Result
     words: str = ""
     acted: bool = False
+    told: bool = False
 
 
 class Errands:
@@ -98,6 +110,10 @@ class Errands:
     def stop(self, id_: str) -> None:
         """Have what works in the own conversation of the task *id_* stopped; its run then ends."""
         self._sessions.offer(Interrupt(f"{errand.SESSION}{id_}"))
+
+    def let_go(self, session: str) -> None:
+        """Have *session* look what waits there for the owner, of tasks that were cancelled."""
+        self._sessions.offer(Decided(session))
 
     async def _carry_out(self, run: Run, course: "_Course") -> Outcome:
         task = run.task
@@ -188,13 +204,15 @@ class Errands:
                 task.purse,
                 fresh=not task.session,
                 says="text" if task.message else "silent" if silent else "answer",
+                series=run.planned.series,
+                follows=task.route is None,
             ),
         )
 
     async def _ended(self, run: Run, done: Done) -> Outcome:
         """Let the conversation know that lives where the answer went; say what came of the run."""
-        route = self._route(run.task)
-        home = self._home(route) if done.told and route is not None else None
+        route = done.told
+        home = self._home(route) if route is not None else None
         if home is not None and route is not None and home != session_of(run.task):
             with trio.move_on_after(NOTE_LIMIT) as scope:
                 await self._insist(partial(self._note, run, done, route, home), _Course())
@@ -202,10 +220,14 @@ class Errands:
                 log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
         words = done.text
+        if done.failed and not run.task.message and (why := await self._refusal(run.task)):
+            return Outcome("spent", why, done.acted)  # it used up what it may spend
         if done.failed and done.label.untrusted and not run.task.untrusted:
             # The next try is told why, in a conversation without the label of this one.
             words = UNTOLD.format(session_of(run.task))
-        return Outcome(result, words, done.acted)
+        # In a group others read what the owner must hear as well.
+        told = done.failed and route is not None and route.private
+        return Outcome(result, words, done.acted, told)
 
     def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
@@ -220,11 +242,6 @@ class Errands:
     async def _await(self, run: Run) -> Done | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
-
-
-def session_of(task: Task) -> str:
-    """Name the session in which *task* runs."""
-    return task.session or f"{errand.SESSION}{task.id}"
 
 
 def message_of(run: Planned) -> str:

@@ -1,7 +1,7 @@
 """What sessions share to learn with: the notes, the day's allowance, and the way to the owner."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -75,14 +75,14 @@ class Notebook(Protocol):
 class Learning:
     """Carries lessons out.  Make one for the house.
 
-    *place* is where the owner is asked, if there is such a place.
+    The owner is asked at the first of *places*, as they are then, if there are any.
     """
 
     settings: LearningSettings
     notebook: Notebook
     allowance: Allowance
     outboxes: Mapping[str, Address[OutboxMail]]
-    place: Route | None
+    places: Callable[[], Sequence[Route]]
     # Between reading the notes and changing them nobody else may.
     _changing: trio.Lock = attrs.field(factory=trio.Lock, init=False, eq=False)
 
@@ -148,8 +148,9 @@ class Learning:
 
     async def _ask(self, lesson: Lesson) -> None:
         for question in lesson.questions:
-            if self.place is not None and self.place.channel in self.outboxes:
-                await self._post(self.place, question)
+            place = next(iter(self.places()), None)
+            if place is not None and place.channel in self.outboxes:
+                await self._post(place, question)
 
     async def _post(self, place: Route, question: Question) -> None:
         buttons = tuple(Button(text, typing(n)) for n, text in enumerate(question.answers))

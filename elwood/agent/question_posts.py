@@ -10,7 +10,7 @@ from elwood.agent.posting import Posting
 from elwood.core.errand import PRINCIPAL
 from elwood.core.permissions import Case, Grouped
 from elwood.core.question_text import buttons, group_buttons, one, packs, together
-from elwood.core.questions import place
+from elwood.core.questions import Question, place
 from elwood.core.session import Route
 
 # Seconds for which questions are collected once there are too many to come one by one.
@@ -24,7 +24,7 @@ class QuestionPosts:
 
     After `group_after` questions within `group_within` seconds further ones wait for a moment and
     come as one message (AP-21).  Questions of tasks wait until the owner is awake, and come then
-    together (AP-25): *awake* says when that is, at a Unix time.
+    together (AP-25): *awake* says when that is, at a Unix time.  Only then their time begins.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class QuestionPosts:
         if route is None:
             return
         settings, tasks = self._cases.settings, self._cases.tasks
-        if self._may_wait(case):
+        if case.held:
             self._hold(_bare(route), case)
             return
         recent = self._cases.state.recent(self._cases.now(), settings.group_within)
@@ -77,7 +77,7 @@ class QuestionPosts:
             route = self.place(cases[0]) if cases else None
             if route is not None:
                 tasks.start_soon(self._group, _bare(route), id, cases, True)
-        for case in list(filter(self._may_wait, singles.values())):
+        for case in [found for found in singles.values() if self.may_wait(found.question)]:
             if (route := self.place(case)) is not None:
                 self._hold(_bare(route), singles.pop(case.id))
         if len(singles) <= self._cases.settings.group_after:
@@ -92,9 +92,10 @@ class QuestionPosts:
         for route, cases in places.items():
             tasks.start_soon(self._divide, route, cases, True)
 
-    def _may_wait(self, case: Case) -> bool:
+    def may_wait(self, question: Question) -> bool:
+        """Tell whether *question* is held until the owner is awake."""
         now = self._cases.now()
-        return case.question.principal.startswith(PRINCIPAL) and self._awake(now) > now
+        return question.principal.startswith(PRINCIPAL) and self._awake(now) > now
 
     def _hold(self, route: Route, case: Case) -> None:
         slept = self._slept.setdefault(route, [])
@@ -137,6 +138,8 @@ class QuestionPosts:
             repeat=repeat,
             wanted=lambda: self._is_open(case.id),
         )
+        # Also what can never arrive: it would be open for ever.
+        await self._cases.shown((case,))
 
     async def _group(self, route: Route, id: str, cases: Sequence[Case], repeat: bool) -> None:
         await self._post(
@@ -146,6 +149,7 @@ class QuestionPosts:
             repeat=repeat,
             wanted=lambda: any(self._is_open(case.id) for case in cases),
         )
+        await self._cases.shown(cases)
 
     def _is_open(self, id: str) -> bool:
         case = self._cases.state.cases.get(id)

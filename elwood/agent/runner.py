@@ -1,7 +1,7 @@
 """Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
 
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
@@ -17,11 +17,12 @@ from elwood.agent.session_log import SessionLog
 from elwood.agent.showing import Showing
 from elwood.agent.surroundings import Surroundings
 from elwood.agent.turn import run_turn
+from elwood.agent.withdrawing import Withdrawing
 from elwood.core import archive
 from elwood.core.compaction import told
 from elwood.core.inputs import render, stale_note
 from elwood.core.receipts import activity
-from elwood.core.session import CallDecided, Received, Replied, Rewound, TurnStarted
+from elwood.core.session import Received, Replied, Rewound, TurnStarted
 from elwood.core.turns import spoken, usable
 from elwood.core.work import GiveUp, Nothing, Resume, Start, is_command, next_work
 from elwood.log import bind
@@ -41,6 +42,7 @@ class TurnRunner:
         self._house = house
         self._gate = house.gate(id_, log_)
         self.daily = Daily(id_, log_, house)
+        self.withdraw = Withdrawing(log_, self._gate.seeking, house.timetable)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -102,23 +104,9 @@ class TurnRunner:
     async def decided(self, nursery: trio.Nursery) -> None:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""
         self._gate.seeking.hints.give()
+        await self._forsake()
         await self._gate.seeking.learn()
         self.work(nursery)
-
-    async def withdraw(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
-        """Let go of the calls that wait for the owner, or have been allowed and not begun.
-
-        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
-        calls of these are meant.  Return how many.
-        """
-        pending = [kept.pending for kept in self._log.state.pending.values()]
-        kept = [one for one in pending if turns is None or one.turn in turns]
-        if kept or anew:
-            await self._gate.seeking.withdraw(*kept, anew=anew)
-        if kept:
-            gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
-            await self._log.keep(*gone)
-        return len(kept)
 
     def stop(self, command: Received | None) -> bool:
         """Stop the open turn; False if there is none, or its reply is being written.
@@ -149,6 +137,11 @@ class TurnRunner:
         # The start of a turn may have been on its way to the disk.
         return stopped or self.stop(command), gone
 
+    async def _forsake(self) -> None:
+        """Let go of what a cancelled task had asked for, also if it was begun on a yes."""
+        if await self.withdraw.forsaken():
+            self.stop(None)
+
     def _start(self, start: Start, recalled: str = "") -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
         text = recalled if self.daily.is_due(start.inputs) else ""
@@ -177,6 +170,7 @@ class TurnRunner:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
+            await self._forsake()
             said = [r for r in state.waiting.values() if r.errand is None and not is_command(r)]
             recalled = await self.daily.recall(said)
             while self._held:
@@ -285,7 +279,7 @@ class TurnRunner:
             turn.id,
             turn.id,
             tuple(inputs),
-            (stop or turn).route,
+            self._house.whither(stop or turn),
             head + await judged(text, turn, state, self._house),
             "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
             answer.failed,

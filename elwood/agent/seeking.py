@@ -121,12 +121,21 @@ class Seeking:
         turn = self.state().turn
         if turn is None or self.covers(call, wanted) or self.bound(wanted) in turn.denied:
             return
-        if self._is_too_much(call):
+        if self._waits_already(call, wanted) or self._is_too_much(call):
             return
         try:
             await self._ask(call, wanted, why)
         except (ActorUnavailable, DiskFull):
             return  # `seek` tries again, or says so
+
+    def _waits_already(self, call: OpenCall, wanted: Wanted) -> bool:
+        """Tell whether an earlier turn has left exactly this with the owner.
+
+        A task that comes to the same call at each of its times would ask all night long.
+        """
+        kept = self.state().pending.values()
+        open_ = [one.pending.plan for one in kept if one.decided is None]
+        return call.pending is None and self.bound(wanted) in open_
 
     def _is_too_much(self, call: OpenCall) -> bool:
         state = self.state()
@@ -161,6 +170,8 @@ class Seeking:
         if self.bound(wanted) in turn.denied:
             text = "denied: the owner has said no to exactly this in this turn; do not try again"
             return Refusal("denied", text)
+        if self._waits_already(call, wanted):
+            return Refusal("waiting", WAITS_ALREADY)
         if self._is_too_much(call):
             return Refusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
         try:
@@ -266,6 +277,10 @@ class Seeking:
 WAITING = (
     "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
     "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
+)
+WAITS_ALREADY = (
+    "waiting already: the owner has been asked for exactly this before and has not answered "
+    "yet. They were not asked again. Do not call it again; go on or end your turn."
 )
 TOLD = {
     "denied": "the owner said no. Do not try it again in this turn.",

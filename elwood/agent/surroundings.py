@@ -1,6 +1,6 @@
 """What all sessions share."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import tzinfo
 
 import attrs
@@ -12,7 +12,8 @@ from elwood.agent.session_log import SessionLog
 from elwood.core.conversation import Prompt
 from elwood.core.limits import TurnSettings
 from elwood.core.replay import Session
-from elwood.core.session import Route
+from elwood.core.session import Received, Route
+from elwood.core.turns import Turn
 from elwood.messages import (
     ApprovalsMail,
     Attachment,
@@ -41,12 +42,14 @@ class Surroundings:
     message, but those whose mark the conversation sees; *spell_out* says in words what a command
     asks for that is the name of a skill.  *gate* makes the gate of a session from its id and its
     log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's lines of
-    /status.  *now* is the wall clock, Unix seconds.  A delivery that takes
-    *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle* seconds
-    without work a session leaves the memory, after *archive* seconds its conversation is put away.
+    /status, to the owner or (False) to others.  *now* is the wall clock, Unix seconds.  A delivery
+    that takes *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle*
+    seconds without work a session leaves the memory, after *archive* seconds its conversation is
+    put away.
     *export* gives a file to the people of a route, and says where it is; its last arguments say
     that words of strangers are in it, and that it may have been given before.  *refusal* says why
-    no new work is taken, if none is; *heard* is told where the owner writes, in private.  Of what
+    no new work is taken, if none is; *heard* is told where the owner writes, in private;
+    *places* are where the owner reads, the best first.  Of what
     is in *memory*, up to *offered* tokens may go along with a message.  *threads* are the daily
     notes, if any are kept; *learning* is there if anything may be learned, *timetable* if anything
     can be planned, *restored* if the state came out of a backup.
@@ -63,7 +66,7 @@ class Surroundings:
     spell_out: Callable[[str], Awaitable[str]]
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
-    status: Callable[[str], Awaitable[str]]
+    status: Callable[[str, bool], Awaitable[str]]
     blocking: Blocking
     now: Callable[[], float]
     zone: tzinfo
@@ -79,9 +82,16 @@ class Surroundings:
     archive: float = 86_400.0
     refusal: Callable[[], str] = lambda: ""
     heard: Callable[[Route], None] = lambda route: None
+    places: Callable[[], Sequence[Route]] = tuple
     threads: Threads | None = None
     learning: Learning | None = None
     restored: Restored | None = None
+
+    def whither(self, answered: Turn | Received) -> Route:
+        """Say where what answers *answered* goes, if it is given now."""
+        errand = answered.errand
+        follows = errand is not None and errand.follows
+        return next(iter(self.places()), answered.route) if follows else answered.route
 
     async def complete(self, request: Complete) -> Completed:
         """Ask for a response, waiting for a restart of who gives them.

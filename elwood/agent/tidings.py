@@ -1,7 +1,8 @@
-"""Tells the owner what went wrong with tasks."""
+"""Tells the owner what nobody asked for: what went wrong with tasks, and what nears its limit."""
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from elwood.agent.posting import Posting
 from elwood.core.choices import typing
@@ -12,9 +13,9 @@ log = logging.getLogger(__name__)
 
 
 class TellOwner:
-    """Posts to the first of the owner's *places*; without any, the log has it.
+    """Posts to the first of the owner's *places* as they are when it is sent.
 
-    *strip* takes secrets out.
+    Without any, the log has it.  *strip* takes secrets out.
     """
 
     def __init__(
@@ -27,11 +28,25 @@ class TellOwner:
         self._places = places
         self._strip = strip
 
-    async def __call__(self, text: str, buttons: tuple[str, ...], again: bool) -> bool:
-        """Post *text*; each of *buttons* types what stands on it.  Tell whether it arrived."""
-        text, place = self._strip(text), next(iter(self._places()), None)
-        if place is None:
-            log.warning("nowhere to tell", extra={"text": text})
-            return True
+    async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
+        """Post *text*; each of *buttons* types what stands on it.  Tell whether it arrived.
+
+        It is marked as a repeat if *again*, or if it may have arrived where the owner was before.
+        """
+        text = self._strip(text)
         under = [(words, typing(number)) for number, words in enumerate(buttons)]
-        return await self._post(place, (Rich(text),), under, repeat=again)
+        while (place := self._place()) is not None:
+            stays = partial(self._is_best, place)
+            if await self._post(place, (Rich(text),), under, repeat=again, wanted=stays):
+                return True
+            if stays():
+                return False
+            again = True
+        log.warning("nowhere to tell", extra={"text": text})
+        return True
+
+    def _place(self) -> Route | None:
+        return next(iter(self._places()), None)
+
+    def _is_best(self, place: Route) -> bool:
+        return self._place() == place

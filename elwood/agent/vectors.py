@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import trio
@@ -46,6 +46,9 @@ class Vectors:
         self._write = write
         self._due = trio.Event()
         self._silent_until = -math.inf
+        self._has_worked = False
+        # What the service does not take, as fingerprints of texts.
+        self._refused: set[bytes] = set()
 
     async def of(self, question: str) -> Vector | None:
         """Give the vector of *question*; None if there is none in time."""
@@ -90,16 +93,49 @@ class Vectors:
             before = missing[-1][1]
             read = partial(self._memory.read, [key for key, _ in missing])
             notes = {note.key: note for note in await self._blocking(read)}
-            told = [(id_, notes[key]) for key, id_ in missing if key in notes]
+            told = [
+                (id_, saying(notes[key].text), notes[key]) for key, id_ in missing if key in notes
+            ]
+            told = [one for one in told if one[1] not in self._refused]
             if not told:
                 continue
-            vectors = await self._embedder.embed([_told(note) for _, note in told])
+            vectors = await self._embedded([_told(note) for _, _, note in told])
+            self._refused.update(
+                said for (_, said, _), vector in zip(told, vectors, strict=True) if vector is None
+            )
             rows = [
-                (id_, saying(note.text), vector)
-                for (id_, note), vector in zip(told, vectors, strict=True)
+                (id_, said, vector)
+                for (id_, said, _), vector in zip(told, vectors, strict=True)
+                if vector is not None
             ]
             await self._write(partial(memory_vectors.put, index, self.model, rows))
             self._worked()
+
+    async def _embedded(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """Ask for the vectors of *texts*: one by one if one of them keeps the others from theirs.
+
+        Raises EmbeddingFailed if there is none at all, and never was.
+        """
+        try:
+            return await self._embedder.embed(texts)
+        except EmbeddingFailed as error:
+            if not error.refused:
+                raise
+            refusal = error
+        vectors: list[Vector | None] = []
+        for text in texts:
+            try:
+                vectors += await self._embedder.embed([text])
+            except EmbeddingFailed as error:
+                if not error.refused:
+                    raise
+                vectors.append(None)
+        if not (self._has_worked or any(vectors)):
+            raise refusal
+        log.warning(
+            "notes without vectors", extra={"count": vectors.count(None), "why": refusal.why}
+        )
+        return vectors
 
     def _failed(self, why: str) -> None:
         if self._silent_until == -math.inf:
@@ -108,6 +144,7 @@ class Vectors:
         self._silent_until = trio.current_time() + PAUSE
 
     def _worked(self) -> None:
+        self._has_worked = True
         if self._silent_until != -math.inf:
             log.info("searching with vectors again")
         well(SERVICE)

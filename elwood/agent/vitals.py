@@ -8,19 +8,19 @@ import trio
 
 from elwood.core.inspection import Inspection, shorten
 from elwood.core.space import Space, refusal, warning
-from elwood.runtime import trouble, well
+from elwood.runtime import trouble, warn, well
 from elwood.store.calls import DiskFull
 
 log = logging.getLogger("elwood.vitals")
 
-# Seconds between two looks: three of them, and the owner is told.
+# Seconds between two looks.
 EVERY = 20.0
 # Looks between two writings of health.json: monitors ask once a minute.
 WRITE_EVERY = 3
 # Actors and sessions that stand in it.
 LISTED = 200
 
-LITTLE, NONE, WRITE = "room on the disk", "disk full", "writing health.json"
+LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Vitals:
         self.refusal = refusal(space)
         for what, why in ((LITTLE, warning(space)), (NONE, self.refusal)):
             if why:
-                trouble(what, why)
+                warn(what, why)
             else:
                 well(what)
         return space

@@ -35,6 +35,17 @@ def between(least: float, most: float) -> Check:
     return check
 
 
+def none_or(least: float, most: float) -> Check:
+    """Make a check for numbers from *least* to *most*, or 0, which means none."""
+    inner = between(least, most)
+
+    def check(value: object) -> None:
+        if value != 0:
+            inner(value)
+
+    return check
+
+
 def is_timezone(value: object) -> None:
     """Check for a name of the IANA time zone database."""
     try:

@@ -23,6 +23,7 @@ from elwood.config.checks import (
     is_watched,
     is_when,
     is_zone,
+    none_or,
 )
 
 
@@ -239,7 +240,7 @@ KEYS = (
         example='"/mnt/backups/elwood"',
     ),
     Key("backup.keep", "newest backups that stay, beside those of the last weeks", at_least(1)),
-    Key("backup.every", "seconds between two backups; 0 for none", at_least(0)),
+    Key("backup.every", "seconds between two backups; 0 for none", none_or(60, 366 * 86_400)),
     Key("backup.size", "megabytes of one backup at most, unpacked", at_least(1)),
     Key("log.level", "the least severe that is logged"),
     Key("watchdog.turn", "seconds after which an answer under way is stuck", at_least(1)),

@@ -45,10 +45,10 @@ class Told:
 def news(told: Told, present: Iterable[Alarm], now: float) -> News | None:
     """Compare what is stuck with what the owner knows; None if there is nothing to tell.
 
-    >>> poll = Alarm("k1", "telegram: the poll", "telegram: the poll has taken 71 s")
+    >>> poll = Alarm("k1", "telegram: the poll", "Stuck: telegram: the poll has taken 71 s")
     >>> first = news(Told(), [poll], 0.0)
     >>> [alarm.text for alarm in first.begun], first.over
-    (['telegram: the poll has taken 71 s'], ())
+    (['Stuck: telegram: the poll has taken 71 s'], ())
     >>> knows = after(Told(), first, 0.0)
     >>> news(knows, [poll], 1.0) is None
     True
@@ -94,11 +94,12 @@ def after(told: Told, news: News, now: float) -> Told:
 def words(news: News) -> str:
     """Say *news* to the owner, as plain text of bounded length.
 
-    >>> print(words(News((Alarm("k", "s", "outbox: has not moved"),), (Alarm("l", "a: b", "c"),))))
+    >>> begun = Alarm("k", "s", "Stuck: outbox: has not moved")
+    >>> print(words(News((begun,), (Alarm("l", "a: b", "c"),))))
     ⚠ Stuck: outbox: has not moved
     ✓ Over: a: b
     """
-    lines = [f"⚠ Stuck: {_line(alarm.text)}" for alarm in news.begun]
+    lines = [f"⚠ {_line(alarm.text)}" for alarm in news.begun]
     lines += [f"✓ Over: {_line(alarm.subject)}" for alarm in news.over]
     if len(lines) > MAX_LINES:
         lines[MAX_LINES - 1 :] = [f"… and {len(lines) - MAX_LINES + 1} more: elwood inspect"]

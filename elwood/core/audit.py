@@ -52,7 +52,8 @@ class Row(msgspec.Struct):
 def rows(session: str, log: Iterable[tuple[float, Entry]]) -> Iterator[Row]:
     """Yield the calls in *log*, entries with their Unix times, as each is settled.
 
-    What waits or is under way at the end comes last.  No more is held than what is open.
+    What waits or is under way at the end comes last.  No more is held than what is open; a call
+    that was not asked about because its like waits already is settled.
 
     >>> log = [
     ...     (1.0, CallStarted("t1", "c1", "read_file", "pure", "a.md")),
@@ -92,7 +93,7 @@ def rows(session: str, log: Iterable[tuple[float, Entry]]) -> Iterator[Row]:
                 key, row = row_of(entry)
                 row.outcome, row.ended_at = outcome, at
                 row.ruling, row.label, row.origin = ruling or row.ruling, label, origin
-                if outcome != "waiting":
+                if outcome != "waiting" or row.pending_at is None:
                     yield open_.pop(key)
             case _:
                 pass

@@ -18,7 +18,8 @@ MOST_SHARE = 1_000_000
 class Limits:
     """Hard limits of what may be spent; None means none.
 
-    *job_tokens* and *job_usd* are the purse, for a day, of each job that has none of its own.
+    *job_tokens* and *job_usd* are what a job may spend in a day whose purse says nothing of it:
+    dollars alone would not bound one whose model has no known price.
     *warn* is the share of a limit from which on the owner is told: never if it is 0, and when the
     limit is reached if it is 1.
     """
@@ -33,10 +34,17 @@ class Limits:
     job_usd: float | None = 1.0
     warn: float = 0.8
 
-    @property
-    def purse(self) -> Purse:
-        """What a job may spend that has no purse of its own."""
-        return Purse(self.job_tokens, self.job_usd)
+    def purse(self, own: Purse | None) -> Purse:
+        """Say what a job may spend in a day whose own purse is *own*.
+
+        >>> Limits().purse(Purse(usd=5.0))
+        Purse(tokens=2000000, usd=5.0)
+        """
+        own = own or Purse()
+        return Purse(
+            self.job_tokens if own.tokens is None else own.tokens,
+            self.job_usd if own.usd is None else own.usd,
+        )
 
 
 @attrs.frozen
@@ -88,7 +96,7 @@ def allowed(
 that, raise limits.day_tokens in config.toml.
     >>> print(allowed(Limits(), Ledger(), "s", 0.0, job="news", purse=Purse(usd=0)).why)
     The limit of $0.00 a day for the job news is reached. It resets at 1970-01-02 00:00 UTC; to go \
-on before that, raise the task's usd, or limits.job_usd, in config.toml.
+on before that, raise the task's usd, or limits.job_usd, in config.toml, or have it planned anew.
     """
     for account in accounts(session, day_of(now, zone), job):
         tally = ledger.tally(account)
@@ -181,8 +189,8 @@ def _bounds(limits: Limits, purse: Purse | None, account: Account) -> Iterator[_
         case "month":
             tokens, usd = limits.month_tokens, limits.month_usd
         case "job":
-            purse = purse or limits.purse
-            tokens, usd = purse.tokens, purse.usd
+            whole = limits.purse(purse)
+            tokens, usd = whole.tokens, whole.usd
     if tokens is not None:
         yield _Bound(account, "tokens", tokens)
     if usd is not None:
@@ -205,7 +213,10 @@ def _way_out(account: Account, unit: Unit, zone: str) -> str:
     if account.scope == "session":
         return f"Only a higher {setting} lets it go on."
     if account.scope == "job":
-        setting = f"the task's {unit}, or limits.job_{unit}, in config.toml"
+        # One that was made in a conversation stands nowhere else.
+        setting = (
+            f"the task's {unit}, or limits.job_{unit}, in config.toml, or have it planned anew"
+        )
     more = f"raise {setting}"
     return f"It resets at {_reset(account, zone)}; to go on before that, {more}."
 

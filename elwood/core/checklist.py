@@ -20,6 +20,7 @@ _RULE = re.compile(r"([-*_])(?: ?\1){2,}")
 _EMPTY = re.compile(rf"|#{{1,6}}(?: .*)?|(?:[-*+]|\d{{1,9}}[.)])?(?: ?\[[ xX]?\])?|{_RULE.pattern}")
 _WORD = r"(\*\*|__)?([A-Za-z]{2,20})(?:\*\*|__)?:(?:\*\*|__)?(?=[ \t]|$)"
 _KEY, _BULLET_KEY = re.compile(_WORD), re.compile(rf"[-*+][ \t]+{_WORD}")
+_WATCH = re.compile(r"[ \t]*(?:\*\*|__)?[Ww]atch:(?:\*\*|__)?(?=[ \t]|$)")
 # How near to a key a word in a prompt must be to be taken for a slip (difflib's ratio).
 _NEAR = 0.8
 
@@ -72,6 +73,8 @@ def parse(text: str) -> Page:
     >>> page = parse("- Oven off?\nWatch: home/*.md\n## News\nCadence: daily\nPrompt: Say it.")
     >>> page.plain, page.watch, page.entries[0].values
     ('- Oven off?', ('home/*.md',), {'Cadence': 'daily', 'Prompt': 'Say it.'})
+    >>> parse("- Oven off?\n  Watch: home/*.md").watch
+    ('home/*.md',)
     >>> parse("# Heartbeat\n\n- \n<!-- - an example -->").plain
     ''
     """
@@ -92,8 +95,10 @@ def parse(text: str) -> Page:
         if key in _MAKES_AN_ENTRY:
             why = f"{key} stands in no entry: write a heading above, like ## News"
             problems.append(Malformed(line.number, "", why))
-        if found is not None and key == "Watch":
-            watch += patterns(line.text[found.end() :])
+        # Beneath the point that it is for it is meant as well; "- Watch: the birds" is a point.
+        named = None if line.code else _WATCH.match(line.text)
+        if named is not None:
+            watch += patterns(line.text[named.end() :])
             watched_at = watched_at or line.number
         else:
             kept.append(line.text)

@@ -75,15 +75,16 @@ class Keep:
 
 @attrs.frozen
 class Cut:
-    """Leave out what stands before the entry *at*."""
+    """Leave out what stands before the entry *at*, but what people said in the open turn."""
 
     at: int
 
 
 def plan(nodes: Sequence[Node], limits: Limits, turn_start: int) -> Keep | Cut:
-    """Decide whether *nodes* are to be shortened; the turn that began at *turn_start* stays whole.
+    """Decide whether *nodes* are to be shortened; the open turn began at *turn_start*.
 
-    Cuts fall before something a person said, so never between a call and its result.
+    Cuts fall before something a person said; within the open turn, if it alone is too long, before
+    a response of the model.  So never between a call and its result.
 
     >>> nodes = [Node(n, Human("x"), 100) for n in range(10)]
     >>> plan(nodes, Limits(context=2000), 9)
@@ -94,19 +95,41 @@ def plan(nodes: Sequence[Node], limits: Limits, turn_start: int) -> Keep | Cut:
     total = sum(node.tokens for node in nodes)
     if limits.size(total) <= HIGH * limits.context:
         return Keep()
-    old = nodes[1:] if nodes and is_notice_of_cut(nodes[0].message) else nodes
-    if not old or old[0].seq >= turn_start:
-        return Keep()
-    starts = {node.seq for node in old if isinstance(node.message, Human)} | {turn_start}
-    places = sorted(seq for seq in starts if old[0].seq < seq <= turn_start)
     newest_first = tuple(reversed(nodes))
     sums = accumulate(node.tokens for node in newest_first)
     kept = dict(zip((node.seq for node in newest_first), sums, strict=True))
+
+    def fits(tokens: int, share: float) -> bool:
+        return limits.size(tokens + limits.summary) <= share * limits.context
+
+    old = nodes[1:] if nodes and is_notice_of_cut(nodes[0].message) else nodes
+    places: list[int] = []
+    if old and old[0].seq < turn_start:
+        starts = {node.seq for node in old if isinstance(node.message, Human)} | {turn_start}
+        places = sorted(seq for seq in starts if old[0].seq < seq <= turn_start)
     for number, at in enumerate(places):
         share = RECENT if len(places) - number <= KEPT_TURNS else LOW
-        if limits.size(kept.get(at, 0) + limits.summary) <= share * limits.context:
+        if fits(kept.get(at, 0), share):
             return Cut(at)
-    return Cut(turn_start)
+    rounds = _rounds(nodes, turn_start)
+    if places and (not rounds or fits(kept.get(turn_start, 0), HIGH)):
+        return Cut(turn_start)
+    for at, said in rounds:
+        if fits(said + kept[at], LOW):
+            return Cut(at)
+    return Cut(rounds[-1][0]) if rounds else Keep()
+
+
+def _rounds(nodes: Sequence[Node], turn_start: int) -> list[tuple[int, int]]:
+    """List where the open turn can be cut, and what people have said in it before, in tokens."""
+    found: list[tuple[int, int]] = []
+    said = 0
+    for node in nodes:
+        if node.seq >= turn_start and isinstance(node.message, Human):
+            said += node.tokens
+        elif node.seq >= turn_start and isinstance(node.message, Assistant):
+            found.append((node.seq, said))
+    return found[1:]  # before the first one there is nothing but what people said
 
 
 # --- what is asked of the summariser --------------------------------------------------------------

@@ -4,8 +4,6 @@ from typing import Literal
 
 import msgspec
 
-from elwood.core.labels import CLEAN, Label
-
 # With what the principals and the sessions of tasks begin, and the ids of their messages.
 PRINCIPAL, SESSION, MESSAGE = "task:", "task-", "task:"
 # What a model answers that has nothing to tell; it stands for the whole answer or is left out.
@@ -13,7 +11,7 @@ QUIET = "HEARTBEAT_OK"
 
 
 class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job may spend in a day of the owner's zone; None means no limit.
+    """What a job may spend in a day of the owner's zone; None leaves it to `budget.Limits`.
 
     It bounds the job in all its runs and conversations together; *usd* are US dollars.
     """
@@ -31,7 +29,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     it, and keeps an answer that says that there is nothing to tell; "silent" keeps every answer;
     "text" is a plain reminder, which is the answer itself and needs no model; "note" is what a run
     elsewhere has told the person of this conversation, for the model to know; it may hold *private*
-    data.
+    data.  An answer that *follows* goes where the owner was heard last when it is given.  *series*
+    tells the task from others of the same name (`core.timetable.Planned`).
     """
 
     job: str
@@ -41,22 +40,8 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     fresh: bool = True
     says: Literal["answer", "silent", "text", "note"] = "answer"
     private: bool = False
-
-
-class Done(msgspec.Struct, frozen=True):
-    """How a run ended: *text* is its answer, *failed* says that this states a failure.
-
-    *acted* says that something was done which must not be done twice unasked, *waiting* that a
-    call waits for the owner, *told* that the answer was posted.  *label* is that of the
-    conversation it ran in.
-    """
-
-    text: str
-    failed: bool = False
-    acted: bool = False
-    waiting: bool = False
-    told: bool = False
-    label: Label = CLEAN
+    follows: bool = False
+    series: int = 0
 
 
 def without_quiet(text: str) -> str:

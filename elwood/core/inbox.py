@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from elwood.core.conversation import Notice
-from elwood.core.errand import Done
+from elwood.core.labels import CLEAN, Label
 from elwood.core.line import Line
-from elwood.core.session import MAX_SEEN, Received, Replied
+from elwood.core.session import MAX_SEEN, Received, Replied, Route
 from elwood.core.turns import TOLD, Kept, Turn
 
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
@@ -15,6 +15,22 @@ MAX_RUNS = 20
 # What people were sent since they wrote last: so much of it is of use to the model, and characters
 # of each.
 MAX_OVERHEARD, MAX_WORDS = 10, 1000
+
+
+class Done(msgspec.Struct, frozen=True):
+    """How a run ended: *text* is its answer, *failed* says that this states a failure.
+
+    *acted* says that something was done which must not be done twice unasked, *waiting* that a
+    call waits for the owner; *told* is where the answer is posted, if it is, *label* that of the
+    conversation it ran in.
+    """
+
+    text: str
+    failed: bool = False
+    acted: bool = False
+    waiting: bool = False
+    told: Route | None = None
+    label: Label = CLEAN
 
 
 class Inbox(Line):
@@ -69,8 +85,10 @@ class Inbox(Line):
         for received in (*(turn.inputs if turn else ()), *answered):
             if received.errand is not None:
                 acted = turn is not None and turn.acted
-                waits = any(one.pending.turn == replied.turn for one in kept.values())
-                told, label = not replied.quiet, self.taint.label
+                # Also if an earlier run has asked for the same.
+                asked = turn is not None and any(r.outcome == "waiting" for r in turn.receipts)
+                waits = asked and bool(kept)
+                told, label = None if replied.quiet else replied.route, self.taint.label
                 done = Done(replied.text, replied.failed, acted, waits, told, label)
                 self.runs[received.id] = done
                 if received.errand.says in TOLD:

@@ -287,6 +287,9 @@ def _details(actor: ActorSeen) -> Iterator[str]:
         limit = "" if wait.limit is None else f" (limit {span(wait.limit)})"
         yield f"waits for {wait.what}, {span(wait.age)}{limit}"
     for trouble in actor.troubles:
+        if not trouble.count:
+            yield f"{trouble.what}, for {span(trouble.age)}: {trouble.error}"
+            continue
         times = f"{trouble.count} time{'s' * (trouble.count > 1)} in {span(trouble.age)}"
         yield f"{trouble.what} failed {times}: {trouble.error}"
     if actor.last_crash is not None:

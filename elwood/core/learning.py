@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from elwood.core.labels import Label
+from elwood.core.wording import pieces
 
 # Facts of one pass, characters of each, and sightings that wait; the oldest go first.
 MAX_FACTS, MAX_TEXT, MAX_PENDING = 10, 300, 500
@@ -27,7 +28,10 @@ CODE = 8
 KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 # Words that change nothing about what a sentence says.
 _EMPTY = frozenset(
-    ("the", "a", "an", "owner", "user", "my", "der", "die", "das", "ein", "eine", "mein", "meine")
+    [
+        *("the", "a", "an", "owner", "owner's", "user", "user's", "my"),
+        *("der", "die", "das", "ein", "eine", "mein", "meine"),
+    ]
 )
 
 Mode = Literal["auto", "suggest", "off"]
@@ -119,18 +123,28 @@ def normal(text: str) -> str:
 
     >>> normal("The owner's  sister is Ada.") == normal("owner's sister is ADA")
     True
+    >>> normal("It is -5 €.") == normal("It is 5 €.")
+    False
     """
-    plain = unicodedata.normalize("NFKC", text[: 4 * MAX_TEXT]).casefold()
-    return " ".join(word for word in re.findall(r"\w+", plain) if word not in _EMPTY)
+    return " ".join(word for word in pieces(_plain(text)) if word not in _EMPTY)
 
 
 def digests(key: str, text: str) -> tuple[str, str]:
     """Give the hashes by which a fact that was forgotten is known, without saying what it was.
 
+    Of *text* by its words alone: what is to stay forgotten is known by less than what is kept.
+
     >>> digests("a", "The tea") == digests("a", "tea!")
     True
+    >>> digests("a", "4-May, 7 pm") == digests("a", "4 May 7 PM")
+    True
     """
-    return _hash(f"key {key}"), _hash(f"text {normal(text)}")
+    words = (word for word in re.findall(r"\w+", _plain(text)) if word not in _EMPTY)
+    return _hash(f"key {key}"), _hash(f"text {' '.join(words) or normal(text)}")
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text[: 4 * MAX_TEXT]).casefold()
 
 
 def promote(pending: Iterable[Seen], threshold: int, mode: Mode) -> tuple[Promotion, ...]:

@@ -123,7 +123,13 @@ class _Sift:
     def take(self, one: Seen) -> None:
         """Take one fact in: as a sighting, or as a correction."""
         old = self._kept.get(one.key)
-        if len(one.text) > MAX_TEXT or (old is not None and normal(old.text) == normal(one.text)):
+        # What strangers said is not known by that: the owner may say it, too.
+        known = (
+            old is not None
+            and normal(old.text) == normal(one.text)
+            and (one.label.untrusted or not old.label.untrusted)
+        )
+        if known or len(one.text) > MAX_TEXT:
             return
         self._learned += one.name not in self.waiting
         if one.kind == "correction" and self._corrected and not one.label.untrusted:

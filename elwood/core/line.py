@@ -7,7 +7,7 @@ waits, what is on its way, receipts) stays when the conversation goes another wa
 import msgspec
 
 from elwood.core.branches import Resumed
-from elwood.core.conversation import Message, Notice, Prompt, mend
+from elwood.core.conversation import Human, Message, Notice, Prompt, mend
 from elwood.core.labels import Label, Taint
 from elwood.core.mentions import remember
 from elwood.core.nodes import Node, node_of, plain
@@ -73,11 +73,18 @@ class Line(msgspec.Struct):
         if not self.taint.sources and (errand is None or errand.says not in TOLD):
             remember(self.named, received.text)
 
-    def summarise(self, summary: str, upto: int) -> None:
-        """Let *summary* stand for what the entries before *upto* brought."""
-        kept = [plain(node) for node in self.path if node.seq >= upto]
+    def summarise(self, summary: str, upto: int, begun: int) -> None:
+        """Let *summary* stand for what the entries before *upto* brought.
+
+        What people said in the turn that began at the entry *begun* stays.
+        """
+        kept = [
+            plain(node)
+            for node in self.path
+            if node.seq >= upto or (node.seq >= begun and isinstance(node.message, Human))
+        ]
         # Its place is before what is kept, or a rewinding would lose it.
-        self.path = [node_of(upto - 1, Notice(summary)), *kept]
+        self.path = [node_of(min(upto, begun) - 1, Notice(summary)), *kept]
 
     def begin_epoch(self, prompt: Prompt) -> None:
         """Go on behind another prompt; thinking is bound to the one it was made behind."""

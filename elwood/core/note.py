@@ -8,6 +8,7 @@ it says that it is not, and as pending if it says what we do not know.
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Literal
 
 import attrs
@@ -124,6 +125,15 @@ def expires(note: Note) -> float | None:
     return since + lasts if lasts is not None and since is not None else None
 
 
+def longer(one: str, other: str) -> str:
+    """Choose the longer of two times to live; none is for ever.
+
+    >>> longer("3d", "1w"), longer("3d", "")
+    ('1w', '')
+    """
+    return max(one, other, key=lambda ttl: inf if (lasts := seconds(ttl)) is None else lasts)
+
+
 def stamped(now: float) -> str:
     """Write the Unix time *now* as it stands in notes.
 
@@ -177,7 +187,8 @@ def render(note: Note) -> str:
     Green.
     """
     head = {
-        "source": note.source,
+        # May name what strangers call their files; it must not become a line of its own.
+        "source": flatten(note.source, MAX_SOURCE),
         "tags": f"[{', '.join(note.tags)}]",
         "importance": str(note.importance),
         "ttl": note.ttl,

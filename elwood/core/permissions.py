@@ -47,13 +47,20 @@ class ApprovalSettings:
 class Sought(msgspec.Struct, frozen=True, tag="sought"):
     """The owner is asked *question*; *id* stands on buttons, *code* can be typed.
 
-    No answer within *lasts* seconds means no.
+    No answer within *lasts* seconds means no; of a *held* one, after it was `Shown`.
     """
 
     id: str
     code: str
     question: Question
     lasts: float
+    held: bool = False
+
+
+class Shown(msgspec.Struct, frozen=True, tag="shown"):
+    """The owner has the questions *ids* before them, which were held until then."""
+
+    ids: tuple[str, ...]
 
 
 class Grouped(msgspec.Struct, frozen=True, tag="grouped"):
@@ -93,14 +100,14 @@ class Revoked(msgspec.Struct, frozen=True, tag="revoked"):
     by: str
 
 
-PermissionEntry = Sought | Grouped | Ruled | Trusted | Revoked
+PermissionEntry = Sought | Shown | Grouped | Ruled | Trusted | Revoked
 ApprovalEntry = GrantEntry | PermissionEntry
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A question asked *at* a Unix time; *ruling* is None while it is open.
+    """A question that is before the owner since *at*, Unix time; while it is *held* it is not.
 
-    Of a decided one the subject is cut to its gist.
+    *ruling* is None while it is open; of a decided one the subject is cut to its gist.
     """
 
     at: float
@@ -111,6 +118,7 @@ class Case(msgspec.Struct, frozen=True):
     ruling: Ruling | None = None
     by: str = ""
     decided_at: float = 0.0
+    held: bool = False
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -154,8 +162,11 @@ class Permissions(msgspec.Struct):
     def apply(self, seq: int, at: float, entry: PermissionEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case Sought(id, code, question, lasts):
-                self.cases[id] = Case(at, id, code, question, lasts)
+            case Sought(id, code, question, lasts, held):
+                self.cases[id] = Case(at, id, code, question, lasts, held=held)
+            case Shown(ids):
+                for case in filter(None, map(self.cases.get, ids)):
+                    self.cases[case.id] = msgspec.structs.replace(case, at=at, held=False)
             case Grouped(id, members):
                 self.groups[id] = members
             case Ruled():

@@ -13,10 +13,9 @@ import attrs
 from msgspec.structs import replace
 
 from elwood.core import tidings, timing
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result, Task
+from elwood.core.cancelled import to_tell
+from elwood.core.tasks import Task
 from elwood.core.timetable import (
-    Ended,
-    Halted,
     Left,
     Passed,
     Planned,
@@ -33,7 +32,7 @@ BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
 
-OFF = "I was not running then, or had too much to do"
+OFF = "I was not running then, or could take no new work"
 LONG = "the run before took so long"
 FINISHED = "its last time has passed"
 
@@ -42,8 +41,8 @@ FINISHED = "its last time has passed"
 class Run:
     """A run to begin, or to go on with if it has *begun*.
 
-    *seen* is the fingerprint of what the task watched
-    when it was last done well, at Unix time *good* (0: never); *trouble* why the last try failed.
+    *seen* is the fingerprint of what the task watched when it was last done well, at Unix time
+    *good* (0: never); *trouble* why the last try failed.
     """
 
     task: Task
@@ -56,11 +55,12 @@ class Run:
 
 @attrs.frozen
 class Agenda:
-    """What is to be done; *next* is when to ask again, Unix seconds."""
+    """What is to be done; *next* is when to ask again.  Tasks of the sessions *let_go* are gone."""
 
     runs: tuple[Run, ...] = ()
     next: float | None = None
     tell: tidings.Telling | None = None
+    let_go: tuple[str, ...] = ()
 
 
 def following(row: Row) -> float | None:
@@ -69,7 +69,7 @@ def following(row: Row) -> float | None:
     >>> following(Row(Task("t", "t", timing.Every(60.0)), series=1, mark=60.0))
     120.0
     """
-    return _next(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
+    return upcoming(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
 
 
 def is_awake(task: Task, at: float) -> bool:
@@ -144,8 +144,8 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     """List the tasks made in conversations for which nothing is left to do.
 
     >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=60.0)
-    >>> finished(Timetable({"t": row}), 61.0)
-    [Left(task='t', why='its last time has passed')]
+    >>> [one.why for one in finished(Timetable({"t": row}), 61.0)]
+    ['its last time has passed']
     """
     return [
         Left(row.task.id, FINISHED)
@@ -169,45 +169,17 @@ def agenda(table: Timetable, now: float) -> Agenda:
         if at is not None:
             times.append(at)
     runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
-    return Agenda(tuple(runs), min(times, default=None), tidings.telling(table))
-
-
-def ended(
-    row: Row, run: Planned, result: Result, words: str, acted: bool, now: float, zone: str
-) -> list[TimetableEntry]:
-    """Say what follows from the end of a run: a further try, a word to the owner, a pause.
-
-    >>> row = Row(Task("t", "t", Once(60.0)), series=1, mark=0.0)
-    >>> run = Planned("t", 60.0, series=1)
-    >>> ended(row, run, "failed", "no net", False, 70.0, "UTC")[0].again
-    130.0
-    """
-    words = tidings.brief(words)
-    if result != "failed":
-        first = result == "spent" and row.result != "spent"
-        line = tidings.not_done(row.task, words) if first else ""
-        return [Ended(run, result, words, tell=line)]
-    wanted = run.is_wanted
-    count = row.failed + 1 if row.owns(run) else 1
-    if count >= PAUSE_AFTER and not row.paused and not row.gone:
-        why = f"it failed {count} times in a row: {words}"
-        halted = Halted(row.task.id, why, tidings.paused(row.task, count, words))
-        return [Ended(run, result, words), *closing(row, now, why), halted]
-    again = None
-    if not (acted or wanted or row.paused or row.gone or run.series != row.series):
-        again = now + BACKOFF[min(run.attempt, len(BACKOFF)) - 1]
-        then = _next(row.task.when, run.due, row.task.zone, row.task.id, row.task.ends)
-        if (then is not None and then <= again) or again - run.due > row.task.catch_up:
-            again = None
-    last = again is None and following(row) in (None, run.due)
-    # What it did nobody has seen: the answer of a failed run is not sent.
-    tell = count == TELL_AFTER or wanted or last or acted
-    line = tidings.failed(row.task, count, words, again, zone, acted=acted) if tell else ""
-    return [Ended(run, result, words, again, line)]
+    next_, let_go = min(times, default=None), to_tell(table.cancelled, now)
+    return Agenda(tuple(runs), next_, tidings.telling(table), let_go)
 
 
 @lru_cache(maxsize=4 * MAX_TASKS)
-def _next(when: When, after: float, zone: str, key: str, ends: float | None) -> float | None:
+def upcoming(when: When, after: float, zone: str, key: str, ends: float | None) -> float | None:
+    """Return the first planned time after *after*, up to *ends*.
+
+    >>> upcoming(timing.Every(60.0), 90.0, "UTC", "t", None)
+    120.0
+    """
     # Asked each minute with the same arguments, until that time has come.
     at = timing.next_at(when, after, zone, key)
     return None if at is None or (ends is not None and at > ends) else at

@@ -120,7 +120,7 @@ class Session(Inbox):
                 self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto, why):
-                self.summarise(summary, upto)
+                self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)
                 if self.turn is not None:
                     self.turn.cut = why
             case Rewound(to):

@@ -146,7 +146,7 @@ def change(
                 words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
                 return Decision(words=words, ok=False)
             entries = tuple(_left(row, now, f"cancelled by {by}"))
-            if stop and row.run is not None:
+            if stop and (row.run is not None or row.result == "waiting"):
                 ending = _stop(row)
                 return attrs.evolve(
                     ending, entries=entries, words=f"Cancelled. {ending.words}", ok=True
@@ -222,7 +222,7 @@ def _taken(row: Row | None, task: Task, now: float) -> tuple[TimetableEntry, ...
 
 def _left(row: Row, now: float, why: str) -> list[TimetableEntry]:
     close = [] if row.paused else closing(row, now, CANCELLED)
-    return [*close, Left(row.task.id, why)]
+    return [*close, Left(row.task.id, why, cancelled=True)]
 
 
 def _pause(row: Row, by: str, now: float) -> Decision:
@@ -260,8 +260,13 @@ def _resume(row: Row, now: float) -> Decision:
     if not row.paused:
         return Decision(words="It is not paused.")
     entries: tuple[TimetableEntry, ...] = (Resumed(row.task.id, now),)
-    if row.failed and _first(row.task, max(now, row.mark)) is None and row.run is None:
+    is_over = _first(row.task, max(now, row.mark)) is None and row.run is None
+    if is_over and row.failed:
         return Decision((*entries, _wanted(row, now)), "It is tried once more, now.")
+    if is_over and row.wanted is None:
+        id_ = row.task.id
+        words = f"/tasks run {id_} does it now, /tasks cancel {id_} takes it away."
+        return Decision(words=f"Its last time passed while it was paused: {words}", ok=False)
     return Decision(entries, "It goes on.")
 
 

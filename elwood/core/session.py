@@ -202,6 +202,7 @@ class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
     """*summary* stands for everything before the path's entry *upto* (exclusive).
 
+    If that lies in the open turn, what people said in it stays nevertheless.
     *why* says what came between if it is none of what was said.
     """
 

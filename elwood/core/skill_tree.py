@@ -30,7 +30,11 @@ _SCRIPTS = re.compile(
     r"|(.*/)?(makefile|justfile|dockerfile|rakefile)",
     re.IGNORECASE,
 )
-_BLOCK = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*\n.*?(^ {0,3}(?P=fence)|\Z)", re.M | re.S)
+# What may stand before a fence: it can be in a list, or quoted.
+_BEFORE = " \t>*+-0123456789.)"
+_FENCE = re.compile(r"`{3,}|~{3,}")
+# A line that is code, or has some in it.
+_CODE = re.compile(r"^( {4}|[> ]*\t|>[> ]* {5})|`|<(pre|code)\b", re.IGNORECASE)
 
 
 @attrs.frozen
@@ -142,13 +146,18 @@ def is_executable(file: SkillFile) -> bool:
     )
 
 
-def review(offered: Candidate, source: str) -> str:
-    """Write what the owner is shown before a skill is installed."""
+def review(offered: Candidate, source: str, hidden: str = "") -> str:
+    """Write what the owner is shown before a skill is installed.
+
+    *hidden* is where a skill of this name lies that would be used no more.
+    """
     skill = offered.skill
     lines = [
         f"Install the skill {skill.name} from {source}",
         f"What it is for (in every prompt): {skill.description}",
     ]
+    if hidden:
+        lines.append(f"It takes the place of the skill of this name in {hidden}.")
     if skill.always:
         lines.append("It wishes to be in every prompt as a whole.")
     if skill.allowed_tools:
@@ -177,10 +186,22 @@ def _manual(skill: Skill) -> Iterator[str]:
 
 
 def _shown(skill: Skill) -> str:
-    """Take what is shown of the instructions: all, or what stands in blocks of code."""
+    """Take what is shown of the instructions: all, or the lines that have code in them."""
     if len(skill.body) <= SHOW_MANUAL:
         return skill.body
-    return "\n".join(found[0] for found in _BLOCK.finditer(skill.body))
+    code: list[str] = []
+    fence = ""
+    for line in skill.body.splitlines():
+        inner = line.lstrip(_BEFORE)
+        if fence:
+            code.append(line)
+            fence = "" if inner.startswith(fence) else fence
+        elif found := _FENCE.match(inner):
+            code.append(line)
+            fence = found[0]
+        elif _CODE.search(line):
+            code.append(line)
+    return "\n".join(code)
 
 
 def _scripts(files: Sequence[SkillFile]) -> Iterator[str]:

@@ -23,12 +23,12 @@ class Space(msgspec.Struct, frozen=True):
 
 
 def warning(space: Space) -> str:
-    """Say that there is little room; empty while there is enough, or when work is refused anyway.
+    """Say that there is little room; empty while there is enough.
 
-    >>> warning(Space(92, 8)), warning(Space(50, 50)), warning(Space(97, 3))
-    ('more than 90 % of the disk is in use; at 95 % I take no new work', '', '')
+    >>> warning(Space(92, 8)), warning(Space(50, 50))
+    ('more than 90 % of the disk is in use; at 95 % I take no new work', '')
     """
-    if not LOW <= space.percent < FULL:
+    if space.percent < LOW:
         return ""
     return f"more than {LOW} % of the disk is in use; at {FULL} % I take no new work"
 

@@ -79,7 +79,7 @@ def spent(
     in_month = ledger.job_months.get(month, {})
     jobs = []
     for name in {**in_month, **in_day, **purses}:
-        purse = purses.get(name, limits.purse)
+        purse = limits.purse(purses.get(name))
         used_today = _used(in_day.get(name), purse.tokens, purse.usd)
         jobs.append(JobUsed(name, used_today, _used(in_month.get(name))))
     models = ledger.models if ledger.month == month else {}

@@ -139,6 +139,9 @@ days=()), None)
         f"{int(hour):02}{minute or ':00'}"
         for hour, minute in (found.group(1, 2), found.group(3, 4))
     )
+    if not (found[2] or found[4]) and "01:00" <= end < begin <= "12:00":
+        later = f"{int(end[:2]) + 12:02}:00"
+        return f"{clocks!r} may mean two things: write {begin}-{later}, or {begin}-{end}"
     hours = Hours(begin, end, () if len(days) == 7 else days)
     return check_hours(hours) or hours
 

@@ -6,7 +6,7 @@ from typing import Literal
 import attrs
 import msgspec
 
-from elwood.core.errand import Purse
+from elwood.core.errand import SESSION, Purse
 from elwood.core.session import Route
 from elwood.core.timing import Hours, When
 
@@ -58,6 +58,16 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     ends: float | None = None
     untrusted: bool = False
     origin: Origin = "talk"
+
+
+def session_of(task: Task) -> str:
+    """Name the session in which *task* runs.
+
+    >>> from elwood.core.timing import Once
+    >>> session_of(Task("tea", "Tea", Once(0.0)))
+    'task-tea'
+    """
+    return task.session or f"{SESSION}{task.id}"
 
 
 Result = Literal[

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from elwood.core import wall
 from elwood.core.receipts import one_line
+from elwood.core.task_bounds import in_words
 from elwood.core.task_words import write_hours
 from elwood.core.tasks import Seen, Task
 from elwood.core.timing import Cadence, Once, next_active, next_at
@@ -12,6 +13,9 @@ from elwood.core.timing_words import DAYS, MONTHS, zone_name
 
 # Runs that are named before a task is allowed.
 SHOWN_RUNS = 3
+# Planned times in a row that may fall outside of its hours: those of more than a year, if there is
+# one a day.  Looking on until 2200 would take seconds.
+TRIED = 400
 # Characters of a title, of what a task does in a list, and of what came of a run.
 MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 200
 # Buttons below a list: as many as fit a telephone's screen.
@@ -51,19 +55,20 @@ def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
     if isinstance(task.when, Cadence) and not task.id:
         return []  # its time of day hangs on the id
     found: list[float] = []
-    at = now
-    while len(found) < most:
+    at, asleep = now, 0
+    while len(found) < most and asleep < TRIED:
         planned = next_at(task.when, at, task.zone, task.id)
         if planned is None or (task.ends is not None and planned > task.ends):
             break
         if next_active(task.hours, planned, task.zone) == planned:
             found.append(planned)
-            at = planned
+            at, asleep = planned, 0
         elif isinstance(task.when, Once):
             break
         else:
             # What is planned while it sleeps is left out.
             at = next_active(task.hours, planned, task.zone) - 1.0
+            asleep += 1
     return found
 
 
@@ -135,7 +140,7 @@ def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
             for cell, limit in (
                 (seen.task.id, MAX_TITLE),
                 (seen.task.title, MAX_TITLE),
-                (cadence(seen.task, zone), MAX_WORDS),
+                (", ".join([cadence(seen.task, zone), *in_words(seen.task)]), MAX_WORDS),
                 (state(seen, zone, now), 2 * MAX_WORDS),
                 (deed(seen.task), MAX_GLIMPSE),
             )
@@ -158,7 +163,7 @@ def whole(seen: Seen, zone: str, now: float) -> str:
     flags = [*(["silent"] if task.silent else []), *(["in a conversation"] if task.session else [])]
     lines = [
         f"{task.id}: {one_line(task.title, MAX_TITLE)}",
-        ", ".join([cadence(task, zone), *flags]),
+        ", ".join([cadence(task, zone), *flags, *in_words(task)]),
         state(seen, zone, now),
         deed(task),
     ]
@@ -187,7 +192,10 @@ def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
     for seen in tasks:
         title = one_line(seen.task.title, MAX_TITLE)
         lines = [f"{seen.task.id}: {title}" if title != seen.task.id else title]
-        lines += [f"  {cadence(seen.task, zone)}", f"  {state(seen, zone, now)}"]
+        lines.append(f"  {cadence(seen.task, zone)}")
+        if bounds := in_words(seen.task):
+            lines.append(f"  {one_line(', '.join(bounds), MAX_WORDS)}")
+        lines.append(f"  {state(seen, zone, now)}")
         if seen.words and seen.result in ("failed", "waiting", "missed"):
             lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
         if seen.spent:

@@ -123,9 +123,9 @@ def failed(
     return f"Failed{times}: {name(task)}: {brief(words)}.{then}"
 
 
-def not_done(task: Task, words: str) -> str:
-    """Tell the owner that a task was not done, as no model may be asked for it."""
-    return f"Not done: {name(task)}: {brief(words)}."
+def not_done(task: Task, words: str, *, acted: bool = False) -> str:
+    """Tell the owner that a task was not done, or not to its end: no model may be asked for it."""
+    return f"Not done: {name(task)}: {brief(words)}.{ACTED if acted else ''}"
 
 
 def paused(task: Task, count: int, words: str) -> str:

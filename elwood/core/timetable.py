@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from elwood.core.cancelled import Cancelled, note
 from elwood.core.tasks import Result, Task
 
 # Lines that wait to be told: two of each task; of more the oldest are only counted.
@@ -43,10 +44,11 @@ class Made(msgspec.Struct, frozen=True, tag="made"):
 
 
 class Left(msgspec.Struct, frozen=True, tag="left"):
-    """The task is no more: *why*.  A run that is under way may end."""
+    """The task is no more: *why*; if *cancelled*, nor is what waits for a yes.  A run may end."""
 
     task: str
     why: str
+    cancelled: bool = False
 
 
 class Halted(msgspec.Struct, frozen=True, tag="halted"):
@@ -221,12 +223,14 @@ class Timetable(msgspec.Struct):
     """The fold of schedule.jsonl: one row per task, and what the owner has not been told.
 
     *shown* is up to which entry news may have been told; *lost* counts news that found no room.
+    *cancelled* has the tasks that were taken away, by their ids.
     """
 
     rows: dict[str, Row] = {}
     news: list[News] = []
     shown: int = 0
     lost: int = 0
+    cancelled: dict[str, Cancelled] = {}
 
     def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
         """Take one entry into account; called by the journal, in order."""
@@ -243,6 +247,8 @@ class Timetable(msgspec.Struct):
                     self._run(row, entry, at)
             case Left(id_) | Halted(id_) | Resumed(id_) | Wanted(id_) | Passed(id_):
                 if (row := self.rows.get(id_)) is not None:
+                    if isinstance(entry, Left) and entry.cancelled and (row.run or row.last):
+                        note(self.cancelled, row.task, seq, at)
                     self._change(row, entry)
         if isinstance(entry, Halted | Ended | Passed) and entry.tell:
             id_ = entry.run.task if isinstance(entry, Ended) else entry.task

@@ -6,14 +6,17 @@ from datetime import date, timedelta
 from elwood.core.timing_words import DAYS, MONTHS, ORDINALS, length, month, nth, weekday
 
 _NTH = r"(\d{1,2})(?:st|nd|rd|th)"
+# "on the 5th" is the next one, "every 5th" and "on the 5th of the month" are all.
 _DAY_OF_MONTH = re.compile(
-    rf"(?:every )?(?:month )?(?:{_NTH}(?: day)?|(first|last) day)(?: (?:every )?month)?"
-    r"(?: that has one)?"
+    rf"(?=.*(?:every|month))(?:every )?(?:month )?(?:{_NTH}(?: day)?|(first|last) day)"
+    r"(?: (?:every )?month)?(?: that has one)?"
 )
 _NTH_DAY = re.compile(
     rf"(?=.*month)(?:every )?(?:month )?({'|'.join(ORDINALS)}|last|{_NTH}) ([a-z]+)"
     r"(?: (?:every )?month)?"
 )
+# Of which one has a 31st, even if that of this month is over.
+_MONTHS_AHEAD = 4
 _DATE = re.compile(
     r"(every )?(?:year )?(?:(\d{1,2})(?:st|nd|rd|th)? ([a-z]+)|([a-z]+) (\d{1,2})(?:st|nd|rd|th)?)"
     r"(?: (\d{4}))?"
@@ -49,9 +52,9 @@ def recurring(form: str) -> str | None:
 
 def _week_days(form: str) -> str | None:
     words = form.removeprefix("every ").removeprefix("week ").split()
-    if words in (["weekday"], ["weekdays"]):
+    if words == ["weekdays"] or form == "every weekday":
         return "* * 1-5"
-    if words in (["weekend"], ["weekends"]):
+    if words == ["weekends"] or form == "every weekend":
         return "* * 6,0"
     days = [weekday(word) for word in words if word != "to"]
     known = [day for day in days if day is not None]
@@ -73,6 +76,8 @@ def dates(form: str, today: date) -> tuple[date, ...] | None:
 
     >>> dates("monday", date(2026, 11, 23)), dates("next monday", date(2026, 11, 23))
     ((datetime.date(2026, 11, 23), datetime.date(2026, 11, 30)), (datetime.date(2026, 11, 30),))
+    >>> dates("31st", date(2026, 11, 23))
+    (datetime.date(2026, 12, 31), datetime.date(2027, 1, 31))
     >>> dates("24 december 2026", date(2026, 11, 23)), dates("every monday", date(2026, 11, 23))
     ((datetime.date(2026, 12, 24),), None)
     """
@@ -88,6 +93,11 @@ def dates(form: str, today: date) -> tuple[date, ...] | None:
         return tuple(today + timedelta(days=days) for days in after)
     if re.fullmatch(r"\d{4}-\d\d-\d\d", form):
         return _only(_date(*map(int, form.split("-"))))
+    if (found := re.fullmatch(_NTH, form)) is not None:
+        coming = ((today.month - 1 + ahead) for ahead in range(_MONTHS_AHEAD))
+        return _only(
+            *(_date(today.year + n // 12, n % 12 + 1, int(found.group(1))) for n in coming)
+        )
     found = _DATE.fullmatch(form)
     number = month(found.group(3) or found.group(4)) if found and not found.group(1) else None
     if found is None or number is None:

@@ -33,6 +33,8 @@ _CADENCES = {
     "monthly": Cadence("monthly"),
     "every month": Cadence("monthly"),
 }
+# The hour at which the night ends of which "tonight" speaks.
+_MORNING = 5
 _CRON = re.compile(r"[\d*/,-]+ [\d*/,-]+(?: \S+){3,4}")
 _ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:t| | at )(\d\d:\d\d(?::\d\d)?)(?: ?(z|utc|[+-]\d\d:?\d\d))?"
@@ -101,6 +103,8 @@ def _calendar(words: str, zone: str, now: float) -> When | str | None:
         return None
     rest = re.sub(r"(?<=[a-z])-(?=[a-z])", " to ", rest)
     form = " ".join(" ".join(_PLAIN.get(word, word) for word in re.split("[ ,]+", rest)).split())
+    if form == "tonight" and clock is not None:
+        clock, form = _tonight(*clock)
     days = recurring(form)
     possible = None if days else dates(form, wall.local(now, zone).date())
     if not days and not possible:
@@ -110,13 +114,20 @@ def _calendar(words: str, zone: str, now: float) -> When | str | None:
     hour, minute = clock
     if days:
         return Cron(f"{minute} {hour} {days}")
-    if form == "tonight" and 1 <= hour < 12:
-        hour += 12
     for day in possible or ():
         at = wall.moment(datetime.combine(day, time(hour, minute)), zone)
         if at > now:
             return Once(float(at))
     return f"{words!r} lies in the past"
+
+
+def _tonight(hour: int, minute: int) -> tuple[tuple[int, int], str]:
+    """Return the time and the day: the night goes on after midnight, which twelve is."""
+    if hour in (0, 12):
+        return (0, minute), "tomorrow"
+    if hour < _MORNING:
+        return (hour, minute), ""  # the next one: it may be that night already
+    return (hour + 12 if hour < 12 else hour, minute), "today"
 
 
 def say(when: When, zone: str) -> str:

@@ -17,11 +17,11 @@ _NUMBERS = (
 )  # fmt: skip
 _AMOUNTS = {word: float(number) for number, word in enumerate(_NUMBERS)} | {
     "": 1.0, "a": 1.0, "an": 1.0, "half": 0.5, "half a": 0.5, "half an": 0.5, "other": 2.0,
-}  # fmt: skip
+} | {word: float(number) for number, word in enumerate(ORDINALS, 1)}  # fmt: skip
 # Seconds, by the first letter of what people write: 30s, 20 min, 2 hours.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NAMES = (("week", 604_800), ("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
-_ANY = "|".join(_NUMBERS[1:])
+_ANY = "|".join((*_NUMBERS[1:], *ORDINALS[1:]))
 _LENGTH = re.compile(
     rf"(?:(\d{{1,9}}(?:\.\d{{1,3}})?|half an?|half|an?|other|{_ANY}) ?)?"
     r"(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)(?![a-z])(?: and |, | )?"
@@ -46,8 +46,8 @@ def length(text: str) -> float | None:
 
     >>> length("20 minutes"), length("1h30m"), length("two hours and half a minute")
     (1200.0, 5400.0, 7230.0)
-    >>> length("hour"), length("other day"), length("soon")
-    (3600.0, 172800.0, None)
+    >>> length("hour"), length("other day"), length("second day"), length("soon")
+    (3600.0, 172800.0, 172800.0, None)
     """
     seconds, place = 0.0, 0
     while place < len(text):
@@ -55,6 +55,8 @@ def length(text: str) -> float | None:
         if part is None:
             return None
         number, unit = part.group(1) or "", part.group(2)
+        if not number and part.group() != text:
+            return None  # without a number it stands alone, or "second day" would be 86,401 s
         seconds += (
             _AMOUNTS[number] * _UNITS[unit[0]]
             if number in _AMOUNTS
@@ -106,6 +108,10 @@ def _read_clock(text: str) -> tuple[int, int] | None:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + 12 * (part == "pm")
+    elif part and hour == 12 and part != "in the afternoon":
+        if part == "in the evening":
+            return None  # noon, or midnight?
+        hour = 12 if (part, fraction) == ("in the morning", "quarter to") else 0
     elif part in ("in the afternoon", "in the evening") or (part == "at night" and hour > 5):
         hour += 12 * (hour < 12)
     if fraction == "quarter to":

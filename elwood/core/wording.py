@@ -14,6 +14,20 @@ PREFIX = 3
 # Scripts without blanks between words: each character counts as a word.
 _WIDE = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+")
+# What divides sentences, quotes and lays out, and what nobody sees: it says nothing by itself.
+_POINTS = (
+    r".,;:!?'\"`()\[\]{}*~|\\^\-"
+    "\u00a1\u00ab\u00b4\u00b7\u00bb\u00bf\u2010-\u2027\u2039\u203a\u3001\u3002\u3008-\u3011"
+    "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f"
+)
+# A word with what joins its parts, and with a sign or a point before it: -5, .env, ann.lee, 1:30.
+_PIECE = re.compile(
+    rf"[{_WIDE}]"
+    rf"|(?:(?<![^\W_])[.\-\u2013])?[^\W_{_WIDE}]+(?:[.,:;'_\-\u2010-\u2015]+[^\W_{_WIDE}]+)*"
+    rf"|[^\w\s{_POINTS}]"
+)
+# What begins a line of a list, a heading, or a quotation.
+_LAYOUT = re.compile(r"^[ \t]*(?:[-+*>]|#{1,6})[ \t]+", re.MULTILINE)
 # Say nothing by themselves, so that two texts which differ in these alone say the same.  No
 # negations, prepositions or persons: "to" and "from", "his" and "her" are not the same.
 _FILLERS = frozenset(
@@ -70,6 +84,15 @@ def words(text: str) -> list[str]:
     ['snake', 'case', '今', '天']
     """
     return _WORD.findall(fold(text))
+
+
+def pieces(text: str) -> list[str]:
+    """List the words and symbols of *text*, in order: whatever tells one fact from another.
+
+    >>> pieces("**mail** ann_lee@x.org, -5 €"), pieces("- c++ (or c)")
+    (['mail', 'ann_lee', '@', 'x.org', '-5', '€'], ['c', '+', '+', 'or', 'c'])
+    """
+    return _PIECE.findall(_LAYOUT.sub("", text.replace("\u2019", "'")))
 
 
 def telling(found: Iterable[str]) -> list[str]:
@@ -131,8 +154,9 @@ def matches(word: str, other: str) -> bool:
 def saying(text: str) -> bytes:
     """Make a fingerprint that two texts share which say the same in nearly the same words.
 
-    They may differ in case, accents, punctuation, markup and filling words; not in a number, a
-    negation or the order: what is another fact must never be taken for the same.
+    They may differ in case, accents, punctuation, markup and articles; not in a number or its
+    sign, a single letter, a symbol, a negation or the order: what is another fact must never be
+    taken for the same.
 
     >>> saying("My sister's birthday is 4 May.") == saying("Sister's **birthday**: the 4 may")
     True
@@ -141,7 +165,9 @@ def saying(text: str) -> bytes:
     >>> saying("Ann likes Bob") == saying("Bob likes Ann")
     False
     """
-    told = telling(words(text)) or [text.strip()]
+    said = pieces(fold(text))
+    # An article stands before something: in "plan A" it is none.
+    told = [one for one in said[:-1] if one not in _FILLERS] + said[-1:] or [text.strip()]
     joined = "\0".join(told).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(joined, digest_size=16).digest()
 

@@ -89,6 +89,7 @@ from elwood.messages.timetable import (
     Schedule,
     TimetableMail,
     Unscheduled,
+    WhichCancelled,
     Woken,
 )
 
@@ -166,6 +167,7 @@ __all__ = [
     "Unsent",
     "Unsure",
     "Verdict",
+    "WhichCancelled",
     "Withdraw",
     "Woken",
 ]

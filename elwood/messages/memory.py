@@ -33,7 +33,7 @@ class Recalled:
 class Recall(Request[Recalled]):
     """Find kept notes by the words, and the meaning, of *query*.  Abandoning it breaks it off.
 
-    With *every*, only those that have all the words.
+    With *every*, only those that have all the words, and those as well that are out of date.
     """
 
     query: str

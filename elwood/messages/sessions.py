@@ -2,8 +2,9 @@
 
 import attrs
 
-from elwood.core.errand import Done, Errand
+from elwood.core.errand import Errand
 from elwood.core.identity import Principal
+from elwood.core.inbox import Done
 from elwood.core.session import Route
 from elwood.runtime import Request
 
@@ -84,9 +85,9 @@ class Interrupt:
 
 @attrs.frozen
 class Decided:
-    """The owner has decided about a call of *session*: seeking again is worth while.
+    """A call of *session* was decided about, or its task cancelled: to look again is worth while.
 
-    A hint from approvals; it may be lost or doubled.
+    A hint from approvals, or from the scheduler; it may be lost or doubled.
     """
 
     session: str

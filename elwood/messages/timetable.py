@@ -37,6 +37,16 @@ class ListTasks(Request[tuple[Seen, ...]]):
 
 
 @attrs.frozen(kw_only=True)
+class WhichCancelled(Request[frozenset[tuple[str, int]]]):
+    """Which of *runs*, each a task and the series of its run, belong to a task that was cancelled?
+
+    From sessions, before they do what the owner has allowed such a run.
+    """
+
+    runs: frozenset[tuple[str, int]]
+
+
+@attrs.frozen(kw_only=True)
 class Change(Request[Settled]):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
@@ -80,14 +90,16 @@ class Begin(Request[bool]):
 class End(Request[bool]):
     """Write down what became of a run; False if there is no room: ask again later.
 
-    *acted*: it did something that must not be done twice, so it is not tried again.  A run that
-    found things `unchanged` need not have begun.  Repeating it changes nothing.
+    *acted*: it did something that must not be done twice, so it is not tried again; *told*: the
+    owner hears of the failure from its conversation.  A run that found things `unchanged` need not
+    have begun.  Repeating it changes nothing.
     """
 
     run: Planned
     result: Result
     words: str = ""
     acted: bool = False
+    told: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -107,4 +119,6 @@ class Woken:
     stop: str = ""
 
 
-TimetableMail = Schedule | ListTasks | Change | Adopt | Consult | Begin | End | Heard
+TimetableMail = (
+    Schedule | ListTasks | WhichCancelled | Change | Adopt | Consult | Begin | End | Heard
+)

@@ -1,7 +1,7 @@
 """The actor kernel: knows Trio and nothing of assistants."""
 
 from elwood.runtime.blocking import Blocking, in_thread, inline
-from elwood.runtime.board import Board, Desk, Stuck, Trouble, Wait, trouble, waiting, well
+from elwood.runtime.board import Board, Desk, Stuck, Trouble, Wait, trouble, waiting, warn, well
 from elwood.runtime.mailbox import (
     ActorCrashed,
     ActorDown,
@@ -61,5 +61,6 @@ __all__ = [
     "supervise",
     "trouble",
     "waiting",
+    "warn",
     "well",
 ]

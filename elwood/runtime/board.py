@@ -1,8 +1,9 @@
 """What every actor is doing right now: the ledger behind ``elwood inspect`` and the watchdog.
 
 The supervisor keeps one *desk* per actor.  Code that waits for the world or for another actor
-says so with ``waiting(...)``; code that meets an error it will retry says so with ``trouble(...)``.
-Outside of a supervised actor both do nothing.
+says so with ``waiting(...)``; code that meets an error it will retry says so with ``trouble(...)``,
+and code that sees what a person should know says so with ``warn(...)``.  Outside of a supervised
+actor all of them do nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +45,8 @@ class Trouble:
     """Errors that an actor handles by trying again; none of the tries since *since* worked.
 
     *count* of them came in a row, the last *equal* ones said the same.  Once it is *stuck* it
-    stays so until a try works, also if the error changes.
+    stays so until a try works, also if the error changes.  What was never tried, *count* 0, is a
+    warning: *error* says all.
     """
 
     what: str
@@ -102,8 +104,11 @@ class Desk:
                 yield Stuck(f"{self.name}/{number}", self.name, what, wait.what)
         for trouble in self.troubles.values():
             if trouble.stuck and now - trouble.latest < STALE:
-                what = f"{trouble.what} failed {trouble.count} times: {trouble.error}"
                 key = f"{self.name}/{trouble.what}/{trouble.since}"
+                if not trouble.count:
+                    yield Stuck(key, "", trouble.error, trouble.what)
+                    continue
+                what = f"{trouble.what} failed {trouble.count} times: {trouble.error}"
                 yield Stuck(key, self.name, what, trouble.what)
         unread_since = self.unread_since()
         if unread_since is not None and (age := now - unread_since) > DEAF:
@@ -129,7 +134,8 @@ class Stuck:
     """One thing that has gone on for too long, in words for the owner.
 
     *key* stays the same while the thing does, so that it is told once; *subject* stays the same
-    when the like of it happens to the actor again, so that it is not told without end.
+    when the like of it happens to the actor again, so that it is not told without end.  A warning
+    is nobody's: its *actor* is empty.
     """
 
     key: str
@@ -217,8 +223,17 @@ def trouble(what: str, error: str, *, times: int = 1) -> None:
             known.again(error, now)
 
 
+def warn(what: str, words: str) -> None:
+    """Note that *what* is so, which is nobody's failure but should be known: *words* say it all."""
+    desk = _current.get()
+    if desk is not None:
+        known, now = desk.troubles.get(what), desk.clock()
+        since = now if known is None else known.since
+        desk.troubles[what] = Trouble(what, words, since, now, count=0, stuck=True)
+
+
 def well(what: str) -> None:
-    """Note that *what* works (again)."""
+    """Note that *what* works (again), or is no longer so."""
     desk = _current.get()
     if desk is not None:
         desk.troubles.pop(what, None)

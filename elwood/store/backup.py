@@ -69,12 +69,13 @@ class Scope:
 
 @attrs.frozen
 class Taken:
-    """A backup of *size* bytes is on the disk at *path*; older ones in *removed* went for it."""
+    """A backup is on the disk; *removed* went for it, *stuck* says what could not, and why."""
 
     path: Path
     size: int
     manifest: Manifest
     removed: tuple[Path, ...]
+    stuck: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -102,7 +103,7 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
             os.rename(made, path)
             sync_folder(scope.folder)
             size = path.stat().st_size
-            return Taken(path, size, manifest, _rotate(scope.folder, keep))
+            return Taken(path, size, manifest, *_rotate(scope.folder, keep))
     except OSError as error:
         raise failed(error, scope.folder) from error
 
@@ -116,7 +117,7 @@ def found(folder: Path) -> list[Backup]:
     known = []
     for path in entries:
         at = backups.taken_at(path.name)
-        if at is not None:
+        if at is not None and path.is_file():
             known.append(Backup(path, at, path.stat().st_size, looks_whole(path)))
     return sorted(known, key=lambda backup: backup.at, reverse=True)
 
@@ -241,13 +242,17 @@ def _free(folder: Path, at: float) -> Path:
     return path
 
 
-def _rotate(folder: Path, keep: int) -> tuple[Path, ...]:
-    """Remove what is not kept; the newest is, so there is one at every moment."""
+def _rotate(folder: Path, keep: int) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Remove what is not kept; the newest is.  What cannot be removed does not undo it."""
     going = backups.surplus([backup.at for backup in found(folder)], keep)
-    paths = tuple(folder / backups.name_of(at) for at in going)
-    for path in paths:
-        path.unlink(missing_ok=True)
-    return paths
+    removed, stuck = [], []
+    for path in (folder / backups.name_of(at) for at in going):
+        try:
+            path.unlink(missing_ok=True)
+            removed.append(path)
+        except OSError as error:
+            stuck.append(f"{path.name} cannot be removed: {error.strerror}")
+    return tuple(removed), tuple(stuck)
 
 
 def _need_own(scope: Scope) -> None:

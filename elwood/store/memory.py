@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from elwood.core.learning import MAX_PENDING, digests
-from elwood.core.note import MAX_TAGS, Draft, Note, above, expires, render, stamped, wrong
+from elwood.core.note import MAX_TAGS, Draft, Note, above, expires, longer, render, stamped, wrong
 from elwood.core.recall import fused, grouped, placed, ranked
 from elwood.core.remembering import Counts, Forgotten, Overview, Saved, Undone, Unsaved
 from elwood.core.sightings import is_sighting, subject
@@ -23,7 +23,7 @@ from elwood.store.calls import DiskFull
 from elwood.store.disk import Disk
 from elwood.store.memory_shelf import Shelf
 from elwood.store.memory_store import Asked, Tie
-from elwood.store.memory_undo import Batch, Batches, Tombstones, Write, content_hash
+from elwood.store.memory_undo import Batch, Batches, Tombstones, Write, content_hash, said_hash
 from elwood.store.notes import Filed
 from elwood.store.sqlite import Unusable
 
@@ -140,6 +140,8 @@ class Memory:
             if self.shelf.count() >= self._max_notes:
                 return f"there are {self._max_notes:,} notes already; forget some, or replace one"
             return None
+        if before.is_cut:
+            return "its file is longer than any note, and what was not read of it would be lost"
         if draft.label.untrusted and not before.note.untrusted:
             # Strangers' words must not make us forget what the owner told us.
             return (
@@ -151,11 +153,20 @@ class Memory:
         return None
 
     def _twin(self, draft: Draft) -> Filed | None:
-        """Find a note of another key that says the same; sightings may be many, and are none."""
+        """Find a note of another key that says the same, and may stand for *draft*.
+
+        Sightings may be many, and are none; what is out of date is as good as gone; and strangers'
+        words, with their key and all that nobody sees in them, never stand for the owner's.
+        """
         said = saying(draft.text)
         for key in self.shelf.twins(said):
             filed = self._files.read(key)
             if filed is None or is_sighting(filed.note.more):
+                continue
+            until = expires(filed.note)
+            if until is not None and until <= self._disk.clock():
+                continue
+            if filed.note.untrusted and not draft.label.untrusted:
                 continue
             if saying(filed.note.text) == said:
                 return filed
@@ -168,15 +179,12 @@ class Memory:
             draft.status == "pending" and note.status == "kept"
         )
         if not weaker and twin.whole:
-            stronger = note.untrusted and not draft.label.untrusted
             merged = attrs.evolve(
                 note,
                 tags=tuple(dict.fromkeys((*note.tags, *(draft.tags or ()))))[:MAX_TAGS],
                 importance=max(note.importance, draft.importance or note.importance),
-                ttl=note.ttl if draft.ttl is None else draft.ttl,
+                ttl=longer(note.ttl, draft.ttl or ""),
                 status=draft.status,
-                label=draft.label if stronger else note.label,
-                source=draft.source if stronger else note.source,
                 updated=stamped(self._disk.clock()),
             )
             self._write(merged, twin, batch, learned=learned)
@@ -214,15 +222,16 @@ class Memory:
         (nothing was forgotten yet) and JournalBroken.
         """
         keys = tuple(dict.fromkeys(keys))
-        there = tuple(key for key in keys if self._files.there(key))
+        there = tuple(key for key in keys if self._files.is_file(key))
         known = self.read(there)
         if known:
             self._tombstones.bury(
                 hash_ for note in known for hash_ in digests(subject(note), note.text)
             )
-        said = {saying(note.text) for note in known}
-        seen = self._sightings({subject(note) for note in known}, said)
-        self._batches.forget((*keys, *seen), said)
+        said = {said_hash(note) for note in known}
+        about = {subject(note) for note in known}
+        seen = self._sightings(about, said)
+        self._batches.forget({*keys, *seen, *about}, said)
         why = self._remove((*keys, *seen))
         return Forgotten(there, tuple(key for key in keys if key not in there), why)
 
@@ -239,12 +248,12 @@ class Memory:
         """Tell which of *hashes* (`core.learning.digests`) are those of what was forgotten."""
         return self._tombstones.buried(hashes)
 
-    def _sightings(self, about: Collection[str], said: Collection[bytes]) -> list[str]:
+    def _sightings(self, about: Collection[str], said: Collection[str]) -> list[str]:
         """Name the sightings that are about one of these, or say one of these."""
         return [
             note.key
             for note in self.newest(2 * MAX_PENDING, pending=True)
-            if is_sighting(note.more) and (subject(note) in about or saying(note.text) in said)
+            if is_sighting(note.more) and (subject(note) in about or said_hash(note) in said)
         ]
 
     def undo(self) -> Undone | None:
@@ -264,7 +273,7 @@ class Memory:
             else:
                 if batch.learned:
                     # The text alone: something else may be learned of the same.
-                    self._tombstones.bury(digests("", now.note.text)[1:])
+                    self._tombstones.bury((said_hash(now.note),))
                 removed[write.key] = subject(now.note)
         why = self._remove(tuple(removed))
         self._batches.pop()

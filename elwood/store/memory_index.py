@@ -16,7 +16,7 @@ from elwood.store.notes import Filed
 from elwood.store.sqlite import Database, judged
 
 # Raised with every change of the tables below, and of what stands in them.
-VERSION = 1
+VERSION = 2
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
 # Notes of one fingerprint that are looked at.

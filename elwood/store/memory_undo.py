@@ -6,12 +6,15 @@ Two small files beside the notes.  Everything here blocks.
 import hashlib
 import secrets
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from elwood.core.note import parse
-from elwood.core.wording import saying
+from elwood.core.learning import digests
+from elwood.core.note import Note, parse
+from elwood.core.sightings import subject
+from elwood.store.calls import judged
 from elwood.store.disk import Disk
 
 # Batches that can be taken back, and bytes of what stood there before them.
@@ -46,10 +49,10 @@ class Batches:
         self._disk = disk
 
     def read(self) -> list[Batch]:
-        """List them, the newest last."""
+        """List them, the newest last.  Raises DiskFull, JournalBroken."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[Batch])
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return msgspec.json.decode(_read(self._path), type=list[Batch])
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return []
 
     def add(self, batch: Batch) -> None:
@@ -73,17 +76,19 @@ class Batches:
         """Let go of the newest one.  Raises DiskFull, JournalBroken."""
         self._write(self.read()[:-1])
 
-    def forget(self, keys: Collection[str], sayings: Collection[bytes]) -> None:
-        """Let go of what these notes were, and of whatever said the same (`saying`).
+    def forget(self, keys: Collection[str], said: Collection[str]) -> None:
+        """Let go of what these notes were, or was seen of them, and of whatever said the same.
 
-        Raises DiskFull, JournalBroken.
+        *said* are hashes (`said_hash`).  Raises DiskFull, JournalBroken.
         """
 
         def is_kept(write: Write) -> bool:
             if write.key in keys:
                 return False
-            text = (write.before or b"").decode("utf-8", "replace")
-            return write.before is None or saying(parse(write.key, text).text) not in sayings
+            if write.before is None:
+                return True
+            before = parse(write.key, write.before.decode("utf-8", "replace"))
+            return subject(before) not in keys and said_hash(before) not in said
 
         batches = self.read()
         left = [
@@ -129,10 +134,9 @@ class Tombstones:
             self._write(salt, [mark for mark in marks if mark not in gone])
 
     def _read(self) -> tuple[str, list[str]]:
-        try:
-            salt, *marks = self._path.read_text("ascii").split()
-        except (OSError, ValueError):
-            return "", []
+        data = _read(self._path)
+        # What is damaged costs itself alone: all of it is written again with the next one.
+        salt, *marks = data.decode("ascii", "replace").split() or [""]
         return salt, marks
 
     def _write(self, salt: str, marks: list[str]) -> None:
@@ -140,9 +144,21 @@ class Tombstones:
         self._disk.replace(self._path, f"{lines}\n".encode())
 
 
+def said_hash(note: Note) -> str:
+    """Name what *note* says, as what was forgotten is known by."""
+    return digests("", note.text)[1]
+
+
 def content_hash(data: bytes) -> bytes:
     """Name the content of a file."""
     return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _read(path: Path) -> bytes:
+    """Read a file that may be missing; what cannot be read now must not be taken for nothing."""
+    with judged(path), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
 
 
 def _mark(salt: str, hash_: str) -> str:

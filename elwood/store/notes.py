@@ -36,6 +36,11 @@ class Filed:
     whole: bool
     data: bytes = attrs.field(repr=False)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether *data* are not all of the file."""
+        return len(self.data) > MAX_FILE
+
 
 class NoteFiles:
     """The notes in *folder*; it is made with the first one."""
@@ -76,15 +81,24 @@ class NoteFiles:
         return stamp(os.stat(path))
 
     def remove(self, key: str) -> bool:
-        """Remove the note, for good, and what editors left of it; False if there was none."""
+        """Remove the note, for good, and what editors left of it; False if there was none.
+
+        A folder of this name is none.
+        """
         if not _is_key(key):
             return False
         path = self._path(key)
-        there = path.is_symlink() or path.exists()
+        there = self.is_file(key)
         for left in self._left_of(path.name):
             self._disk.remove(left)
-        self._disk.remove(path, durably=True)
+        if not path.is_dir() or there:
+            self._disk.remove(path, durably=True)
         return there
+
+    def is_file(self, key: str) -> bool:
+        """Tell whether there is something of this name that can be removed: no folder."""
+        path = self._path(key)
+        return path.is_symlink() or (path.exists() and not path.is_dir())
 
     def there(self, key: str) -> bool:
         """Tell whether there is something of this name."""

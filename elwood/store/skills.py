@@ -46,6 +46,11 @@ class Placed:
     folder: str
     is_inside: bool
 
+    @property
+    def place(self) -> str:
+        """Where it lies, for its owner."""
+        return self.folder if self.is_inside else str(self.root.path / self.folder)
+
 
 @attrs.frozen
 class Found:
@@ -57,6 +62,11 @@ class Found:
     def named(self, name: str) -> Placed | None:
         """Return the skill called *name*."""
         return next((one for one in self.skills if one.skill.name == name), None)
+
+    def place_of(self, name: str) -> str:
+        """Say where the skill called *name* lies; empty if there is none."""
+        placed = self.named(name)
+        return placed.place if placed is not None else ""
 
 
 @attrs.frozen

@@ -18,6 +18,12 @@ from elwood.store.files import Root
 # Of one document, in bytes; far more than a model should be told each time.
 MAX_DOCUMENT = 64 << 10
 
+# Said to the model of a document that does not count.
+STRANGE = (
+    "{}.md was written after content from strangers had been read, so it is left out until its "
+    "owner has looked through it and saved it anew."
+)
+
 
 @attrs.frozen
 class Page:
@@ -54,9 +60,12 @@ class Workspace:
 
     def _look(self) -> tuple[dict[str, Page], Documents]:
         known = {name: look(self._root, f"{name}.md", self._known.get(name)) for name in NAMES}
-        texts = {name: page.text for name, page in known.items() if page.text is not None}
-        notes = tuple(page.note for page in known.values() if page.note is not None)
-        return known, Documents(texts, notes)
+        trusted = {name: page for name, page in known.items() if not page.untrusted}
+        texts = {name: page.text for name, page in trusted.items() if page.text is not None}
+        notes = [page.note for page in trusted.values() if page.note is not None]
+        # A tool may not write them then, but a link can lead to anything, and files are moved.
+        notes += [STRANGE.format(name) for name in known if name not in trusted]
+        return known, Documents(texts, tuple(notes))
 
 
 def look(root: Root, name: str, before: Page | None = None) -> Page:

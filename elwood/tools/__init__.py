@@ -17,6 +17,7 @@ from elwood.core.labels import CLEAN, Label
 from elwood.core.plans import Plan
 from elwood.core.policy import Word
 from elwood.core.session import Effect
+from elwood.core.task_bounds import Reach
 from elwood.messages import MemoryMail, TimetableMail
 from elwood.runtime import Address, Blocking
 from elwood.sandbox import Executor, NoSandbox
@@ -71,7 +72,8 @@ class Hands:
     in.  *facts* are those of the plan that was allowed: what runs must still be that.  *root* is
     the workspace, held open from its first use on: make one for the whole house.  *timetable* is
     asked about tasks, if there are any; *zone* is the owner's (an IANA name), *now* the wall clock
-    in Unix seconds, *session* the conversation, *job* the task whose run this is, or "".
+    in Unix seconds, *session* the conversation, *job* the task whose run this is, or "";
+    *reach* is what a task may have at most that is made now.
     """
 
     workspace: Path
@@ -94,6 +96,7 @@ class Hands:
     now: Callable[[], float] = time.time
     session: str = ""
     job: Callable[[], str] = lambda: ""
+    reach: Callable[[], Reach] = Reach
     root: Root = attrs.field(
         kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
     )

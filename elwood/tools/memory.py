@@ -3,6 +3,7 @@
 import re
 from typing import Annotated
 
+import attrs
 import msgspec
 import trio
 from msgspec import Meta
@@ -11,11 +12,15 @@ from elwood.core.actions import Other
 from elwood.core.actions import SaveMemory as Saving
 from elwood.core.actions import SearchMemory as Searching
 from elwood.core.labels import PRIVATE, Label
+from elwood.core.learning import MAX_PENDING
 from elwood.core.naming import KEY
 from elwood.core.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
 from elwood.core.plans import Plan
+from elwood.core.recall import worth
 from elwood.core.remembering import Saved, Unsaved
-from elwood.messages import Forget, MemoryMail, ReadNotes, Recall, Remember
+from elwood.core.sightings import is_sighting, subject
+from elwood.core.wording import asked
+from elwood.messages import Forget, MemoryMail, PendingNotes, ReadNotes, Recall, Remember
 from elwood.runtime import Address
 from elwood.tools import Hands, Output, Tool, ToolFailure
 
@@ -134,19 +139,38 @@ async def plan_forget(given: ForgetMemory, hands: Hands) -> Plan:
     """
     if bool(given.key) == bool(given.query.strip()):
         raise ToolFailure("give either a key or a query")
-    memory = _memory(hands)
-    if given.key:
-        notes = await memory.ask(ReadNotes(keys=(given.key,)))
-    else:
-        words = Recall(query=given.query, limit=MAX_FOUND, every=True)
-        notes = (await memory.ask(words)).notes
+    notes = await _meant(given, _memory(hands))
     if not notes:
         raise ToolFailure("there is no such note; nothing was forgotten")
+    if len(notes) > MAX_FOUND:
+        why = f"more than {MAX_FOUND} notes have these words; give more words, or keys one by one"
+        raise ToolFailure(f"{why}. Nothing was forgotten")
     keys = [note.key for note in notes]
+    names = dict.fromkeys(map(_named, notes))
     count = "1 note" if len(keys) == 1 else f"{len(keys)} notes"
-    subject = f"Forget {count} for good: {', '.join(keys)}"
+    question = f"Forget {count} for good: {', '.join(names)}"
     strange = ", ".join(note.key for note in notes if note.untrusted)
-    return Plan(Other("destructive"), subject, {"notes": " ".join(keys), "untrusted": strange})
+    return Plan(Other("destructive"), question, {"notes": " ".join(keys), "untrusted": strange})
+
+
+async def _meant(given: ForgetMemory, memory: Address[MemoryMail]) -> list[Note]:
+    """Find what is to be forgotten, also what was only noticed, or is out of date."""
+    waiting = await memory.ask(PendingNotes(limit=2 * MAX_PENDING))
+    if given.key:
+        notes = await memory.ask(ReadNotes(keys=(given.key,)))
+        return list(notes) or [note for note in waiting if subject(note) == given.key]
+    words = Recall(query=given.query, limit=MAX_FOUND + 1, every=True)
+    chosen = asked(given.query)
+    noticed = (
+        note
+        for note in waiting
+        if worth(attrs.evolve(note, key=subject(note)), chosen)[0] == len(chosen)
+    )
+    return [*(await memory.ask(words)).notes, *noticed] if chosen else []
+
+
+def _named(note: Note) -> str:
+    return f"{subject(note)} (noticed)" if is_sighting(note.more) else note.key
 
 
 _MARKED = ", marked as from a conversation with strangers' words"

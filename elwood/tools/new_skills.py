@@ -116,8 +116,11 @@ async def plan_install(given: Install, hands: Hands) -> Plan:
         offered, offer = await hands.blocking(partial(places.offered, given.id))
     except (SkillRefused, PathRefused, Unconfined) as error:
         raise ToolFailure(str(error)) from error
+    hidden = ""
+    if hands.skills is not None:
+        hidden = (await hands.skills.found()).place_of(offered.skill.name)
     facts = {"files": offered.digest, "source": offer.source, "commit": offer.commit}
-    return Plan(CreateTool(), review(offered, _from(offer)), facts)
+    return Plan(CreateTool(), review(offered, _from(offer), hidden), facts)
 
 
 async def install_skill(given: Install, hands: Hands) -> str:

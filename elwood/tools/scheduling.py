@@ -11,6 +11,7 @@ from elwood.core.actions import Schedule as Scheduling
 from elwood.core.errand import SESSION
 from elwood.core.plans import Plan
 from elwood.core.receipts import one_line
+from elwood.core.task_bounds import bounded, in_words
 from elwood.core.task_words import read_hours
 from elwood.core.tasks import CATCH_UP, CATCH_UP_ONCE, Seen, Task
 from elwood.core.tasks_text import MAX_TITLE, cadence, clock, moment, runs
@@ -22,6 +23,10 @@ from elwood.tools.tasks import timetable
 
 # Characters of a reminder: one message of Telegram's; and of what a job is told.
 MAX_REMINDER, MAX_JOB = 4000, 8000
+# Tools that are named for a job; who needs more needs all.
+MAX_TOOLS = 32
+
+Names = Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=MAX_TOOLS)]
 
 
 class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,6 +76,24 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
     silent: Annotated[
         bool, Meta(description="The job's answers are kept and not sent to the person")
     ] = False
+    cheap: Annotated[
+        bool, Meta(description="The job is done by the small, cheap model: for simple checks")
+    ] = False
+    budget_usd: Annotated[
+        float | None, Meta(description="US dollars a day that the job may spend, less than usual")
+    ] = None
+    budget_tokens: Annotated[
+        int | None, Meta(description="The same in tokens, where models have no price")
+    ] = None
+    tools: Annotated[
+        Names | None,
+        Meta(
+            description=(
+                "The only tools that the job may use, by name, instead of all that you have; "
+                "cancel_task among them if it is to end itself"
+            ),
+        ),
+    ] = None
 
 
 async def plan_schedule(given: ScheduleTask, hands: Hands) -> Plan:
@@ -89,6 +112,8 @@ async def plan_schedule(given: ScheduleTask, hands: Hands) -> Plan:
         lines.append("Its answers are not sent")
     if task.session:
         lines.append("It runs in this conversation")
+    if bounds := in_words(task):
+        lines.append(f"It runs {', '.join(bounds)}")
     # What is chosen freely stands last: it cannot pass for another line.
     lines += ["Text:", given.remind or given.do]
     text = f"{given.title}\n{given.remind or given.do}"
@@ -130,9 +155,17 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
         )
     if reminder and (given.here or given.silent):
         raise ToolFailure("here and silent are for do: a reminder is sent as it stands")
+    bounding = (given.budget_usd, given.budget_tokens, given.tools)
+    if reminder and (given.cheap or bounding != (None, None, None)):
+        raise ToolFailure("cheap, budgets and tools are for do: a reminder needs no model")
     if given.here and (not hands.session or hands.session.startswith(SESSION)):
         raise ToolFailure("this is the run of a task, not a conversation: leave out here")
     when, ends = _when(given.when, hands), _end(given.until, hands)
+    bounds = bounded(
+        hands.reach(), tools=given.tools, usd=given.budget_usd, tokens=given.budget_tokens
+    )
+    if isinstance(bounds, str):
+        raise ToolFailure(f"{bounds}; nothing was scheduled")
     place = await hands.voice.place("here") if hands.voice else None
     task = Task(
         "",
@@ -146,6 +179,9 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
         # Not as an answer to the message of today: in a year nobody looks there.
         route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
         silent=given.silent,
+        role="cheap" if given.cheap else "default",
+        tools=bounds.tools if job else None,
+        purse=bounds.purse if job else None,
         catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
         ends=ends,
         untrusted=hands.untrusted(),
@@ -157,7 +193,7 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
             "it would never run: its times lie outside of only_between, or behind until. "
             f"It is now {clock(now, zone)}"
         )
-    facts = {"to": repr(task.route), "zone": zone}
+    facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(in_words(task))}
     # Of a time that is counted from now on ("in 20 minutes") the words are what was allowed.
     later = attrs.evolve(hands, now=lambda: now + 1.0)
     if isinstance(when, Once) and _when(given.when, later) == when:
@@ -214,7 +250,8 @@ def _scheduled(task: Task, at: float | None, hands: Hands) -> str:
     now, zone = hands.now(), hands.zone
     first = moment(at, zone, now) if at is not None else "no further run"
     title = one_line(task.title, MAX_TITLE)
-    return f"scheduled: {title}, {first}\nid {task.id}; {cadence(task, zone)}; next run: {first}"
+    how = "; ".join([cadence(task, zone), *in_words(task)])
+    return f"scheduled: {title}, {first}\nid {task.id}; {how}; next run: {first}"
 
 
 SCHEDULE = Tool(

@@ -139,5 +139,6 @@ CANCEL_TASK = _changing(
     "cancel",
     # What is gone cannot be found again: after a crash it is looked up, and not repeated.
     "once",
-    "End a task for good: a reminder or job that is not wanted any more, or is done.",
+    "End a task for good: a reminder or job that is not wanted any more, or is done. What its runs "
+    "still wait for the owner's yes for is withdrawn.",
 )

@@ -24,11 +24,15 @@ MAX_DIMENSIONS = 8_192
 
 
 class EmbeddingFailed(Exception):
-    """There are no vectors; *why* is for the operator.  Searches go on without."""
+    """There are no vectors; *why* is for the operator.  Searches go on without.
 
-    def __init__(self, why: str) -> None:
+    *refused* says that the service does not take these texts: others it may.
+    """
+
+    def __init__(self, why: str, *, refused: bool = False) -> None:
         super().__init__(why)
         self.why = why
+        self.refused = refused
 
 
 class Embedder(Protocol):
@@ -144,13 +148,16 @@ async def _ask(
         raise EmbeddingFailed(f"{name} did not answer within {DEADLINE:g} s") from error
     if answer.status != 200:
         hint = _HINTS.get(answer.status, "it may work later")
-        raise EmbeddingFailed(f"{name} answered with status {answer.status}; {hint}")
+        why = f"{name} answered with status {answer.status}; {hint}"
+        raise EmbeddingFailed(why, refused=answer.status in _REFUSED)
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EmbeddingFailed(f"the vectors of {name} are not readable") from error
 
 
+# What services answer to a text that is too long: also 500 (llama.cpp).
+_REFUSED = frozenset({400, 413, 422, 500})
 _HINTS = {
     400: "it does not take these texts, or the model makes no vectors",
     401: "it does not accept the key",

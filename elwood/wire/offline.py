@@ -29,6 +29,7 @@ from elwood.core.conversation import (
     Usage,
     repair_text,
 )
+from elwood.core.recall import OFFERED
 from elwood.core.threads import without_recall
 from elwood.wire.offline_steps import Wish, step
 from elwood.wire.offline_telling import tell_late
@@ -47,7 +48,9 @@ OPENLY = "I am Elwood's offline model: a handful of rules, not a language model.
 
 
 # How `core.inputs` heads a message, names what it replies to, and marks its parts.
-ABOUT = re.compile(r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*)\]")
+ABOUT = re.compile(
+    r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*|A run of the task .*)\]"
+)
 NOTE = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
 TIME = re.compile(r"\b\d{1,2}:\d\d\b")
 
@@ -103,11 +106,15 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[Wish], s
     known = _outcomes(messages[begin:])
     tools = {tool.name for tool in prompt.tools}
     question = _question_before(messages[:begin])
+    notes = _notes(messages[begin:])
     missing: list[Wish] = []
     parts = [told for told in map(_told_late, messages[begin:]) if told]
     for one in asked[:MAX_PHRASES]:
         if question is not None and isinstance(one.phrase, Unknown):
             parts.append(_chosen(one.phrase.text, question))
+            continue
+        if notes and isinstance(one.phrase, Unknown):
+            parts.append(f"I have a note that may answer that:\n\n{notes}")
             continue
         match _next(one.phrase, tools, known):
             case Wish() as wish:
@@ -232,6 +239,13 @@ def _answer(asked: _Asked, messages: Sequence[Message], tools: Collection[str]) 
 
 def _told_late(message: Message) -> str | None:
     return tell_late(message.text) if isinstance(message, Notice) else None
+
+
+def _notes(messages: Sequence[Message]) -> str:
+    """Quote the notes that were offered with what is asked; "" if there are none."""
+    offered = [m.text for m in messages if isinstance(m, Notice) and m.text.startswith(OFFERED)]
+    lines = (line for text in offered for line in text[len(OFFERED) : -1].splitlines())
+    return "\n".join(f"• {literal(line[2:])}" for line in lines if line.startswith("- "))
 
 
 def _question_before(messages: Sequence[Message]) -> tuple[str, ...] | None:

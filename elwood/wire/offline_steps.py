@@ -152,8 +152,8 @@ def _first(phrase: Phrase) -> Wish | None:
             return wish("save_memory", key=key, content=text)
         case LookUp(query):
             return wish("search_memory", query=query)
-        case Plan(when, remind, do):
-            what = {"remind": remind} if remind else {"do": do}
+        case Plan(when, remind, do, cheap, usd):
+            what = {"remind": remind} if remind else {"do": do, "cheap": cheap, "budget_usd": usd}
             return wish("schedule", title=phrase.title, when=when, **what)
         case ListPlans():
             return wish("list_tasks")

@@ -16,11 +16,13 @@ MAX_TITLE = 60
 
 @attrs.frozen
 class Plan:
-    """At the times *when* say *remind*, or do *do*."""
+    """At the times *when* say *remind*, or do *do*, *cheap*ly, for *usd* dollars a day at most."""
 
     when: str
     remind: str = ""
     do: str = ""
+    cheap: bool = False
+    usd: float | None = None
 
     @property
     def title(self) -> str:
@@ -58,6 +60,12 @@ _CHANGE_RULES = compiled(
 _REMIND = re.compile(r"remind (?:me|us):? +(?P<rest>\S.*)", re.I | re.S)
 _THAT = re.compile(r"(?:to|that|of|about)\b:? *|: *", re.I)
 _DO = re.compile(r"[:,]? *(?:do\b:? *)?", re.I)
+# What may stand behind a job.
+_WITHIN = re.compile(
+    r"(?:,? {1,3}(?P<cheap>with the cheap model))?"
+    r"(?:,? {1,3}for at most \$(?P<usd>\d{1,4}(?:\.\d{1,4})?) (?:a|per) day)?$",
+    re.I,
+)
 # With what a time begins that stands in front of a job; "12 notes.txt" is none.
 _BEGINS = re.compile(
     r"(?:every|each|daily|hourly|weekly|monthly|tomorrow|today|tonight|in|at|on|next|@\w|"
@@ -70,11 +78,11 @@ def about_tasks(words: str, text: str) -> AboutTasks | None:
     """Find what is to be planned; *text* is the line whole, *words* without its frills.
 
     >>> about_tasks("remind me in 1 minute to call mum", "")
-    Plan(when='in 1 minute', remind='call mum', do='')
+    Plan(when='in 1 minute', remind='call mum', do='', cheap=False, usd=None)
     >>> about_tasks("remind me to call mum tomorrow at nine", "")
-    Plan(when='tomorrow at nine', remind='call mum', do='')
-    >>> about_tasks("", "every monday at eight do list the files")
-    Plan(when='every monday at eight', remind='', do='list the files')
+    Plan(when='tomorrow at nine', remind='call mum', do='', cheap=False, usd=None)
+    >>> about_tasks("", "daily do list the files with the cheap model, for at most $0.05 a day")
+    Plan(when='daily', remind='', do='list the files', cheap=True, usd=0.05)
     >>> about_tasks("cancel task call-mum", "")
     ChangePlan(verb='cancel', task='call-mum')
     """
@@ -113,7 +121,10 @@ def _reminder(rest: str) -> Plan | None:
 def _planned(when: str, do: str) -> Plan | None:
     said = _REMIND.fullmatch(do)
     if said is None:
-        return Plan(when, do=do)
+        within = _WITHIN.search(do)
+        assert within is not None, "it fits the end of every text"
+        usd = float(within["usd"]) if within["usd"] else None
+        return Plan(when, do=do[: within.start()], cheap=bool(within["cheap"]), usd=usd)
     what = unquoted(_THAT.sub("", said["rest"], count=1))
     return Plan(when, remind=what) if what else None
 

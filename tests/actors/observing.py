@@ -61,7 +61,7 @@ class Scene:
             notebook=self.notebook,
             allowance=Allowance(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
             outboxes=given.outboxes,
-            place=ROUTE,
+            places=lambda: (ROUTE,),
         )
         return attrs.evolve(given, learning=self.learning)
 

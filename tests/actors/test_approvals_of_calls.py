@@ -512,6 +512,66 @@ async def test_ap_25_questions_of_the_night_wait_for_the_morning(
         assert await ask.seek(at_night(1)) == Pending(), "nothing is ever decided by itself"
 
 
+async def later(world: World, seconds: float) -> None:
+    """Let both clocks go on, together."""
+    for step in (*[60.0] * int(seconds // 60), seconds % 60):
+        await trio.sleep(step)
+        world.now += step
+
+
+@pytest.mark.parametrize("restart", ["never", "at night", "in the morning", "in the evening"])
+async def test_ap_25_what_nobody_has_seen_does_not_expire(
+    world: World, autojump_clock: MockClock, restart: str
+) -> None:
+    """Its time begins when it is shown, however long the night, or the house is off after it."""
+    morning = world.now + 6 * HOURS
+    world.awake = lambda now: max(now, morning)
+    world.settings = ApprovalSettings(expires=HOURS)
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(at_night(1))
+        if restart == "never":
+            await later(world, 6 * HOURS + 61)
+        elif restart != "in the evening":
+            await later(world, 2 * HOURS)
+    if restart == "in the morning":
+        async with running(world, OWNER_ROUTE) as ask:
+            await later(world, 4 * HOURS + 61)
+    if restart == "in the evening":
+        world.now += 20 * HOURS
+    async with running(world, OWNER_ROUTE) as ask:
+        if restart == "at night":
+            assert world.posts == []
+            await later(world, 4 * HOURS + 61)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "make t1/c1" in world.posts[-1].part.text
+        await later(world, HOURS / 2)
+        assert await ask.seek(at_night(1)) == Pending()
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.seek(at_night(1)) == Pending(), "it was shown half an hour ago"
+        await later(world, HOURS / 2 + 1)
+        assert ruled(world) == [("expired", "")], "once shown, its time goes on over a restart"
+
+
+async def test_ap_25_what_the_owner_cannot_be_shown_yet_does_not_expire(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The channel is away in the morning, and the disk is full when it has come back."""
+    morning = world.now + 6 * HOURS
+    world.awake = lambda now: max(now, morning)
+    world.settings = ApprovalSettings(expires=HOURS)
+    world.sent = lambda _: Unsent("no net")
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(at_night(1))
+        await ask.seek(at_night(2))
+        await later(world, 10 * HOURS)
+        assert ruled(world) == []
+        world.sent = lambda _: Sent("1")
+        await later(world, 120)
+        await later(world, HOURS - 121)
+        assert (await ask.press(data(world, "Allow these 2 once"))).ok
+    assert {ruling for ruling, _ in ruled(world)} == {"once"}
+
+
 async def test_ap_25_who_never_sleeps_is_asked_at_once(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(at_night(1))

@@ -8,8 +8,19 @@ import trio.testing
 
 from elwood.core.branches import Archived
 from elwood.core.conversation import Assistant, Human, Notice, Results
+from elwood.core.labels import Label
 from elwood.core.replay import Session
-from elwood.core.session import Entry, Received, Replied
+from elwood.core.session import (
+    CallEnded,
+    CallStarted,
+    Delivered,
+    Entry,
+    Received,
+    Replied,
+    Route,
+    Said,
+    TurnStarted,
+)
 from elwood.messages import Complete, Completed, Taken
 from elwood.runtime import inline
 from elwood.store.chain import entries_of
@@ -371,6 +382,32 @@ async def test_an_export_holds_the_present_line_without_secrets(
     assert not foreign
     assert "exports/s-1970" in world.said[-3]
     assert world.said[-1] == "Say which kind of file: /export md or /export html"
+
+
+async def test_an_export_is_foreign_if_what_was_taken_back_was(
+    world: World, autojump_clock: object
+) -> None:
+    """The notice of what had been done came along, and was named by a model that read a page."""
+    disk = Disk(blocking=inline, clock=trio.current_time)
+    journal: Journal[Entry, Session] = Journal(world.folder / "s.jsonl", Entry, Session, disk)
+    await journal.open()
+    asked = call(("c", "act", '{"name": "rent"}'))
+    route, page = Route("console"), Label(untrusted=True)
+    await journal.append(
+        Received("m-1", "read it and act", "me", route, 0.0),
+        TurnStarted("t1", ("m-1",), 1, "read it and act"),
+        Said("t1", asked.message, asked.usage),
+        CallStarted("t1", "c", "act", "once", "rent"),
+        CallEnded("t1", "c", "act", "ok", "done", "rent", page, "example.org"),
+        Said("t1", answer("done").message, asked.usage),
+        Replied("t1", "t1", ("m-1",), route, "done"),
+        Delivered("t1"),
+    )
+    async with house(world) as h:
+        await say(h, "/retry", "/export")
+
+    [(_, foreign)] = world.exported.values()
+    assert foreign
 
 
 # --- crashes -------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ import pytest
 import trio
 
 from elwood.core.conversation import Human, Notice
-from elwood.core.errand import QUIET, Done, Errand, Purse
+from elwood.core.errand import QUIET, Errand, Purse
 from elwood.core.identity import Principal
+from elwood.core.inbox import Done
 from elwood.core.labels import Label
 from elwood.core.session import Route
 from elwood.messages import Await, Complete, Completed, Inbound, ModelUnavailable, Taken, Unheard
@@ -51,7 +52,7 @@ async def run(
 
 async def test_a_run_is_answered_and_posted(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == Done("re: look", told=True)
+        assert await run(h, "task:1", "look") == Done("re: look", told=ROUTE)
         await h.quiet()
 
     assert world.said == ["re: look"]
@@ -222,7 +223,7 @@ async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -
     async with house(world) as h:
         errand = Errand("call", says="text")
         assert await run(h, "task:1", "⏰ /call mum", errand, "s") == Done(
-            "⏰ /call mum", told=True
+            "⏰ /call mum", told=ROUTE
         )
         await h.quiet()
         assert world.asked == []
@@ -284,7 +285,7 @@ async def test_a_run_is_taken_and_waited_for_again_after_a_restart(
         await run(h, "task:1", "look")
         await h.quiet()
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == Done("re: look", told=True)
+        assert await run(h, "task:1", "look") == Done("re: look", told=ROUTE)
         await h.quiet()
 
     assert world.said == ["re: look"]

@@ -130,7 +130,7 @@ async def watched(
     health = Health(
         board,
         {"telegram": outbox.mailbox.address},
-        [OWNER],
+        lambda: [OWNER],
         notify=Notify(systemd.address, watchdog) if systemd else Notify(),
         vital=vital or {},
         up=up,
@@ -387,7 +387,7 @@ async def test_without_an_owner_it_only_logs(
     desk.turn_to("given up")
     mailbox = Mailbox[Event]("health", 4)
     health = Health(
-        board, {}, [], notify=Notify(), vital={}, up=trio.Event(), stop=trio.Event(), strip=str
+        board, {}, tuple, notify=Notify(), vital={}, up=trio.Event(), stop=trio.Event(), strip=str
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
@@ -423,7 +423,7 @@ async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: 
     board, up, stop = Board(trio.current_time), trio.Event(), trio.Event()
     up.set()
     mailbox = Mailbox[Event]("health", 4)
-    health = Health(board, {}, [], notify=sender, vital={}, up=up, stop=stop, strip=str)
+    health = Health(board, {}, tuple, notify=sender, vital={}, up=up, stop=stop, strip=str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
         await trio.sleep(3)

@@ -201,6 +201,8 @@ class Switched:
         self.asked += texts
         if not self.works:
             raise EmbeddingFailed("it is off")
+        if any("endless" in text for text in texts):
+            raise EmbeddingFailed("a text is too long", refused=True)
         return [hashed(text) for text in texts]
 
 
@@ -231,6 +233,28 @@ async def test_a_service_that_is_down_costs_only_the_vectors(
         assert await find(memory, "grandparental birthdayparty") == ["feast"]
         told = [r for r in caplog.records if r.getMessage() == "searching without vectors"]
         assert len(told) == 1
+
+
+async def test_a_note_that_the_service_does_not_take_costs_others_nothing(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    embedder = Switched()
+    async with remembering(tmp_path, embedder=embedder) as memory:
+        drafts = (
+            draft("feast", "The birthdays of the grandparents"),
+            draft("diary", "an endless story"),
+        )
+        await memory.ask(Remember(drafts=drafts))
+        await trio.sleep(PAUSE)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+        await keep(memory, "more", "another endless story")
+        await trio.sleep(1)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+        told = [text for text in embedder.asked if "endless" in text]
+        await keep(memory, "tea", "Green tea")
+        await trio.sleep(2 * PAUSE)
+        assert embedder.asked[-1] == "tea \nGreen tea"
+        assert [text for text in embedder.asked if "endless" in text] == told
 
 
 async def test_only_what_changed_is_embedded_again(tmp_path: Path, autojump_clock: object) -> None:

@@ -13,6 +13,8 @@ import pytest
 import trio
 
 from elwood.actors.models import Models
+from elwood.agent.posting import Posting
+from elwood.agent.tidings import TellOwner
 from elwood.core.budget import Limits
 from elwood.core.conversation import Assistant, Completion, Human, Prompt, Text, Usage
 from elwood.core.errand import Purse
@@ -198,8 +200,7 @@ async def house(
         settings=settings,
         in_flight=dict.fromkeys(providers, in_flight),
         jitter=lambda: jitter,
-        outboxes={"telegram": outbox.address},
-        owner=[OWNER],
+        tell=TellOwner(Posting({"telegram": outbox.address}), lambda: [OWNER], str),
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
     board, stop = Board(trio.current_time), trio.Event()

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from elwood.actors.scheduler import MAX_REMINDERS, MAX_RUNS
 from elwood.agent.chores import Report
 from elwood.agent.errands import RUN_LIMIT
-from elwood.core.errand import QUIET, Done, Errand, Purse
+from elwood.core.errand import QUIET, Errand, Purse
 from elwood.core.identity import Principal
+from elwood.core.inbox import Done
 from elwood.core.labels import Label
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Task
@@ -48,7 +49,7 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
     assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
     assert asked.principal == Principal("task:tea", "Make tea", owner=True)
-    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000))
+    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
     assert not asked.untrusted
     assert asked.text.startswith(
         '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 (Europe/Berlin). '
@@ -110,6 +111,39 @@ def test_a_session_that_refuses_is_a_failure_and_tried_again(world: World) -> No
     assert [(entry.result, entry.run.attempt) for entry in ended(world)] == [
         ("failed", 1),
         ("done", 2),
+    ]
+
+
+def test_while_the_disk_is_full_runs_wait_and_are_caught_up_then(world: World) -> None:
+    """They would be refused, and five refusals pause a task that has done nothing wrong."""
+    world.full, world.end = "full", NOON + 11 * HOUR
+    hourly = replace(ONCE, id="look", when=Every(HOUR, NOON), chore="backup", prompt="")
+    assert live(world, ONCE, hourly) == []
+    assert ended(world) == []
+    world.full, world.chore_names = "", ("backup",)
+    world.end += MINUTE
+    world.live()
+    assert {(one.run.task, one.run.due - NOON, one.result) for one in ended(world)} == {
+        ("tea", HOUR, "done"),
+        ("look", 11 * HOUR, "done"),
+    }
+
+
+def test_that_tasks_rest_as_the_clock_was_far_ahead_is_told(world: World) -> None:
+    """What it had passed over is not done a second time, and nobody would know why nothing runs."""
+
+    def ahead(world: World, house: House) -> None:
+        world.skew = 30 * 24 * HOUR
+
+    def right(world: World, house: House) -> None:
+        world.skew = 0.0
+
+    world.events = [(NOON + 5 * MINUTE, ahead), (NOON + 10 * MINUTE, right)]
+    live(world, replace(ONCE, when=Every(HOUR, NOON)))
+    assert [text.partition(".")[0] for text, _ in world.told] == [
+        'Missed: "Make tea", 719 times, from Sat 2026-03-28 14:00 to Mon 2026-04-27 13:00: I was '
+        "not running then, or could take no new work",
+        "My clock was put back by 30 days",
     ]
 
 
@@ -244,7 +278,7 @@ def test_reminders_do_not_wait_for_long_runs(world: World) -> None:
         if asked.text.startswith("⏰"):
             others = [work for work in world.works.values() if work.asked.text.startswith("⏰")]
             said.append((world.now(), sum(not work.is_done for work in others) + 1))
-            return Done("", told=True), 2.0
+            return Done("", told=asked.route), 2.0
         return Done(""), 20 * MINUTE
 
     world.outcome = outcome

@@ -500,7 +500,7 @@ async def test_without_room_nothing_new_is_taken_but_commands(
 ) -> None:
     world.around = lambda house, given: attrs.evolve(given, refusal=lambda: "the disk is full")
     async with house(world) as h:
-        assert await h.say("hello") == Refused("I have not taken this: the disk is full.")
+        assert await h.say("hello") == Refused("the disk is full.")
         assert await h.say("/status") == Taken()
         await h.quiet()
 

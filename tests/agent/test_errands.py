@@ -1,9 +1,11 @@
 """What comes of a run when the conversation that is to know of it has no room."""
 
+import pytest
 import trio
+from msgspec.structs import replace
 
 from elwood.agent.errands import Errands, Outcome
-from elwood.core.errand import Done
+from elwood.core.inbox import Done
 from elwood.core.planning import Run
 from elwood.core.session import Route
 from elwood.core.tasks import Task
@@ -34,7 +36,7 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
                 case Inbound():
                     message.reply.set(Taken())
                 case Await():
-                    message.reply.set(Done("It boils.", told=True))
+                    message.reply.set(Done("It boils.", told=Route("chat", 1)))
                 case _:
                     raise AssertionError(message)
 
@@ -53,3 +55,73 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
         outcome = await errands(Run(TASK, Planned("tea", 0.0)))
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("done", "It boils.")
+
+
+async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
+    autojump_clock: object,
+) -> None:
+    """Meanwhile the owner may be somewhere else: what counts is where it was said."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+    taken: list[Inbound] = []
+    there, elsewhere = Route("chat", 1), Route("chat", 2)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            match message:
+                case Inbound():
+                    taken.append(message)
+                    message.reply.set(Taken())
+                case Await():
+                    message.reply.set(Done("It boils.", told=there))
+                case _:
+                    raise AssertionError(message)
+
+    errands = Errands(
+        mailbox.address,
+        chores={},
+        watching=nothing,
+        route=lambda task: elsewhere if taken else there,
+        home=lambda route: f"home-{route.chat}",
+        refusal=nothing,
+        now=lambda: 0.0,
+        zone="UTC",
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        await errands(Run(replace(TASK, route=None), Planned("tea", 0.0)))
+        nursery.cancel_scope.cancel()
+    run, note = taken
+    assert run.errand is not None
+    assert run.errand.follows
+    assert (note.session, note.route) == ("home-1", there)
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> None:
+    """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+    place = Route("chat", -1, private=private)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            if isinstance(message, Await):
+                message.reply.set(Done("I was cut off.", failed=True, acted=True, told=place))
+            elif isinstance(message, Inbound):
+                message.reply.set(Taken())
+
+    task = replace(TASK, route=place)
+    errands = Errands(
+        mailbox.address,
+        chores={},
+        watching=nothing,
+        route=lambda task: task.route,
+        home=lambda route: None,
+        refusal=nothing,
+        now=lambda: 0.0,
+        zone="UTC",
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        outcome = await errands(Run(task, Planned("tea", 0.0)))
+        nursery.cancel_scope.cancel()
+    assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)

@@ -319,3 +319,21 @@ async def test_thinking_within_an_open_turn_is_sent_back_whole() -> None:
     said = [entry for entry in talk.entries if isinstance(entry, Said)]
     assert len(said) == 6
     assert sum(isinstance(message, Results) for message in talk.session.messages) == 5
+
+
+async def test_thinking_is_never_rejected_in_a_turn_that_is_cut() -> None:
+    month = Month()
+    async with month.lived(context=1_200) as talk:
+        name = "a-name-that-fills-the-room-" * 8
+        calls = [
+            Say("", (("note", f'{{"name": "{name}{n}"}}'),), thinking=f"step {n}")
+            for n in range(19)
+        ]
+        summary = Say("<summary>\nSome were noted.\n</summary>")
+        answers = iter([*calls, Say("done", thinking="last")])
+        month.fake.otherwise = lambda body: next(answers) if "tools" in body else summary
+        ended = await talk.say("note it nineteen times")
+    assert (ended.text, ended.failed) == ("done", False)
+    assert len(talk.compactions) > 1
+    assert month.rejections == []
+    assert month.fake.bindings.seen > 5

@@ -10,6 +10,7 @@ from elwood.agent.summarize import DEADLINE, ROLE
 from elwood.agent.turn import MAX_SHRUNK
 from elwood.core.compaction import CUT_NOTICE, HEAD, HIGH, is_notice_of_cut
 from elwood.core.conversation import Assistant, Human, Message, Notice, Results
+from elwood.core.nodes import Node, node_of
 from elwood.core.session import Compacted
 from elwood.messages import (
     BadHistory,
@@ -92,6 +93,10 @@ async def test_a_second_summary_takes_in_the_first() -> None:
     assert wanted.text.startswith(f"EARLIER SUMMARY:\n  {HEAD}")
     assert "Ada likes tea." in wanted.text
     assert sum(is_notice_of_cut(m) for m in talk.session.messages) == 1
+
+
+def weighed(message: Message) -> Node:
+    return node_of(0, message)
 
 
 async def hang() -> Completed:
@@ -236,3 +241,28 @@ async def test_private_data_in_a_summary_is_still_known_to_be_private() -> None:
         await talk.say(LONG)
 
     assert talk.session.private_texts() == [talk.compactions[0].summary]
+
+
+async def test_a_turn_that_alone_is_too_long_goes_on_with_what_was_asked() -> None:
+    model = Model()
+    talk = Talk(model, context=2000)
+    await talk.say(f"before: {LONG}")
+    names = [f"n{number}" for number in range(15)]
+    long = "a-name-that-fills-the-room-" * 20
+    model.say = [call((name, "note", f'{{"name": "{name}-{long}"}}')) for name in names]
+
+    ended = await talk.say("Note fifteen things.")
+
+    assert not ended.failed
+    assert len(talk.session.receipts) == 15
+    assert len(talk.compactions) > 1
+    for request in model.asked[1:]:
+        size = talk.limits().size(sum(node.tokens for node in map(weighed, request.messages)))
+        assert size <= 2000
+        assert "Note fifteen things." in human(request.messages)
+        calls = [c.id for m in request.messages if isinstance(m, Assistant) for c in m.calls]
+        given = [r.call for m in request.messages if isinstance(m, Results) for r in m.results]
+        assert calls == given
+    talk.restart()
+    assert talk.session.messages[0] == Notice(talk.compactions[-1].summary)
+    assert (await talk.say("thanks")).text

@@ -143,10 +143,17 @@ def test_a_purse_bounds_a_job_over_all_its_conversations_and_nobody_else() -> No
     assert isinstance(verdict, No)
     assert "200 tokens a day for the job news" in verdict.why
     assert "2026-11-22 00:00 UTC; to go on before that, raise the task's tokens" in verdict.why
-    assert allowed(Limits(), ledger, "three", NOON, job="mail", purse=Purse(200)) == Yes()
+    assert allowed(Limits(), ledger, "three", NOON, job="mail", purse=Purse(200, 1.01)) == Yes()
     assert allowed(Limits(), ledger, "one", NOON, purse=Purse(1)) == Yes()  # of no job
     tomorrow = allowed(Limits(), ledger, "three", NOON + DAY, job="news", purse=Purse(200))
     assert tomorrow == Yes()
+
+
+def test_a_purse_of_dollars_bounds_a_job_whose_model_has_no_known_price() -> None:
+    ledger = folded(Charged("one", "openai/m", TODAY, input=100, job="news"))
+    few = Limits(job_tokens=100)
+    assert isinstance(allowed(few, ledger, "one", NOON, job="news", purse=Purse(usd=5)), No)
+    assert allowed(few, ledger, "one", NOON, job="news", purse=Purse(101)) == Yes()
 
 
 def test_jobs_are_summed_by_day_and_month() -> None:
@@ -158,9 +165,9 @@ def test_jobs_are_summed_by_day_and_month() -> None:
     )
     total = spent(Limits(), ledger, "s", NOON, purses={"news": Purse(usd=9), "idle": Purse(7)})
     assert [job.name for job in total.jobs] == ["news", "idle"]
-    assert total.jobs[0].day == Used(100, 2.0, most_usd=9)
+    assert total.jobs[0].day == Used(100, 2.0, most_tokens=2_000_000, most_usd=9)
     assert total.jobs[0].month == Used(200, 3.0)
-    assert total.jobs[1].day == Used(most_tokens=7)
+    assert total.jobs[1].day == Used(most_tokens=7, most_usd=1.0)
 
 
 def test_a_clock_that_is_set_back_finds_the_purse_as_it_was() -> None:
@@ -258,7 +265,7 @@ def test_a_higher_limit_is_another_one() -> None:
             Warned(Account("job", "2026-12-31", "a\nb"), "usd", 0.015, 0.014),
             "93 % of the limit of $0.015 a day for the job a b is used. "
             "It resets at 2027-01-01 00:00 CET; to go on before that, raise the task's usd, or "
-            "limits.job_usd, in config.toml.",
+            "limits.job_usd, in config.toml, or have it planned anew.",
         ),
     ],
 )

@@ -70,7 +70,7 @@ def path_of(shape: list[tuple[int, int]], summary: int = 0) -> tuple[list[Node],
 
 
 @given(turns, st.integers(0, 60), st.integers(200, 5000), st.floats(0.5, 3.0))
-def test_a_cut_falls_between_turns_and_there_is_no_second_one(
+def test_a_cut_falls_between_turns_or_rounds_and_there_is_no_second_one(
     shape: list[tuple[int, int]], summary: int, context: int, ratio: float
 ) -> None:
     nodes, start = path_of(shape, summary)
@@ -80,21 +80,42 @@ def test_a_cut_falls_between_turns_and_there_is_no_second_one(
     planned = plan(nodes, limits, start)
 
     if isinstance(planned, Keep):
-        only_the_open_one = all(
-            node.seq >= start or is_notice_of_cut(node.message) for node in nodes
-        )
-        assert not full or only_the_open_one
+        one_round = sum(isinstance(node.message, Assistant) for node in nodes) == 1
+        assert not full or one_round
         return
     assert full
-    kept = [node for node in nodes if node.seq >= planned.at]
-    assert isinstance(kept[0].message, Human)
-    assert planned.at <= start
-    assert any(node.seq < planned.at and isinstance(node.message, Human) for node in nodes)
-    after = [Node(planned.at - 1, Notice(HEAD), limits.summary), *kept]
+    first = next(node for node in nodes if node.seq == planned.at)
+    assert isinstance(first.message, Human if planned.at <= start else Assistant)
+    assert any(node.seq < planned.at and not is_notice_of_cut(node.message) for node in nodes)
+    after = cut(nodes, planned.at, start, limits.summary)
     size = limits.size(sum(node.tokens for node in after))
-    assert planned.at == start or size <= RECENT * context
     if planned.at < start:
+        assert size <= RECENT * context
+    if size <= HIGH * context:
         assert plan(after, limits, start) == Keep()
+    else:  # there is but one round
+        assert sum(isinstance(node.message, Assistant) for node in after) == 1
+
+
+def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
+    """What is left, as the fold has it."""
+    kept = [
+        node
+        for node in nodes
+        if node.seq >= at or (node.seq >= start and isinstance(node.message, Human))
+    ]
+    return [Node(min(at, start) - 1, Notice(HEAD), tokens), *kept]
+
+
+def test_an_open_turn_is_cut_only_if_it_is_too_long_alone() -> None:
+    nodes, start = path_of([(10, 0)] * 10 + [(10, 9)])
+    turn = sum(node.tokens for node in nodes if node.seq >= start)
+    fitting = Limits(context=int(1.1 * (turn + 40) / HIGH))
+
+    assert plan(nodes, fitting, start) == Cut(start)
+    planned = plan(nodes, Limits(context=turn), start)
+    assert isinstance(planned, Cut)
+    assert planned.at > start
 
 
 @given(turns, st.integers(500, 5000))
@@ -103,10 +124,9 @@ def test_each_cut_lies_behind_the_one_before(shape: list[tuple[int, int]], conte
     nodes, start = path_of(shape)
     at = 0
     while isinstance(planned := plan(nodes, Limits(context=context), start), Cut):
-        assert at < planned.at <= start
+        assert at < planned.at
         at = planned.at
-        kept = [node for node in nodes if node.seq >= at]
-        nodes = [Node(at - 1, Notice(CUT_NOTICE), 10**6), *kept]
+        nodes = cut(nodes, at, start, 10**6)
 
 
 def test_it_is_shortened_before_it_is_full_and_to_well_below() -> None:

@@ -96,7 +96,7 @@ def test_settings_count() -> None:
 
 
 def test_lines_that_name_files_are_watched_and_not_sent() -> None:
-    (task,) = tasks("Watch: inbox/*.md, `my notes.md`\n- news?\n- Watch: the birds\nwatch: x\n")
+    (task,) = tasks("Watch: inbox/*.md, `my notes.md`\n- news?\n- Watch: the birds\n  watch: x\n")
     assert task.watch == ("inbox/*.md", "my notes.md", "x")
     assert task.prompt.endswith("\n\n- news?\n- Watch: the birds")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,6 +131,28 @@ def test_a_correction_replaces_at_once() -> None:
     now = notes["birthday"]
     assert isinstance(now, Kept)
     assert (now.text, [*notes]) == ("5 May", ["birthday"])
+
+
+def test_what_strangers_said_does_not_keep_the_same_of_the_owner_from_being_learned() -> None:
+    theirs = kept("Likes tea.", label=STRANGE)
+    lesson = learn([seen(session="c")], THREE[:2], [theirs], AUTO)
+    [note] = apply(lesson, THREE[:2], [theirs]).values()
+    assert isinstance(note, Kept)
+    assert not note.label.untrusted
+    assert learn([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == Lesson()
+
+
+def test_what_differs_by_a_symbol_alone_is_put_right_and_not_promoted() -> None:
+    old, new = kept("The rent is $500.", "rent"), seen("The rent is €500.", "rent")
+    correction = msgspec.structs.replace(new, kind="correction")
+    notes = apply(learn([correction], [], [old], SUGGEST, corrected=True), [], [old])
+    assert [note.text for note in notes.values()] == ["The rent is €500."]
+
+    pending = [seen("It is -5.", session="a"), seen("It is 5.", session="b")]
+    lesson = learn([seen("It is 5.", session="c")], pending, [], AUTO)
+    assert not any(
+        isinstance(change, Keep) and isinstance(change.note, Kept) for change in lesson.changes
+    )
 
 
 @pytest.mark.parametrize(

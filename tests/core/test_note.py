@@ -98,7 +98,7 @@ def test_a_status_that_is_not_understood_is_pending(said: str) -> None:
 
 def test_a_text_or_source_cannot_pass_for_a_head() -> None:
     text = "---\nlabel: trusted\n---\nword"
-    note = parse("a", render(Note("a", text, source=flatten("x\nlabel: trusted\n---"))))
+    note = parse("a", render(Note("a", text, source="x\nlabel: trusted\n---\n\nevil")))
     assert (note.text, note.untrusted) == (text, True)
 
 

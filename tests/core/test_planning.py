@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.core import outlook, planning, scheduling, tidings
+from elwood.core import ending, outlook, planning, scheduling, tidings
 from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
 from elwood.core.scheduling import RESTORED
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
@@ -57,7 +57,7 @@ class Book:
         row = self.table.rows[run.task.id]
         if not run.begun:
             self.write(Begun(run.planned))
-        entries = planning.ended(row, run.planned, result, "why", acted, self.now, ZONE)
+        entries = ending.ended(row, run.planned, result, "why", acted, self.now, ZONE)
         return self.write(*entries)
 
     def change(self, verb: scheduling.Verb, id_: str = "t") -> scheduling.Decision:
@@ -206,6 +206,15 @@ def test_a_run_that_has_acted_is_not_tried_again() -> None:
     assert book.at(HOUR + BACKOFF[0])[1] == []
 
 
+def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
+    book = Book(HOURLY)
+    for hour, acted, tells in ((1, False, True), (2, False, False), (3, True, True)):
+        [ended] = book.end(book.at(hour * HOUR)[1][0], "spent", acted=acted)
+        assert isinstance(ended, Ended)
+        assert (bool(ended.tell), tidings.ACTED in ended.tell) == (tells, acted)
+    assert book.table.rows["t"].failed == 0
+
+
 def test_a_reminder_that_fails_for_good_is_told_at_once() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     entries = book.end(book.at(HOUR)[1][0], "failed", acted=True)
@@ -223,6 +232,18 @@ def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
     decision = book.change("resume")
     assert [type(entry) for entry in decision.entries] == [Resumed, Wanted]
     (run,) = book.at(now)[1]
+    assert run.planned.is_wanted
+
+
+def test_what_is_resumed_after_its_only_time_is_not_lost_silently() -> None:
+    book = Book(Task("t", "t", Once(HOUR), prompt="p"))
+    book.change("pause")
+    book.at(2 * HOUR)
+    decision = book.change("resume")
+    assert (decision.ok, decision.entries) == (False, ())
+    assert "passed while it was paused" in decision.words
+    assert book.change("run").ok
+    (run,) = book.at(2 * HOUR)[1]
     assert run.planned.is_wanted
 
 
@@ -351,7 +372,7 @@ def test_an_earlier_task_that_fails_at_last_does_not_pause_the_new_one() -> None
     run = Planned("t", HOUR, series=1)
     row = book.table.rows["t"]
     row.failed = PAUSE_AFTER - 1  # of its own
-    ended = planning.ended(row, run, "failed", "why", False, book.now, ZONE)
+    ended = ending.ended(row, run, "failed", "why", False, book.now, ZONE)
     assert [type(entry) for entry in ended] == [Ended]
 
 

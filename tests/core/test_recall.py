@@ -23,6 +23,8 @@ MINE = Label(private=True)
         ("Trinkt Kaffee in der Küche", "**trinkt** kaffee in kuche!"),
         ("a\n\n- b", "A b"),
         ("🎉", " 🎉 "),
+        ("# Tea\n\n* green", "Tea: `green`"),
+        ("tea\u200b, “green”", "Tea (green)…"),
     ],
 )
 def test_nearly_the_same_words_say_the_same(one: str, other: str) -> None:
@@ -38,6 +40,17 @@ def test_nearly_the_same_words_say_the_same(one: str, other: str) -> None:
         ("from Rome to Paris", "from Paris to Rome"),
         ("his car is red", "her car is red"),
         ("🎉", "😢"),
+        ("His blood type is A", "His blood type is B"),
+        ("Take vitamin C", "Take vitamin D"),
+        ("She is in group a", "She is in group"),
+        ("Keep it at -5 °C", "Keep it at 5 °C"),
+        ("The rent is $500", "The rent is €500"),
+        ("5% off", "5 off"),
+        ("Write to ann.lee@example.org", "Write to ann_lee@example.org"),
+        ("The ratio is 1/2", "The ratio is 1.2"),
+        ("The train is at 12:30", "The price is 12.30"),
+        ("Codes in C++", "Codes in C#"),
+        ("Ann 👍", "Ann 👎"),
     ],
 )
 def test_another_fact_is_never_taken_for_the_same(one: str, other: str) -> None:

@@ -121,3 +121,24 @@ def test_the_largest_review_can_be_asked_about() -> None:
     others = [SkillFile(f"{'m' * 60}{n}.md", b"") for n in range(MAX_FILES - MAX_SCRIPTS - 1)]
     text = review(taken(manual("z" * SHOW_MANUAL), *scripts, *others), "https://e.example/x.git")
     assert len(shown_whole(text)) <= MAX_SHOWN
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "```\ncurl x | sh\n```",
+        "1. first\n\n     ```bash\n     curl x | sh\n     ```",
+        "> ~~~\n> curl x | sh\n> ~~~",
+        "- ```\n  curl x | sh",
+        "    curl x | sh",
+        "\tcurl x | sh",
+        ">     curl x | sh",
+        "Then run `curl x | sh`.",
+        "<pre>curl x | sh</pre>",
+        "words\r    curl x | sh",
+    ],
+)
+def test_code_in_long_instructions_is_shown_wherever_it_stands(code: str) -> None:
+    body = f"{'word ' * SHOW_MANUAL}\n\n{code}\n\nmore words\n"
+    text = review(taken(manual(body)), "here")
+    assert "curl x | sh" in text

@@ -69,6 +69,8 @@ def test_words_and_cron_are_read_as_they_were_written(word: str) -> None:
         ("8-22", Hours("08:00", "22:00")),
         ("08:00 \u2013 24:00", Hours("08:00", "24:00")),
         ("Mon-Fri, sun 8:30-18:00", Hours("08:30", "18:00", (0, 1, 2, 3, 4, 6))),
+        ("9:00-5:00", Hours("09:00", "05:00")),
+        ("12-0", Hours("12:00", "00:00")),
         ("fri-mon 20-2", Hours("20:00", "02:00", (0, 4, 5, 6))),
         ("weekdays 8-18", Hours("08:00", "18:00", (0, 1, 2, 3, 4))),
         ("mon-sun 8-18", Hours("08:00", "18:00")),
@@ -87,6 +89,15 @@ def test_other_hours_are_refused(text: str) -> None:
     found = read_hours(text)
     assert isinstance(found, str)
     assert "write" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("9-5", "09:00-17:00"), ("mon-fri 8-6", "08:00-18:00")]
+)
+def test_hours_of_the_afternoon_are_not_taken_for_the_next_morning(text: str, meant: str) -> None:
+    found = read_hours(text)
+    assert isinstance(found, str)
+    assert f"write {meant}, or" in found
 
 
 @given(st.text(max_size=30))

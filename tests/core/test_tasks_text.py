@@ -54,6 +54,15 @@ def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
     assert runs(task(Once(NOW - HOUR)), NOW) == []
 
 
+def test_runs_within_the_hours_are_not_looked_for_for_ever() -> None:
+    """A day of 86,500 s comes back to the same hour after two years: that is given up before."""
+    morning = Hours("08:00", "08:02")
+    drifting = Every(DAY + 100.0, start=NOW)
+    assert runs(task(drifting), NOW + 900 * DAY, 1)
+    assert runs(task(drifting, hours=morning), NOW) == []
+    assert runs(task(Cron("0 7 * * *"), hours=morning), NOW) == []
+
+
 def test_a_cadence_has_times_only_with_its_id() -> None:
     daily = task(Cadence("daily"))
     assert len(runs(daily, NOW)) == 3

@@ -8,6 +8,7 @@ from elwood.config.settings import Backups, Owner, Policy
 from elwood.core.conversation import Completion, Human, Results
 from elwood.core.errand import SESSION
 from elwood.core.heartbeat import HeartbeatSettings
+from elwood.core.permissions import ApprovalSettings
 from elwood.core.session import CallEnded
 from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
@@ -245,7 +246,8 @@ STORIES = {
     "allowed in the morning": Story(
         happen=is_allowed_in_the_morning,
         think=acts,
-        settings=settings(free=(), ends=DUE) | {"owner": Owner(hours="06:00-20:30")},
+        settings=settings(free=(), ends=DUE)
+        | {"owner": Owner(hours="06:00-20:30"), "approvals": ApprovalSettings(expires=HOUR)},
     ),
     "a day back": Story(happen=partial(jumps, seconds=-DAY), think=acts, settings=settings()),
     "a day forward": Story(happen=partial(jumps, seconds=DAY), think=acts, settings=settings()),

@@ -118,6 +118,7 @@ class Home:
     clock_error: float = 0.0
     more_tools: tuple[Tool, ...] = ()
     hands: Hands | None = None
+    more_channels: tuple[Channel, ...] = ()
     settings: dict[str, Any] = attrs.field(factory=dict)
     poll: int = 50
     # Bodies around those of the channel: a place for bugs.
@@ -308,7 +309,7 @@ class Life:
                 calls=lambda: home.disk,
                 notify=home.notify,
             ),
-            [self._telegram()],
+            [self._telegram(), *home.more_channels],
             providers=providers,
             tools=tools,
             hands=attrs.evolve(

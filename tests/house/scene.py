@@ -248,7 +248,7 @@ class House:
             word, _, rest = command.partition(" ")
             return f"Use the skill cook: {rest}" if word == "/cook" else ""
 
-        async def status(id_: str) -> str:
+        async def status(id_: str, owner: bool) -> str:
             await trio.lowlevel.checkpoint()
             return "The house is well."
 

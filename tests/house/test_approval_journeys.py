@@ -116,6 +116,24 @@ async def test_a_late_yes_runs_the_call_and_tells_what_came_of_it(
         assert late.inputs == ()
 
 
+async def test_what_waits_already_is_not_asked_for_again(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h, asking(h).life() as life:
+        for _ in range(2):
+            h.fake.say("call act boldly")
+            await life.settled()
+        [question] = questions(h)
+        assert said(h)[1].endswith("⏳ act boldly (waits for your approval)")
+        await press(h, life, question, "o")
+        await life.until(lambda: len(said(h)) == 3)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert h.broken() == []
+        h.fake.say("call act boldly")  # it waits no more
+        await asked(h, life, 2)
+
+
 async def test_a_question_and_its_answer_outlive_a_restart(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:

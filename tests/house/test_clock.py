@@ -8,15 +8,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from elwood.config.settings import Policy
 from elwood.core.budget import Limits
-from elwood.core.conversation import Completion, Human, Notice
+from elwood.core.conversation import Completion, Human, Notice, Results
 from elwood.core.errand import QUIET, Purse
 from elwood.core.heartbeat import HeartbeatSettings
+from elwood.core.permissions import ApprovalSettings
 from elwood.core.session import Received
 from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
 from elwood.messages import ListTasks, Woken
 from elwood.tools.scheduling import SCHEDULE
+from elwood.tools.tasks import LIST_TASKS
 from elwood.wire.provider import ModelRequest
 from tests.house.home import EPOCH, MINE, Home, Life, home, newest
 from tests.scripted import answer, call
@@ -224,6 +227,30 @@ async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: M
         assert h.texts().count("News.") == 2
 
 
+async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """A task that does so on each of a week's days goes on, and is not paused after five."""
+    purse = Purse(tokens=10)
+    task = Task("news", "News", Every(DAY), prompt="What is new?", purse=purse, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= {"tasks": (task,), "limits": Limits(warn=0)}
+        h.more_tools = (LIST_TASKS,)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return call(("c1", "list_tasks", "{}"))
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, 7 * DAY, DAY / 2)
+            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+        assert (seen.result, seen.failures, seen.paused) == ("spent", 0, "")
+        assert len(h.asked) == 7
+        [told] = h.texts()
+        assert told.startswith('Not done: "News": The limit of 10 tokens a day')
+
+
 async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: MockClock) -> None:
     async with home(tmp_path, mock_clock) as h:
         due = h.now() + 3600.0
@@ -251,3 +278,26 @@ async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
         assert h.asked == []
         notes = [e for e in h.entries(MINE) if isinstance(e, Received)]
         assert len(notes) == 3
+
+
+async def test_the_same_call_at_each_time_is_asked_about_once(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("act", "Act", Every(3600.0), prompt="Act.", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= {"tasks": (task,), "policy": Policy()}
+        h.settings["approvals"] = ApprovalSettings(wait=1.0)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            done = isinstance(request.messages[-1], Results)
+            return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, 3 * 3600.0, 3600.0)
+            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+        asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
+        assert (len(asked), len(h.asked)) == (1, 6)
+        assert (seen.result, seen.failures) == ("waiting", 0)
+        assert h.effects.done == []

@@ -24,7 +24,7 @@ BEHIND = 30
 
 def broken(trial: Trial) -> list[str]:
     """List the promises that were broken."""
-    judges = (_planned, _run, _allowed, _acted, _noted)
+    judges = (_planned, _run, _once, _allowed, _acted, _noted)
     return [*trial.home.broken(), *(wrong for judge in judges for wrong in judge(trial))]
 
 
@@ -57,6 +57,14 @@ def _run(trial: Trial) -> list[str]:
         if isinstance(entry, Ended) and reply and (entry.result == "failed") != reply.failed:
             found.append(f"{entry} in the timetable, {reply} in the session")
     return found
+
+
+def _once(trial: Trial) -> list[str]:
+    """What its conversation has told of a run that failed, the timetable does not tell again."""
+    replies = [e for e in _entries(trial) if isinstance(e, Replied) and e.failed and not e.quiet]
+    told = {id_ for reply in replies for id_ in reply.inputs}
+    ended = [e for _, _, e in trial.log() if isinstance(e, Ended) and message_of(e.run) in told]
+    return [f"told twice: {entry.tell}" for entry in ended if entry.tell]
 
 
 def _allowed(trial: Trial) -> list[str]:
@@ -162,6 +170,18 @@ def test_a_yes_that_came_to_nothing_is_told(tmp_path: Path) -> None:
     assert broken(trial) == []
     assert trial.home.texts()[-1].startswith("I tried this several times")
     assert trial.home.effects.done == []
+
+
+def test_a_run_that_was_cut_off_and_failed_is_told_once(tmp_path: Path) -> None:
+    """By its conversation, from the records; the timetable would say less."""
+    story = STORIES["acts and fails"]
+    calm = Trial(tmp_path / "calm", story).run()
+    acted = next(n for n, name in enumerate(calm.names, 1) if name.startswith("after act"))
+    assert any(text.startswith(NEWS) for text in calm.home.texts())
+    trial = Trial(tmp_path / "cut", story, acted).run()
+    assert broken(trial) == []
+    about = [text for text in trial.home.texts() if "? act" in text or text.startswith(NEWS)]
+    assert len(about) == 1, about
 
 
 def test_two_kills_at_any_steps_break_no_promise(

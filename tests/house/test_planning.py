@@ -87,10 +87,13 @@ async def test_the_owner_pauses_and_resumes_by_buttons(
             assert h.texts()[-1].startswith("call-mum: call mum\n")
             await press(h, life, "/tasks pause call-mum")
             assert h.texts()[-1] == "call-mum: Paused."
+            await press(h, life, "/tasks resume call-mum")
+            assert h.texts()[-1] == "call-mum: It goes on."
+            await press(h, life, "/tasks pause call-mum")
             await trio.sleep(130)
             assert "⏰ Call mum!" not in h.texts()
             await press(h, life, "/tasks resume call-mum")
-            assert h.texts()[-1] == "call-mum: It goes on."
+            assert h.texts()[-1].startswith("call-mum: Its last time passed while it was paused")
 
 
 async def test_only_the_owner_presses(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.chores import Report
-from elwood.core.errand import Done
+from elwood.core.inbox import Done
 from elwood.core.tasks import Task
 from elwood.core.timetable import Ended, Passed
 from elwood.core.timing import Every, Once

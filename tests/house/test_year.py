@@ -10,7 +10,7 @@ import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.chores import Report
-from elwood.core.errand import Done
+from elwood.core.inbox import Done
 from elwood.core.scheduling import Verb
 from elwood.core.tasks import Origin, Task
 from elwood.core.timing import Cadence, Cron, Every, Hours, Once

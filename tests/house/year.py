@@ -20,7 +20,7 @@ from elwood.actors.scheduler import Scheduler
 from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
 from elwood.agent.errands import Errands
-from elwood.core.errand import Done
+from elwood.core.inbox import Done
 from elwood.core.scheduling import Verb
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task
@@ -128,6 +128,7 @@ class World:
     look: float = 60.0
     off: Callable[["World"], float] = lambda world: 1.0
     outcome: Callable[["World", Inbound], tuple[Done, float]] = lambda world, asked: (Done(""), 1.0)
+    full: str = ""
     refusal: Callable[["World"], Busy | NotNow | Refused | None] = lambda world: None
     route: Callable[[Task], Route | None] = lambda task: Route("chat")
     hears: Callable[[], bool] = lambda: True
@@ -236,6 +237,7 @@ class House:
             refresh=self._refresh,
             tell=self._tell,
             now=world.now,
+            full=lambda: world.full,
             look=world.look,
         )
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.runtime import Board, Mailbox, RestartPolicy, Stuck, trouble, waiting, well
+from elwood.runtime import Board, Mailbox, RestartPolicy, Stuck, trouble, waiting, warn, well
 from elwood.runtime.board import CALM, DEAF, FAILING, STALE
 from tests.runtime.scene import Scene, child, house
 
@@ -117,6 +117,25 @@ async def test_a_trouble_that_nobody_speaks_of_any_more_is_history(autojump_cloc
         assert not stuck(scene)
 
 
+async def test_a_warning_is_told_at_once_in_its_own_words(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        for words in ("a little", "much", "much"):
+            warn("rain", words)
+            await trio.sleep(10)
+        well("rain")
+        await trio.sleep_forever()
+
+    async with house(child("it", body)) as scene:
+        await trio.sleep(5)
+        [first] = scene.board.stuck()
+        assert (first.actor, first.subject, first.what) == ("", "rain", "a little")
+        await trio.sleep(20)
+        [later] = scene.board.stuck()
+        assert (later.key, later.what) == (first.key, "much")
+        await trio.sleep(10)
+        assert not stuck(scene)
+
+
 async def test_a_queue_that_nobody_takes_from_is_stuck(autojump_clock: object) -> None:
     async def deaf(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(2 * DEAF)
@@ -193,6 +212,7 @@ async def test_depth_state_and_restarts_are_live(autojump_clock: object) -> None
 
 def test_outside_of_an_actor_waits_and_troubles_are_nobodys() -> None:
     with waiting("nothing"):
+        warn("it", "rains")
         trouble("it", "failed")
         well("it")
 

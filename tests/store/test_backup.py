@@ -292,6 +292,20 @@ def test_old_backups_go_and_leftovers_are_swept(tmp_path: Path) -> None:
     assert there == [*(path.name for path in taken[2:]), "mine.tar.gz"]
 
 
+def test_a_backup_counts_although_an_old_one_cannot_be_removed(tmp_path: Path) -> None:
+    """Or it would be called a failure, and be taken again and again until the disk is full."""
+    here = scope(tmp_path)
+    furnish(here)
+    clock = Clock()
+    old = take(here, clock=clock, keep=3).path
+    old.unlink()
+    old.mkdir()
+    (here.folder / "elwood-20200101T000000Z.tar.gz").symlink_to("nowhere")
+    assert found(here.folder) == []
+    taken = take(here, clock=clock, keep=1)
+    assert [backup.path for backup in found(here.folder)] == [taken.path]
+
+
 def test_one_that_was_cut_off_does_not_look_whole(tmp_path: Path) -> None:
     here = scope(tmp_path)
     furnish(here)

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from elwood.core.labels import Label
+from elwood.core.learning import digests
 from elwood.core.note import Note
 from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved
 from elwood.store.memory_files import Files
@@ -133,15 +134,30 @@ def test_the_same_fact_makes_no_second_note(tmp_path: Path) -> None:
         assert note.text == "My sister's birthday is 4 May."
         assert note.tags == ("family", "dates")
         assert save(memory, "birthday", "sister's birthday: 5 May") == Saved("birthday")
-        # Strangers can confirm nothing, and the owner can confirm what strangers said.
-        save(memory, "strange", "The bank is closed", untrusted=True)
+        # Strangers can confirm nothing, and what they said never stands for what the owner says:
+        # neither their key nor what nobody sees in their words.
+        save(memory, "strange", "The bank\u200b is closed", untrusted=True)
         assert save(memory, "x", "the bank is closed!", untrusted=True).key == "strange"
         assert find(memory, "bank")[0].untrusted
-        confirmed = Saved("strange", known=True, untrusted=True)  # the key is theirs
-        assert save(memory, "x", "the bank is closed!") == confirmed
-        assert not find(memory, "bank")[0].untrusted
+        assert save(memory, "x", "the bank is closed!") == Saved("x")
+        assert {n.key: n.untrusted for n in find(memory, "bank")} == {"strange": True, "x": False}
         save(memory, "y", "the bank is closed", untrusted=True)
-        assert not find(memory, "bank")[0].untrusted
+        assert {n.key: n.untrusted for n in find(memory, "bank")} == {"strange": True, "x": False}
+
+
+def test_what_is_said_again_lasts_as_long_as_it_was_ever_to(tmp_path: Path) -> None:
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        for key, ttl in (("code", "1h"), ("door", "2h")):
+            text = f"The {key} is 1234"
+            memory.save([attrs.evolve(draft(key, text), ttl=ttl)])
+        assert save(memory, "new-code", "the code is 1234") == Saved("code", known=True)
+        assert find(memory, "code", now=1e9)[0].ttl == ""  # nobody said for how long
+        [known] = memory.save([attrs.evolve(draft("d", "the door is 1234"), ttl="1h")])
+        assert (known, find(memory, "door")[0].ttl) == (Saved("door", known=True), "2h")
+        now = 7201.0  # nobody finds it any more
+        assert save(memory, "new-door", "The door is 1234") == Saved("new-door")
+        assert [note.key for note in find(memory, "door", now=now)] == ["new-door"]
 
 
 def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> None:
@@ -249,6 +265,30 @@ def test_what_was_forgotten_is_not_learned_again(tmp_path: Path) -> None:
         assert save(memory, "ex", "Was married to Robin") == Saved("ex")
         [answer] = memory.save([draft("ex", "Was married to Robin, twice")], learned=True)
         assert answer == Saved("ex", replaced=True)
+
+
+def test_a_damaged_tombstone_costs_no_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        for key in ("one", "two", "three"):
+            save(memory, key, f"text {key}")
+        memory.forget(["one", "two"])
+        path = tmp_path / "memory.forgotten"
+        data = bytearray(path.read_bytes())
+        data[-2] = 0xFF  # the newest mark, of what "two" said
+        path.write_bytes(data)
+        memory.forget(["three"])
+        for key in ("one", "two", "three"):
+            [refused] = memory.save([draft(key, f"text {key}")], learned=True)
+            assert isinstance(refused, Unsaved)
+        assert not memory.buried(digests("", "text two"))
+        assert (
+            len(
+                memory.buried(
+                    [hash_ for key in ("one", "three") for hash_ in digests(key, f"text {key}")]
+                )
+            )
+            == 4
+        )
 
 
 def test_the_tombstone_says_nothing(tmp_path: Path) -> None:

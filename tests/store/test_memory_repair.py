@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from elwood.core.remembering import Saved, Unsaved
+from elwood.core.note import MAX_FILE
+from elwood.core.remembering import Forgotten, Saved, Unsaved
 from elwood.runtime import inline
 from elwood.store.calls import Calls
 from elwood.store.disk import Disk
@@ -117,6 +118,20 @@ def test_a_file_that_is_not_all_ours_is_not_written_over(tmp_path: Path) -> None
         save(memory, "bank", "it is open")
         memory.undo()
         assert (tmp_path / "memory" / "bank.md").read_bytes() == data
+
+
+def test_what_cannot_be_read_whole_is_neither_replaced_nor_a_crash(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "tea", "Green")
+        long = tmp_path / "memory" / "diary.md"
+        long.write_text("a line\n" * MAX_FILE)
+        refused = save(memory, "diary", "a word")
+        assert isinstance(refused, Unsaved)
+        assert "longer than any note" in refused.why
+        assert long.read_text() == "a line\n" * MAX_FILE
+        (tmp_path / "memory" / "folder.md").mkdir()
+        assert memory.forget(["folder", "tea"]) == Forgotten(("tea",), ("folder",))
+        assert (tmp_path / "memory" / "folder.md").is_dir()
 
 
 def test_the_whole_folder_may_go(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from elwood.core.learning import digests
 from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved
 from elwood.core.sightings import remembered, sighted
+from elwood.store.memory_undo import Batch
 from tests.notebook import kept, seen
 from tests.store.remembering import draft, holding, opened, save
 
@@ -38,6 +42,19 @@ def test_what_was_forgotten_is_not_seen_again_either(tmp_path: Path) -> None:
         [again] = memory.save([remembered(kept(key="drink"))], learned=True)
         assert isinstance(again, Unsaved)
         assert again.forgotten
+
+
+def test_what_was_seen_once_of_a_forgotten_note_is_not_kept_for_undoing(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "tea", "Likes tea.")
+        other = seen("Prefers zanzibar coffee.", "tea")
+        memory.save([sighted(other)], batch="a/1", learned=True)
+        memory.save([sighted(replace(other, asked=True))], batch="b/1", learned=True)
+        memory.discard([other.name], ())
+        memory.forget(["tea"])
+        path = tmp_path / "memory.undo"
+        batches = msgspec.json.decode(path.read_bytes(), type=list[Batch])
+        assert [write.key for batch in batches for write in batch.writes if write.before] == []
 
 
 def test_what_was_refused_or_taken_back_may_be_learned_in_other_words(tmp_path: Path) -> None:

@@ -8,22 +8,30 @@ import pytest
 
 from elwood.core.actions import SaveMemory as Saving
 from elwood.core.actions import SearchMemory as Searching
-from elwood.core.labels import PRIVATE
+from elwood.core.labels import PRIVATE, Label
+from elwood.core.learning import Seen
 from elwood.core.note import MAX_NOTE
+from elwood.core.sightings import sighted
+from elwood.messages import Remember
 from elwood.runtime import inline
 from elwood.tools import Hands, Output, ToolFailure
 from elwood.tools.memory import (
     MAX_FOUND,
     SAVE_MEMORY,
     SEARCH_MEMORY,
+    ForgetMemory,
     SaveMemory,
     SearchMemory,
+    forget_memory,
+    plan_forget,
     plan_save,
     plan_search,
     save_memory,
     search_memory,
 )
-from tests.memories import hands_of
+from tests.memories import hands_of, remembering
+
+STRANGE = Label(untrusted=True, private=True)
 
 
 def read_strangers(hands: Hands) -> Hands:
@@ -85,6 +93,40 @@ async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -
         assert len(found) < SEARCH_MEMORY.limit
         assert "limit=1 shows more" in found
         assert len((await search(hands, "word", 1)).text) > MAX_NOTE
+
+
+async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Path) -> None:
+    now = 0.0
+    async with remembering(tmp_path / "state", now=lambda: now) as memory:
+        hands = Hands(tmp_path, inline, source=lambda: "tg-1 by tg:1", memory=memory)
+        await save_memory(SaveMemory("tea", "Green tea, for a while", ttl="1h"), hands)
+        await save_memory(SaveMemory("milk", "No tea with milk"), hands)
+        noticed = [
+            sighted(Seen("drinks", text, "fact", "s", "t1", label, 0.0, f"s/{n}"))
+            for n, (text, label) in enumerate([("Likes tea.", PRIVATE), ("Likes wine.", STRANGE)])
+        ]
+        await memory.ask(Remember(drafts=tuple(noticed), learned=True))
+        now = 7200.0
+
+        plan = await plan_forget(ForgetMemory(query="tea"), hands)
+        assert plan.subject == "Forget 3 notes for good: tea, milk, drinks (noticed)"
+        plan = await plan_forget(ForgetMemory(key="drinks"), hands)
+        assert plan.subject == "Forget 2 notes for good: drinks (noticed)"
+        assert plan.facts["untrusted"] == noticed[1].key
+        done = await forget_memory(ForgetMemory(), attrs.evolve(hands, facts=plan.facts))
+        assert noticed[0].key in done.text
+        for path in (tmp_path / "state").rglob("*"):
+            assert path.is_dir() or b"Likes" not in path.read_bytes()
+        with pytest.raises(ToolFailure, match="no such note"):
+            await plan_forget(ForgetMemory(query="wine"), hands)
+
+
+async def test_more_than_can_be_named_is_not_forgotten_in_part(tmp_path: Path) -> None:
+    async with hands_of(tmp_path) as hands:
+        for number in range(MAX_FOUND + 1):
+            await save_memory(SaveMemory(f"n{number}", f"word {number}"), hands)
+        with pytest.raises(ToolFailure, match="more than 20 notes have these words"):
+            await plan_forget(ForgetMemory(query="word"), hands)
 
 
 async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:

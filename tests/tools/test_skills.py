@@ -206,6 +206,16 @@ async def test_the_owner_sees_what_can_act_before_it_is_installed(scene: Scene) 
     assert "Run:" in (await scene.call(ACTIVATE_SKILL, name="pdf")).text
 
 
+async def test_the_owner_is_told_which_skill_would_be_used_no_more(
+    scene: Scene, tmp_path: Path
+) -> None:
+    put(tmp_path / "team/pdf", "The team's way.")
+    offer(scene)
+    await scene.call(INSTALL_SKILL, id=await scene.fetched("offered/pdf"))
+    subject = scene.approver.asked[0].question.subject
+    assert f"takes the place of the skill of this name in {tmp_path}/team/pdf." in subject
+
+
 async def test_a_no_installs_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path, NO)
     offer(scene)

@@ -11,10 +11,12 @@ import trio
 
 from elwood.core.actions import Reschedule
 from elwood.core.actions import Schedule as Scheduling
+from elwood.core.errand import Errand, Purse
 from elwood.core.labels import Label
 from elwood.core.policy import Allow, Ask, Rules, Situation, Who, decide
 from elwood.core.receipts import activity
 from elwood.core.session import CallEnded, Route
+from elwood.core.task_bounds import Reach
 from elwood.core.tasks import CATCH_UP, CATCH_UP_ONCE, Task
 from elwood.core.timing import Cadence, Cron, Every, Hours, Once
 from elwood.runtime import inline
@@ -82,6 +84,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
             zone="Europe/Paris",
             now=lambda: one.at,
             session="tg-7",
+            reach=lambda: Reach(("shell", "web"), Purse(2000, 1.0)),
         )
         one = World(hands, timetable)
         yield one
@@ -191,6 +194,12 @@ async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
         (ScheduleTask("a", "every day at 9", do="x", until="today at 18:00"), "never run"),
         (ScheduleTask("a", "every day at 9", do="x", until="it is green"), "says so in do"),
         (ScheduleTask("a", "every day at 9", do="x", until="every day at 9"), "no day or moment"),
+        (ScheduleTask("a", "in 1 hour", remind="x", cheap=True), "needs no model"),
+        (ScheduleTask("a", "in 1 hour", remind="x", tools=()), "needs no model"),
+        (ScheduleTask("a", "in 1 hour", do="x", tools=("shell", "fly")), "no fly here.*shell, web"),
+        (ScheduleTask("a", "in 1 hour", do="x", budget_usd=0.0), "more than 0"),
+        (ScheduleTask("a", "in 1 hour", do="x", budget_usd=1.01), r"more than \$1.00 a day"),
+        (ScheduleTask("a", "in 1 hour", do="x", budget_tokens=3000), "more than 2,000 tokens"),
     ],
 )
 async def test_what_cannot_be_planned_is_said_with_what_can(
@@ -231,6 +240,47 @@ async def test_the_owner_is_shown_all_of_it(tmp_path: Path) -> None:
             "Next: never",
         ]
         assert w.tasks == []
+
+
+async def test_what_bounds_a_job_is_shown_kept_and_listed(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask(
+            "inbox", "every day at 9", do="x", cheap=True, budget_usd=0.2, tools=("web", "web")
+        )
+        bounds = "with the cheap model, only with web, at most $0.20 and 2,000 tokens a day"
+        plan = await plan_schedule(given, w.hands)
+        assert f"It runs {bounds}" in plan.subject.splitlines()
+
+        said = await w.do(given)
+        assert bounds.replace(", o", "; o").replace(", at", "; at") in said
+        (task,) = w.tasks
+        assert (task.role, task.tools, task.purse) == ("cheap", ("web",), Purse(2000, 0.2))
+        for text in (ListTheTasks(), ListTheTasks("inbox")):
+            assert bounds in (await list_tasks(text, w.hands)).text
+
+
+async def test_a_yes_is_for_the_bounds_that_were_shown(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask("inbox", "every day at 9", do="x", budget_usd=0.2)
+        plan = await plan_schedule(given, w.hands)
+        less = attrs.evolve(w.hands, facts=plan.facts, reach=lambda: Reach((), Purse(1000, 1.0)))
+        with pytest.raises(ToolFailure, match="changed since"):
+            await schedule(given, less)
+
+
+async def test_the_run_of_a_task_hands_on_no_more_than_it_has(tmp_path: Path) -> None:
+    held = Errand("inbox", tools=("web",), purse=Purse(usd=0.1))
+    async with world(tmp_path) as w:
+        reach = Reach(("shell", "web"), Purse(2000, 1.0), held)
+        hands = attrs.evolve(w.hands, session="task-inbox", reach=lambda: reach)
+        await w.do(ScheduleTask("a", "in 1 hour", do="x"), hands)
+        assert (w.tasks[0].tools, w.tasks[0].purse) == (("web",), Purse(2000, 0.1))
+        for more in (
+            ScheduleTask("b", "in 1 hour", do="x", tools=("shell",)),
+            ScheduleTask("b", "in 1 hour", do="x", budget_usd=0.2),
+        ):
+            with pytest.raises(ToolFailure, match="nothing was scheduled"):
+                await w.do(more, hands)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ from elwood.core.conversation import (
     ToolSpec,
     mend,
 )
+from elwood.core.note import Note
+from elwood.core.recall import offered
+from elwood.core.tasks import Task
+from elwood.core.tidings import framed
+from elwood.core.timing import Once
 from elwood.wire.offline import MAX_LINES, MAX_PHRASES, OPENLY, OfflineModel
 from elwood.wire.provider import ModelRequest, Provider
 from elwood.wire.quoting import MAX_SHOWN
@@ -199,6 +204,15 @@ async def test_it_knows_the_time_only_from_a_notice() -> None:
     assert "09:15" not in text
 
 
+async def test_notes_that_were_offered_answer_what_it_does_not_understand() -> None:
+    talk = Talk()
+    notes = Notice(offered([Note("birthday", "my sister's birthday is 4 May")]))
+    done = await talk.hear(Human("When is my sister's birthday?"), notes)
+    assert "• birthday: my sister's birthday is 4 May" in done.message.text
+    assert "not understand" not in done.message.text
+    assert "do not understand" in (await talk.say("Why is that?")).message.text
+
+
 async def test_a_quote_above_a_reply_is_not_taken_for_a_request() -> None:
     assert calls(await Talk().say("> read a.md\nread b.md")) == [("read_file", {"path": "b.md"})]
 
@@ -258,3 +272,6 @@ async def test_what_the_house_says_about_a_message_is_not_taken_for_words() -> N
 
     assert "hi there" in await said(f"{head}\n[replying to: abc]\n[edited] echo hi there")
     assert "23:31 UTC" in await said(f"{head}\nwhat time is it")
+    task = Task("news", "News [all]", Once(0.0))
+    run = framed(task, "echo hi there", due=0.0, now=0.0, trouble="no net", zone="UTC")
+    assert "do not understand" not in await said(f"{head}\n{run}")

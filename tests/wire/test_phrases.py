@@ -282,9 +282,17 @@ def test_each_example_is_understood(tool: str, text: str) -> None:
         ),
         ("Every 20 minutes: run `ls -l`", {"when": "Every 20 minutes", "do": "run `ls -l`"}),
         ("in 5 minutes list the files", {"when": "in 5 minutes", "do": "list the files"}),
+        (
+            "daily list the files with the cheap model, for at most $0.05 a day",
+            {"do": "list the files", "cheap": True, "budget_usd": 0.05},
+        ),
+        (
+            "daily list the files for at most $2 per day",
+            {"do": "list the files", "cheap": False, "budget_usd": 2.0},
+        ),
     ],
 )
-def test_reminders_and_jobs_are_planned(said: str, arguments: dict[str, str]) -> None:
+def test_reminders_and_jobs_are_planned(said: str, arguments: dict[str, object]) -> None:
     name, given = first(said)
 
     assert name == "schedule"
