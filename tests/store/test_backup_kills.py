@@ -50,10 +50,12 @@ def steps_of(do: Callable[[], object]) -> list[int]:
     child = os.fork()
     if child == 0:
         seen: list[str] = []
-        sys.addaudithook(lambda event, _: seen.append(event) if event in STEPS else None)
-        do()
-        os.write(taken, b"%d" % len(seen))
-        os._exit(0)
+        try:
+            sys.addaudithook(lambda event, _: seen.append(event) if event in STEPS else None)
+            do()
+            os.write(taken, b"%d" % len(seen))
+        finally:
+            os._exit(0)
     os.close(taken)
     os.waitpid(child, 0)
     most = int(os.read(given, 20))
