@@ -25,18 +25,12 @@ MAX_PAGE = 45_000
 
 class ListFiles(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[
-        str,
-        Meta(
-            description="Folder, relative to the workspace; '.' is the workspace itself; or as "
-            "activate_skill names it"
-        ),
+        str, Meta(description="Folder, relative to the workspace; '.' is the workspace itself")
     ] = "."
 
 
 class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
-    path: Annotated[
-        str, Meta(description="File, relative to the workspace; or as activate_skill names it")
-    ]
+    path: Annotated[str, Meta(description="File, relative to the workspace")]
     offset: Annotated[int, Meta(ge=1, description="First line to read, counted from 1")] = 1
     limit: Annotated[int, Meta(ge=1, le=MAX_LINES, description="Number of lines to read")] = (
         MAX_LINES

@@ -61,7 +61,7 @@ def _activated(placed: Placed, directory: str | None, files: list[str], more: bo
         where = f'{skill.mark} directory="{directory}">'
         note = "Paths in it start at its directory; run its scripts by their path from there."
         if not placed.is_inside:
-            note += " Nothing can be written there."
+            note += " It is only read, also by read_file."
     else:
         where = f"{skill.mark}>"
         note = "It lies where commands do not reach: its scripts cannot be run."
