@@ -160,7 +160,7 @@ def having(text: str, chosen: Sequence[str]) -> int:
     1
     """
     there = set(words(text))
-    return sum(any(matches(word, other) for other in there) for word in chosen)
+    return sum(word in there or any(matches(word, other) for other in there) for word in chosen)
 
 
 def saying(text: str) -> bytes:
