@@ -13,6 +13,8 @@ PREFIX = 3
 
 # Scripts without blanks between words: each character counts as a word.
 _WIDE = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# A character that may be a mark: with most texts these are few.
+_WIDER = re.compile(r"[^\x00-\x7f]")
 _WORD = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+")
 # What divides sentences, quotes and lays out, and what nobody sees: it says nothing by itself.
 _POINTS = (
@@ -74,7 +76,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     apart = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in apart if not unicodedata.combining(char))
+    return _WIDER.sub(lambda found: "" if unicodedata.combining(found[0]) else found[0], apart)
 
 
 def words(text: str) -> list[str]:
