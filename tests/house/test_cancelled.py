@@ -164,6 +164,26 @@ async def test_only_what_the_task_asked_for_is_withdrawn(
         assert not h.broken()
 
 
+async def test_two_tasks_that_want_the_same_ask_each_for_itself(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Or cancelling the first would withdraw what the other one waits for, too."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        await schedule(life, replace(TASK, session=MINE))
+        first = await ran(h, life, MINE)
+        when = Every(HOUR, h.now() + 60.0 - HOUR)
+        await schedule(life, replace(TASK, id="again", session=MINE, when=when))
+        second = await ran(h, life, MINE)
+        h.fake.say(f"/tasks cancel {ID}")
+        await life.until(lambda: withdrawn(h, MINE))
+        assert (await press(h, life, first, "o")).startswith(GONE)
+        assert (await press(h, life, second, "o")).startswith("Allowed once: act")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert not h.broken()
+
+
 async def test_a_task_that_came_to_its_end_may_still_be_allowed(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
