@@ -336,7 +336,7 @@ def test_watch_draws_again_until_ctrl_c(folder: Path, speak: Speak) -> None:
 
 
 def read_until(terminal: int, enough: Callable[[str], bool]) -> str:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     shown = b""
     while not enough(shown.decode(errors="ignore")):
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], shown

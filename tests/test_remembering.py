@@ -13,6 +13,7 @@ from elwood.core.inspection import House
 from elwood.remembering import forget, rebuild
 from elwood.runtime import Board, Mailbox, in_thread
 from elwood.store.lock import holding as lock
+from elwood.wire.control import NAME
 from tests.memories import remembering
 from tests.store.remembering import draft, holding, opened, save
 from tests.test_cli import configured, elwood
@@ -100,7 +101,10 @@ async def test_a_running_house_forgets_by_itself(
             mailbox: Mailbox[None] = Mailbox("control", 1)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.run, mailbox)
-                await trio.testing.wait_all_tasks_blocked(0.1)
+                with trio.fail_after(60):
+                    while not (runtime / NAME).exists():  # noqa: ASYNC110 - a thread makes it
+                        await trio.sleep(0.01)
+                await trio.testing.wait_all_tasks_blocked(0.1)  # and listens
                 assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 0
                 assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 1
                 assert await in_thread(lambda: rebuild(state, runtime)) == 0

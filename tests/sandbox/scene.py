@@ -17,7 +17,7 @@ from elwood.sandbox.engine import Engine
 from elwood.sandbox.layout import environment
 
 # Seconds within which what must happen happens, on a busy machine too.
-PATIENCE = 20.0
+PATIENCE = 60.0
 IMAGE = "elwood-empty:test"
 # The image is empty: programs are those of this machine.
 SHOWN = ("/usr", "/etc/alternatives")

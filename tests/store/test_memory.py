@@ -1,5 +1,6 @@
 """The memory: what is kept, found, replaced, forgotten and taken back."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -40,7 +41,7 @@ def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["index", "files"])
-def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore:
+def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore]:
     """Both ways to look notes up, over the same notes."""
     with opened(tmp_path) as memory:
         for key, text, tags in (
@@ -58,7 +59,7 @@ def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore:
         index = memory.shelf.index
         store = index if request.param == "index" else Files(memory.shelf.files)
         assert isinstance(store, Index | Files)
-        return store
+        yield store
 
 
 @pytest.mark.parametrize(
