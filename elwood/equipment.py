@@ -19,7 +19,7 @@ from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
 from elwood.config.settings import Policy
-from elwood.core.errand import PRINCIPAL, Errand
+from elwood.core.errand import PRINCIPAL, Errand, job_of
 from elwood.core.grants import CODE_ALPHABET
 from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, Word, version
@@ -194,7 +194,7 @@ class Equipment:
                 voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
                 sees=log_.sees,
                 session=session,
-                job=lambda: _job(log_.state),
+                job=lambda: job_of(_errand(log_.state)),
                 reach=lambda: Reach(
                     tuple(sorted(self._tools)), config.limits.purse(None), _errand(log_.state)
                 ),
@@ -239,11 +239,6 @@ def _here(state: Session) -> Route:
 
 def _errand(state: Session) -> Errand | None:
     return state.turn.errand if state.turn else None
-
-
-def _job(state: Session) -> str:
-    errand = _errand(state)
-    return errand.job if errand else ""
 
 
 def _source(session: str, state: Session) -> str:
