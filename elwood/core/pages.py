@@ -10,10 +10,10 @@ from datetime import date, timedelta
 
 import attrs
 
+from elwood.core.entries import MARKED, parts
 from elwood.core.labels import Label
 from elwood.core.note import Note
 from elwood.core.recall import worth
-from elwood.core.threads import MARKED, entry_marks
 from elwood.core.wording import having
 
 # Where pages lie in the workspace, and how each kind is named.
@@ -102,16 +102,9 @@ def passages(text: str) -> Iterator[Passage]:
     Passage(text='- 08:00 s/t1 [untrusted]: `a`\n  - ok tool', untrusted=True)
     Passage(text='mine', untrusted=False)
     """
-    lines: list[str] = []
-    marks: frozenset[str] | None = None
-    for line in [*text.split("\n"), ""]:
-        if marks is not None and line.startswith("  - "):
-            lines.append(line)
-            continue
-        if lines:
+    for lines, marks in parts(text):
+        if lines[0].strip() and not lines[0].startswith("#"):
             yield Passage("\n".join(lines), MARKED in (marks or ()))
-        is_said = line.strip() and not line.startswith("#")
-        lines, marks = [line] if is_said else [], entry_marks(line)
 
 
 def _days(path: str) -> tuple[date, date] | None:

@@ -45,8 +45,8 @@ class Forgotten:
 
 # What forgetting does not reach, said wherever something was forgotten.
 STAYS = (
-    "No file of the memory has it any more, and it will not be learned again by itself. What was "
-    "said in conversations still stands in their logs, and in the daily notes."
+    "No file of the memory has it any more, nor have the entries of the daily notes, and it will "
+    "not be learned again by itself. What was said in conversations still stands in their logs."
 )
 
 

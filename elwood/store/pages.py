@@ -12,11 +12,12 @@ from pathlib import Path
 
 import attrs
 
+from elwood.core.entries import cleansed
 from elwood.core.note import Note
-from elwood.core.pages import FOLDERS, excerpt, page
+from elwood.core.pages import FOLDERS, excerpt, page, passages
 from elwood.core.recall import joined, ranked
 from elwood.core.remembering import Forgotten
-from elwood.core.threads import MAX_DAILY
+from elwood.core.threads import DAYS, MAX_DAILY
 from elwood.core.wording import asked as words_of
 from elwood.core.wording import having
 from elwood.store.confined import PathMissing, PathRefused, Unconfined
@@ -25,6 +26,7 @@ from elwood.store.memory import Memory
 from elwood.store.memory_catalog import Catalog
 from elwood.store.memory_store import Asked, Tie
 from elwood.store.notes import Filed, stamp
+from elwood.store.sqlite import Unusable
 
 log = logging.getLogger("elwood.memory")
 
@@ -36,6 +38,7 @@ MAX_PAGES = 10_000
 MAX_READ = 20
 # Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
 STEP = 16
+_DAILY = "threads/daily/"
 # Bytes of one page that are read: all characters may be long ones.
 _MAX_FILE = 4 * MAX_DAILY
 
@@ -84,7 +87,8 @@ class Pages(Catalog):
     """The pages of the folder *workspace*, and their index in the folder *state*."""
 
     def __init__(self, state: Path, workspace: Path) -> None:
-        super().__init__(PageFiles(Root(workspace)), state / INDEX, step=STEP)
+        self._root = Root(workspace)
+        super().__init__(PageFiles(self._root), state / INDEX, step=STEP)
 
     def search(self, asked: Asked, limit: int, tie: Tie) -> list[Note]:
         """Find what the *limit* best pages say, as their files are now.  Raises Abandoned."""
@@ -99,19 +103,47 @@ class Pages(Catalog):
                 found.append(said)
         return found
 
-    def saying(self, note: Note) -> list[str]:
-        """Name pages whose best passages have all words of *note* (of a long one the first)."""
+    def forget(self, note: Note) -> list[str]:
+        """Blank what entries say of *note* (`core.entries`); name the pages that still say it.
+
+        Those are people's words.  Raises PathRefused, Unconfined and Unusable.
+        """
         chosen = words_of(note.text)
         asked = Asked(query=note.text, now=-math.inf, words="all")
-        return [
-            said.key
-            for said in self.search(asked, MAX_READ, Tie())
-            if having(said.text, chosen) == len(chosen)
-        ]
+        keys = {hit.key for hit in self.by(lambda store: store.search(asked, Tie()))}
+        # What was written a moment ago may not have been looked at yet.
+        days = (name for name, _ in self._filing.stamps() if name.startswith(_DAILY))
+        keys.update(sorted(days)[-DAYS:])
+        left = []
+        for key in sorted(keys):
+            try:
+                said = self._cleanse(key, chosen, note.key)
+            except PathRefused:  # perhaps a turn was written into it at this very moment
+                said = self._cleanse(key, chosen, note.key)
+            if any(having(one.text, chosen) == len(chosen) for one in passages(said)):
+                left.append(key)
+        return left
+
+    def _cleanse(self, key: str, chosen: Sequence[str], about: str) -> str:
+        """Blank what the page *key* says; return what it says then."""
+        with self._root.file(key) as file:
+            data, found, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
+        text = data.decode("utf-8", "surrogateescape")
+        clean = cleansed(text, chosen, about)
+        if clean == text or len(data) > _MAX_FILE:
+            return text
+        written = clean.encode("utf-8", "surrogateescape")
+        self._root.write(key, written, untrusted=untrusted, expect=found)
+        if self.index.exists:
+            self._need_open()
+            self.index.drop([key])
+            if (filed := self._filing.read(key)) is not None:
+                self.index.put([filed])
+        return clean
 
 
 def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotten:
-    """Forget these notes, and name the pages that still have the words of one of them.
+    """Forget these notes, also in the daily notes; name the pages that still say one of them.
 
     Those are the owner's to edit.  Raises DiskFull and JournalBroken, as `Memory.forget`.
     """
@@ -119,7 +151,11 @@ def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotte
     forgotten = memory.forget(keys)
     if pages is None:
         return forgotten
-    found = [page for note in notes for page in pages.saying(note)]
+    try:
+        found = [page for note in notes for page in pages.forget(note)]
+    except (PathRefused, Unconfined, Unusable) as error:
+        why = f"the daily notes may still say it ({error})"
+        return attrs.evolve(forgotten, why=f"{forgotten.why}; {why}".removeprefix("; "))
     return attrs.evolve(forgotten, pages=tuple(sorted(set(found))))
 
 

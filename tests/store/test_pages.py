@@ -13,7 +13,7 @@ from elwood.core.remembering import in_words
 from elwood.core.threads import MAX_DAILY
 from elwood.store.memory_store import Asked, Tie
 from elwood.store.pages import MAX_READ, Pages, forget, search
-from tests.store.remembering import opened, save
+from tests.store.remembering import holding, opened, save
 
 MARCH = "threads/daily/2026-03-14.md"
 APRIL = "threads/daily/2026-04-02.md"
@@ -37,6 +37,9 @@ class Diary:
         if marked:
             os.setxattr(file, "user.elwood.untrusted", b"1")
         return file
+
+    def text(self, path: str) -> str:
+        return (self.workspace / path).read_text()
 
     def catch_up(self) -> int:
         return sum(self.pages.catch_up())
@@ -163,15 +166,24 @@ def test_no_workspace_is_no_trouble(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-def test_what_is_forgotten_and_still_stands_there_is_named(diary: Diary, has_index: bool) -> None:
-    diary.put(APRIL, "- 08:00 s/t3: `remember: my sister's birthday is 4 May`", "a sister in May")
-    diary.put(WEEK, "A sister.", "In May.", "A birthday, 4 of them.")
+def test_what_is_forgotten_goes_from_entries_and_is_named_elsewhere(
+    diary: Diary, has_index: bool
+) -> None:
+    entry = "- 08:00 s/t3: `remember: my sister's birthday is 4 May`"
+    diary.put(APRIL, entry, "  - ✓ save_memory `birthday` #c", "a sister in May")
+    diary.put(MARCH, "- 08:00 s/t1 [private]: `green`", "  - ✓ save_memory `tea` #c", "birthday")
+    diary.put(WEEK, "A sister.", "In May.", "Her birthday: 4 May, my sister says.")
     if has_index:
         diary.catch_up()
     with opened(diary.state) as memory:
         save(memory, "birthday", "My sister's birthday is 4 May.")
         save(memory, "tea", "Green tea.")
         forgotten = forget(memory, diary.pages, ["birthday", "tea", "absent"])
-        assert forgotten.pages == (APRIL,)
+        assert forgotten.pages == (WEEK,)
         assert forgotten.keys == ("birthday", "tea")
-        assert APRIL in in_words(forgotten)
+        assert WEEK in in_words(forgotten)
+    text = diary.text(APRIL)
+    assert text.endswith("- 08:00 s/t3: (forgotten)\na sister in May\n")
+    assert diary.text(MARCH).endswith("- 08:00 s/t1 [private]: (forgotten)\nbirthday\n")
+    assert holding(diary.state, "remember") == []
+    assert set(diary.keys("sister")) == {APRIL, WEEK}
