@@ -15,10 +15,10 @@ from elwood.core.errand import QUIET, Errand, Purse
 from elwood.core.identity import Principal
 from elwood.core.inbox import Done
 from elwood.core.labels import Label
+from elwood.core.schedule import Begun, Ended, Passed
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Task
 from elwood.core.tidings import ACTED, framed
-from elwood.core.timetable import Begun, Ended, Passed
 from elwood.core.timing import Cron, Every, Once
 from elwood.messages import Busy, Inbound, NotNow, Refused
 from tests.house.year import House, World

@@ -3,11 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.core import ending, outlook, planning, scheduling, tidings
-from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
-from elwood.core.scheduling import RESTORED
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
-from elwood.core.timetable import (
+from elwood.core import ending, outlook, passing, planning, scheduling, tidings
+from elwood.core.passing import LONG, OFF
+from elwood.core.planning import BACKOFF, MAX_TASKS, Run
+from elwood.core.schedule import (
     Begun,
     Ended,
     Halted,
@@ -16,10 +15,12 @@ from elwood.core.timetable import (
     Planned,
     Resumed,
     Shown,
-    Timetable,
     TimetableEntry,
     Wanted,
 )
+from elwood.core.scheduling import RESTORED
+from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
+from elwood.core.timetable import Timetable
 from elwood.core.timing import Cron, Every, Hours, Once
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -45,7 +46,7 @@ class Book:
     def at(self, now: float) -> tuple[list[TimetableEntry], list[Run]]:
         """Consult."""
         self.now = now
-        settled = self.write(*planning.settle(self.table, now, ZONE))
+        settled = self.write(*passing.settle(self.table, now, ZONE))
         self.write(*planning.finished(self.table, now))
         return settled, list(planning.agenda(self.table, now).runs)
 

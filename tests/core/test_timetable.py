@@ -5,10 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.core.scheduling import MAX_TEXT
-from elwood.core.tasks import Result, Task
-from elwood.core.timetable import (
-    MAX_NEWS,
+from elwood.core.schedule import (
     Begun,
     Ended,
     Halted,
@@ -18,11 +15,13 @@ from elwood.core.timetable import (
     Planned,
     Resumed,
     Shown,
-    Timetable,
     TimetableEntry,
     Told,
     Wanted,
 )
+from elwood.core.scheduling import MAX_TEXT
+from elwood.core.tasks import Result, Task
+from elwood.core.timetable import MAX_NEWS, Timetable
 from elwood.core.timing import Every
 
 TASK = Task("t", "title", Every(3600.0), prompt="p")

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from elwood.core import timing
-from elwood.core.tasks import Task
-from elwood.core.timetable import (
+from elwood.core.schedule import (
     Begun,
     Ended,
     Halted,
@@ -23,6 +22,7 @@ from elwood.core.timetable import (
     TimetableEntry,
     Wanted,
 )
+from elwood.core.tasks import Task
 
 Log = Sequence[tuple[int, float, TimetableEntry]]
 # Seconds after which a run counts as caught up.
