@@ -160,7 +160,8 @@ class TimetableActor:
 
     async def _consult(self, now: float) -> Agenda:
         """Settle what has passed by; without room to write that down nothing new is begun."""
-        settled = await self._record(passing.settle(self._table, now, self._zone))
+        settled = await self._record(passing.turned(self._table, now, self._zone))
+        settled = settled and await self._record(passing.settle(self._table, now, self._zone))
         if settled:
             await self._record(planning.finished(self._table, now))
         agenda = planning.agenda(self._table, now)

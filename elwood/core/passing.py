@@ -6,16 +6,37 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from elwood.core import tidings, timing
-from elwood.core.planning import following, is_awake, is_news, reached
-from elwood.core.schedule import Passed, TimetableEntry
+from elwood.core import stretches, tidings, timing
+from elwood.core.planning import following, is_awake, is_news
+from elwood.core.schedule import ClockSet, Passed, TimetableEntry
 from elwood.core.timetable import Row, Timetable
 
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
 
+# Seconds by which the clock must be found behind what was dealt with to be taken as put right: less
+# is an hour set wrong, or a zone taken for another, and tasks rest until it is made up.
+FAR = 86_400.0
+
 OFF = "I was not running then, or could take no new work"
 LONG = "the run before took so long"
+
+
+def turned(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
+    """Find that the clock was put back far, or forth again after that.
+
+    >>> from elwood.core.tasks import Task
+    >>> table = Timetable({"t": Row(Task("t", "t", timing.Every(60.0)), series=1, mark=900_000.0)})
+    >>> [one.to for one in turned(table, 0.0, "UTC")], turned(table, 890_000.0, "UTC")
+    ([0.0], [])
+    """
+    latest = table.latest
+    if latest - now > FAR:
+        return [ClockSet(now, tidings.set_back(latest, now, zone))]
+    # What slept as long over that very moment is taken for it, too; it was told once.
+    if 0 < table.was <= now and now - latest > FAR:
+        return [ClockSet(now)]
+    return []
 
 
 def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
@@ -46,16 +67,25 @@ def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEnt
 
 def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
     """Find what has passed by; with *why* nothing may run any more, else the newest perhaps."""
-    first, task = following(row), row.task
+    first = following(row)
     if first is None or first > now:
         return
-    until = now if task.ends is None else min(now, task.ends)
-    after = reached(row)
+    until = now if row.task.ends is None else min(now, row.task.ends)
+    *older, newest = stretches.gaps(row.ran, row.mark, until)
+    for after, end in older:
+        yield from _within(row, after, end, now, why or OFF)
+    yield from _within(row, *newest, now, why)
+
+
+def _within(row: Row, after: float, until: float, now: float, why: str) -> Iterator[Passed]:
+    task = row.task
     times, count = timing.planned(task.when, after, until, task.zone, task.id, LOOKED)
     if not times:
         return
     if (hidden := count - len(times)) > 0:
+        first = timing.next_at(task.when, after, task.zone, task.id)
         (last,), _ = timing.planned(task.when, after, times[0] - 1, task.zone, task.id, 1)
+        assert first is not None
         yield Passed(task.id, first, last, hidden, "missed", why or OFF)
     awake = [at for at in times if is_awake(task, at)]
     if awake and not why and now - awake[-1] <= task.catch_up:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import attrs
 
-from elwood.core import tidings, timing
+from elwood.core import stretches, tidings, timing
 from elwood.core.cancelled import to_tell
 from elwood.core.schedule import Left, Planned, TimetableEntry
 from elwood.core.tasks import Task
@@ -54,7 +54,13 @@ def following(row: Row) -> float | None:
     >>> following(Row(Task("t", "t", timing.Every(60.0)), series=1, mark=60.0))
     120.0
     """
-    return upcoming(row.task.when, reached(row), row.task.zone, row.task.id, row.task.ends)
+    after = row.mark
+    while True:
+        at = upcoming(row.task.when, after, row.task.zone, row.task.id, row.task.ends)
+        ran = None if at is None else stretches.holding(row.ran, at)
+        if ran is None:
+            return at
+        after = ran.last
 
 
 def is_awake(task: Task, at: float) -> bool:
@@ -144,12 +150,6 @@ def upcoming(when: When, after: float, zone: str, key: str, ends: float | None) 
     # Asked each minute with the same arguments, until that time has come.
     at = timing.next_at(when, after, zone, key)
     return None if at is None or (ends is not None and at > ends) else at
-
-
-def reached(row: Row) -> float:
-    if row.run is None or row.run.planned.is_wanted:
-        return row.mark
-    return max(row.mark, row.run.planned.due)
 
 
 def _is_over(row: Row, now: float) -> bool:

@@ -109,4 +109,16 @@ class Told(msgspec.Struct, frozen=True, tag="told"):
     upto: int
 
 
-TimetableEntry = Made | Left | Halted | Resumed | Wanted | Begun | Ended | Passed | Shown | Told
+class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
+    """The clock was found at Unix time *to*, far from where it was before.
+
+    What was passed over after *to* is planned again; what has run is not.
+    """
+
+    to: float
+    tell: str = ""
+
+
+TimetableEntry = (
+    Made | Left | Halted | Resumed | Wanted | Begun | Ended | Passed | ClockSet | Shown | Told
+)
