@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from elwood.core import stretches, tidings, timing
-from elwood.core.planning import following, is_awake, is_news
-from elwood.core.schedule import ClockSet, Passed, TimetableEntry
+from elwood.core.planning import following, is_awake, is_news, is_over
+from elwood.core.schedule import LONG, ClockSet, Passed, Summed, TimetableEntry
 from elwood.core.timetable import Row, Timetable
 
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
@@ -18,8 +18,11 @@ LOOKED = 2_000
 # is an hour set wrong, or a zone taken for another, and tasks rest until it is made up.
 FAR = 86_400.0
 
+# Seconds between two words about a task whose runs outlast its interval.
+TELL_LONG = 86_400.0
+
 OFF = "I was not running then, or could take no new work"
-LONG = "the run before took so long"
+ONCE_A_DAY = " I tell you of more of that once a day, with their count."
 
 
 def turned(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
@@ -49,8 +52,12 @@ def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
     """
     found: list[TimetableEntry] = []
     for row in table.rows.values():
+        if row.unsaid is not None and (_may_say(row, now) or is_over(row, now)):
+            first, last, count = row.unsaid.first, row.unsaid.last, row.unsaid.count
+            line = tidings.missed(row.task, first, last, count, LONG, zone)
+            found.append(Summed(row.task.id, line))
         if row.run is None and not row.gone and not row.paused:
-            found += _told(row, _passed(row, now), zone)
+            found += _told(row, _passed(row, now), now, zone)
     return found
 
 
@@ -62,7 +69,7 @@ def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEnt
     >>> [(one.last, one.count) for one in closing(row, 180.0, "it was paused")]
     [(180.0, 3)]
     """
-    return _told(row, _passed(row, now, why), zone)
+    return _told(row, _passed(row, now, why), now, zone)
 
 
 def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
@@ -101,13 +108,20 @@ def _within(row: Row, after: float, until: float, now: float, why: str) -> Itera
         yield Passed(task.id, part[0], part[-1], len(part), result, reason)
 
 
-def _told(row: Row, passed: Iterable[Passed], zone: str) -> list[TimetableEntry]:
-    """Have the last of the entries tell about all that was missed, in one line."""
+def _may_say(row: Row, now: float) -> bool:
+    return row.said is None or not 0 <= now - row.said < TELL_LONG
+
+
+def _told(row: Row, passed: Iterable[Passed], now: float, zone: str) -> list[TimetableEntry]:
+    """Have the last of the entries tell about all that was missed, in one line; or do so later."""
     entries = list(passed)
     missed = [entry for entry in entries if entry.result == "missed"]
     if not (zone and missed and is_news(row.task)):
         return list(entries)
+    long = all(entry.why == LONG for entry in missed)
+    if long and (row.unsaid is not None or not _may_say(row, now)):
+        return [replace(entry, later=entry.result == "missed") for entry in entries]
     first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
     line = tidings.missed(row.task, first, last, count, missed[-1].why, zone)
-    telling = replace(missed[-1], tell=line)
+    telling = replace(missed[-1], tell=f"{line}{ONCE_A_DAY}" if long else line)
     return [telling if entry is missed[-1] else entry for entry in entries]

@@ -107,6 +107,16 @@ def may_begin(row: Row, run: Planned, now: float) -> bool:
     return found is not None and found.planned == run and in_time
 
 
+def is_over(row: Row, now: float) -> bool:
+    """Tell whether nothing is left to do for a task.
+
+    >>> is_over(Row(Task("t", "t", Once(60.0)), series=1, mark=60.0), 61.0)
+    True
+    """
+    busy = row.run is not None or row.wanted is not None
+    return not busy and not may_try(row, now) and following(row) is None
+
+
 def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     """List the tasks made in conversations for which nothing is left to do.
 
@@ -117,7 +127,7 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     return [
         Left(row.task.id, FINISHED)
         for row in table.rows.values()
-        if row.task.origin == "talk" and not row.paused and _is_over(row, now)
+        if row.task.origin == "talk" and not row.paused and row.unsaid is None and is_over(row, now)
     ]
 
 
@@ -150,11 +160,6 @@ def upcoming(when: When, after: float, zone: str, key: str, ends: float | None) 
     # Asked each minute with the same arguments, until that time has come.
     at = timing.next_at(when, after, zone, key)
     return None if at is None or (ends is not None and at > ends) else at
-
-
-def _is_over(row: Row, now: float) -> bool:
-    busy = row.run is not None or row.wanted is not None
-    return not busy and not may_try(row, now) and following(row) is None
 
 
 def _look(row: Row, now: float) -> tuple[Run | None, float | None]:

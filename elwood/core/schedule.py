@@ -6,6 +6,9 @@ import msgspec
 
 from elwood.core.tasks import Result, Task
 
+# Why planned times pass while a task is at work.
+LONG = "the run before took so long"
+
 
 class Planned(msgspec.Struct, frozen=True, omit_defaults=True):
     """The *attempt*-th try at a run of *task* that was planned for Unix time *due*.
@@ -86,7 +89,10 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Passed(msgspec.Struct, frozen=True, tag="passed"):
-    """Nothing ran at *count* planned times in a row, from *first* to *last*, *why* in words."""
+    """Nothing ran at *count* planned times in a row, from *first* to *last*, *why* in words.
+
+    If *later* the owner is told with others (`Summed`).
+    """
 
     task: str
     first: float
@@ -95,6 +101,14 @@ class Passed(msgspec.Struct, frozen=True, tag="passed"):
     result: Literal["missed", "asleep"]
     why: str = ""
     tell: str = ""
+    later: bool = False
+
+
+class Summed(msgspec.Struct, frozen=True, tag="summed"):
+    """The owner is told, by *tell*, of all that was to be told of the task *later*."""
+
+    task: str
+    tell: str
 
 
 class Shown(msgspec.Struct, frozen=True, tag="shown"):
@@ -120,5 +134,16 @@ class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
 
 
 TimetableEntry = (
-    Made | Left | Halted | Resumed | Wanted | Begun | Ended | Passed | ClockSet | Shown | Told
+    Made
+    | Left
+    | Halted
+    | Resumed
+    | Wanted
+    | Begun
+    | Ended
+    | Passed
+    | Summed
+    | ClockSet
+    | Shown
+    | Told
 )

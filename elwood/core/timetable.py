@@ -10,6 +10,7 @@ import msgspec
 from elwood.core import stretches
 from elwood.core.cancelled import Cancelled, note
 from elwood.core.schedule import (
+    LONG,
     Begun,
     ClockSet,
     Ended,
@@ -20,6 +21,7 @@ from elwood.core.schedule import (
     Planned,
     Resumed,
     Shown,
+    Summed,
     TimetableEntry,
     Told,
     Wanted,
@@ -47,6 +49,14 @@ class Again(msgspec.Struct, frozen=True):
 
     planned: Planned
     at: float
+
+
+class Unsaid(msgspec.Struct, frozen=True):
+    """*count* missed times, from *first* to *last*, that the owner is to be told of."""
+
+    first: float
+    last: float
+    count: int
 
 
 class News(msgspec.Struct, frozen=True):
@@ -89,6 +99,8 @@ class Row(msgspec.Struct):
     born: int = 0
     ran: list[Stretch] = []
     was: float = 0.0
+    said: float | None = None
+    unsaid: Unsaid | None = None
 
     def owns(self, run: Planned) -> bool:
         """Tell whether *run* is one of this task, and not of an earlier one of the same name."""
@@ -137,6 +149,15 @@ class Row(msgspec.Struct):
             following = Planned(tried.task, tried.due, tried.attempt + 1, tried.series)
             self.again = Again(following, ended.again)
 
+    def miss(self, passed: Passed, at: float) -> None:
+        """Take it that planned times were missed, and whether the owner hears of it, or will."""
+        self.result, self.words = "missed", passed.why
+        if passed.later:
+            before = self.unsaid or Unsaid(passed.first, passed.last, 0)
+            self.unsaid = Unsaid(before.first, passed.last, before.count + passed.count)
+        elif passed.tell and passed.why == LONG:
+            self.said = at
+
     def put_back(self, to: float) -> None:
         """Take it that the clock shows *to*, far before what is dealt with."""
         self.was, self.mark = max(self.was, self.mark), to
@@ -175,12 +196,12 @@ class Timetable(msgspec.Struct):
             case Begun(run) | Ended(run):
                 if (row := self.rows.get(run.task)) is not None:
                     self._run(row, entry, at)
-            case Left(id_) | Halted(id_) | Resumed(id_) | Wanted(id_) | Passed(id_):
+            case Left(id_) | Halted(id_) | Resumed(id_) | Wanted(id_) | Passed(id_) | Summed(id_):
                 if (row := self.rows.get(id_)) is not None:
                     if isinstance(entry, Left) and entry.cancelled and (row.run or row.last):
                         note(self.cancelled, row.task, seq, at)
-                    self._change(row, entry)
-        if isinstance(entry, Halted | Ended | Passed | ClockSet) and entry.tell:
+                    self._change(row, entry, at)
+        if isinstance(entry, Halted | Ended | Passed | Summed | ClockSet) and entry.tell:
             button = f"/tasks resume {entry.task}" if isinstance(entry, Halted) else ""
             self.news.append(News(seq, entry.tell, button))
             if len(self.news) > MAX_NEWS:
@@ -231,7 +252,9 @@ class Timetable(msgspec.Struct):
         if row.gone:
             del self.rows[row.task.id]
 
-    def _change(self, row: Row, entry: Left | Halted | Resumed | Wanted | Passed) -> None:
+    def _change(
+        self, row: Row, entry: Left | Halted | Resumed | Wanted | Passed | Summed, at: float
+    ) -> None:
         match entry:
             case Left(cancelled=cancelled):
                 if row.run is not None:
@@ -251,4 +274,6 @@ class Timetable(msgspec.Struct):
             case Passed():
                 row.mark, row.again = max(row.mark, entry.last), None
                 if entry.result == "missed":
-                    row.result, row.words = "missed", entry.why
+                    row.miss(entry, at)
+            case Summed():
+                row.said, row.unsaid = at, None

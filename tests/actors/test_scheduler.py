@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from elwood.core.errand import QUIET, Errand, Purse
 from elwood.core.identity import Principal
 from elwood.core.inbox import Done
 from elwood.core.labels import Label
-from elwood.core.schedule import Begun, Ended, Passed
+from elwood.core.schedule import Begun, Ended, Passed, Summed
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Task
 from elwood.core.tidings import ACTED, framed
@@ -354,3 +355,17 @@ async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:
         await trio.sleep(3.0)
         assert len(world.effects) == 1
         house.stop.set()
+
+
+def test_a_task_that_is_too_slow_is_told_at_once_and_then_once_a_day(world: World) -> None:
+    world.end = NOON + 49 * HOUR
+    world.outcome = lambda world, asked: (Done(""), 90.0)
+    live(world, replace(ONCE, when=Every(MINUTE, NOON), silent=True))
+    entries = [entry for _, _, entry in world.entries() if isinstance(entry, Passed | Summed)]
+    first, *counted = [text for text, _ in world.told]
+    assert first.startswith('Missed: "Make tea", planned for')
+    assert len(counted) == 2
+    newest = max(place for place, entry in enumerate(entries) if isinstance(entry, Summed))
+    counts = [entry.count for entry in entries[:newest] if isinstance(entry, Passed)]
+    said = [re.match('Missed: "Make tea", ([0-9]+) times, ', text) for text in counted]
+    assert 1 + sum(int(one[1]) for one in said if one) == sum(counts)

@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from elwood.core import ending, outlook, scheduling, tidings
-from elwood.core.passing import LONG, OFF
+from elwood.core.passing import OFF
 from elwood.core.planning import BACKOFF, MAX_TASKS
 from elwood.core.schedule import (
+    LONG,
     Begun,
     Ended,
     Halted,

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from elwood.core.passing import LOOKED
 from elwood.core.schedule import (
+    LONG,
     Begun,
     ClockSet,
     Ended,
@@ -22,6 +23,7 @@ from elwood.core.schedule import (
     Passed,
     Planned,
     Resumed,
+    Summed,
     TimetableEntry,
     Wanted,
 )
@@ -209,7 +211,7 @@ class Judge:
         due = Counter(
             entry.tell
             for _, _, entry in log
-            if isinstance(entry, Ended | Passed | Halted | ClockSet) and entry.tell
+            if isinstance(entry, Ended | Passed | Halted | Summed | ClockSet) and entry.tell
         )
         first, all_ = Counter[str](), Counter[str]()
         for text, again in told:
@@ -225,8 +227,19 @@ class Judge:
             if line not in due and "found no room" not in line:
                 self.broken.append(f"told for nothing: {line}")
         silent: dict[str, tuple[float, Passed]] = {}
+        later = Counter[str]()
         for _, at, entry in log:
-            if isinstance(entry, Passed) and entry.result == "missed":
+            if isinstance(entry, Left | Summed):
+                if isinstance(entry, Summed) and f", {later[entry.task]} times" not in (
+                    entry.tell.replace(", planned for", ", 1 times,")
+                ):
+                    self.broken.append(f"not {later[entry.task]}: {entry}")
+                later.pop(entry.task, None)
+            elif isinstance(entry, Passed) and entry.later:
+                later[entry.task] += entry.count
+                if entry.why != LONG:
+                    self.broken.append(f"not told at once: {entry}")
+            elif isinstance(entry, Passed) and entry.result == "missed":
                 before = silent.pop(entry.task, None)
                 # One line may tell about all that was found at once.
                 if before is not None and before[0] != at:
@@ -239,6 +252,7 @@ class Judge:
                 if not entry.tell and not (quiet or closed):
                     silent[entry.task] = at, entry
         self.broken += [f"not told: {entry}" for _, entry in silent.values()]
+        self.broken += [f"never told: {later[id_]} times of {id_}" for id_ in later]
 
     def print(self) -> str:
         """Draw the table."""
