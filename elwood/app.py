@@ -48,7 +48,6 @@ from elwood.runtime import (
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.store.last_heard import LastHeard
-from elwood.store.space import measure
 from elwood.store.usage import UsageBook
 from elwood.tools import Hands, Tool
 from elwood.wire.embeddings import Embedder
@@ -99,11 +98,9 @@ class House:
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
+        calls = outside.calls()
         self._disk = Disk(
-            blocking=outside.blocking,
-            clock=outside.now,
-            reserve=state / "reserve",
-            calls=outside.calls(),
+            blocking=outside.blocking, clock=outside.now, reserve=state / "reserve", calls=calls
         )
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
@@ -120,7 +117,12 @@ class House:
             self.timetable.address,
         )
         self._vitals = Vitals(
-            lambda: outside.blocking(lambda: measure(state)),
+            {
+                "the state folder": lambda: outside.blocking(lambda: calls.space(state)),
+                "the workspace": lambda: outside.blocking(
+                    lambda: calls.space(config.paths.workspace)
+                ),
+            },
             lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
             lambda: look(self.board, self._seen(), self.strip),
             outside.now,
