@@ -47,6 +47,7 @@ async def test_either_disk_refuses_new_work_and_is_named(
             assert f"disk with {named} is in use" in h.texts()[-1]
             h.fake.say("/tasks run tea")
             await trio.sleep(4.0)
+            assert "tea: It runs when there is room: more than 95 %" in h.texts()[-1]
             assert not any("Time for tea" in text for text in h.texts())
             disk.crowded = ""
             await trio.sleep(100.0)
