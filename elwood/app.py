@@ -13,6 +13,7 @@ from elwood.actors.approvals import Approvals
 from elwood.actors.control import Control, look
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
+from elwood.agent.embedding import ThroughModels
 from elwood.agent.posting import Posting
 from elwood.agent.presence import Presence
 from elwood.agent.tidings import TellOwner
@@ -205,6 +206,7 @@ class House:
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
             tell=self._tell,
+            embedder=self._embedder,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
@@ -219,7 +221,8 @@ class House:
             settings=config.approvals,
             awake=self._awake,
         )
-        memory = remembering(config, outside, self._disk, self._embedder)
+        embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
+        memory = remembering(config, outside, self._disk, embedder)
         control = Control(
             config.paths.runtime,
             self.board,
@@ -243,9 +246,9 @@ class House:
         return (
             Child(events, health.run, WORLD, grace=1.0),
             *outboxes,
+            Child(self.models, models.run, OURS),
             Child(self.memory, memory.run, OURS),
             Child(self.clock.timetable, self.clock.keep_timetable, OURS),
-            Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
             Child(self.sessions, sessions, OURS, grace=self._grace + 1),
             *([scheduler] if self._keeps_time else []),

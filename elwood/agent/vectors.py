@@ -56,7 +56,7 @@ class Vectors:
             return None
         with trio.move_on_after(WAIT):
             try:
-                [vector] = await self._embedder.embed([question])
+                [vector] = (await self._embedder.embed([question])).vectors
             except EmbeddingFailed as error:
                 self._failed(error.why)
                 return None
@@ -117,7 +117,7 @@ class Vectors:
         Raises EmbeddingFailed if there is none at all, and never was.
         """
         try:
-            return await self._embedder.embed(texts)
+            return (await self._embedder.embed(texts)).vectors
         except EmbeddingFailed as error:
             if not error.refused:
                 raise
@@ -125,7 +125,7 @@ class Vectors:
         vectors: list[Vector | None] = []
         for text in texts:
             try:
-                vectors += await self._embedder.embed([text])
+                vectors += (await self._embedder.embed([text])).vectors
             except EmbeddingFailed as error:
                 if not error.refused:
                     raise
