@@ -167,18 +167,18 @@ def _memory(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         from elwood import remembering
 
-        state, runtime = config.paths.state, config.paths.runtime
+        paths = config.paths
         match given.what:
             case "list":
-                return remembering.show_list(state, given.limit)
+                return remembering.show_list(paths.state, given.limit)
             case "search":
-                return remembering.search(state, " ".join(given.query), given.limit)
+                return remembering.search(paths, " ".join(given.query), given.limit)
             case "show":
-                return remembering.show(state, given.key)
+                return remembering.show(paths.state, given.key)
             case "forget":
-                return remembering.forget(state, runtime, tuple(given.keys))
+                return remembering.forget(paths, tuple(given.keys))
             case _:
-                return remembering.rebuild(state, runtime)
+                return remembering.rebuild(paths)
 
     return _configured(given, body, console=True, secrets=False)
 

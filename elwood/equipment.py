@@ -19,7 +19,7 @@ from elwood.agent.seeking import Hints, Seeking
 from elwood.agent.session_log import SessionLog
 from elwood.config import Config
 from elwood.config.settings import Policy
-from elwood.core.errand import PRINCIPAL, Errand
+from elwood.core.errand import PRINCIPAL, Errand, job_of
 from elwood.core.grants import CODE_ALPHABET
 from elwood.core.paths import shown
 from elwood.core.policy import Rules, Who, Word, version
@@ -35,6 +35,7 @@ from elwood.store.allowance import Allowance
 from elwood.store.disk import Disk
 from elwood.store.files import Root
 from elwood.store.memory import Memory
+from elwood.store.pages import Pages
 from elwood.store.restored import restored
 from elwood.store.skill_places import Places
 from elwood.store.skills import Shelf
@@ -69,7 +70,8 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
     hands = attrs.evolve(hands, skills=shelf)
     try:
-        picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
+        folders = (paths.workspace, paths.state, config.skills.folders)
+        picked = await pick(config.sandbox, *folders, blocking=blocking)
     except NoSandbox as error:
         log.warning("commands cannot be run", extra={"why": error.why})
         hands = attrs.evolve(hands, sandbox=error)
@@ -92,7 +94,13 @@ def remembering(
 ) -> Remembering:
     """Make the actor that remembers."""
     memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)
-    return Remembering(memory, blocking=outside.blocking, now=outside.now, embedder=embedder)
+    return Remembering(
+        memory,
+        blocking=outside.blocking,
+        now=outside.now,
+        embedder=embedder,
+        pages=Pages(config.paths.state, config.paths.workspace),
+    )
 
 
 def learning(
@@ -186,7 +194,7 @@ class Equipment:
                 voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
                 sees=log_.sees,
                 session=session,
-                job=lambda: _job(log_.state),
+                job=lambda: job_of(_errand(log_.state)),
                 reach=lambda: Reach(
                     tuple(sorted(self._tools)), config.limits.purse(None), _errand(log_.state)
                 ),
@@ -231,11 +239,6 @@ def _here(state: Session) -> Route:
 
 def _errand(state: Session) -> Errand | None:
     return state.turn.errand if state.turn else None
-
-
-def _job(state: Session) -> str:
-    errand = _errand(state)
-    return errand.job if errand else ""
 
 
 def _source(session: str, state: Session) -> str:

@@ -10,14 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elwood import inspecting
+from elwood.config.settings import Paths
 from elwood.core.note import Note
 from elwood.core.remembering import Forgotten, in_words
 from elwood.runtime import inline
+from elwood.store import pages
 from elwood.store.calls import DiskFull, JournalBroken
 from elwood.store.disk import Disk
 from elwood.store.lock import AlreadyRunning, holding
 from elwood.store.memory import Memory
 from elwood.store.memory_store import Asked, Tie
+from elwood.store.pages import Pages
 from elwood.store.sqlite import Unusable
 from elwood.wire import control as wire
 
@@ -40,10 +43,15 @@ def show_list(state: Path, limit: int) -> int:
     return 0
 
 
-def search(state: Path, query: str, limit: int) -> int:
-    """Print the notes that have the words of *query*; return the exit code."""
+def search(paths: Paths, query: str, limit: int) -> int:
+    """Print the notes, and lines of daily notes, that have the words of *query*.
+
+    Returns the exit code.
+    """
     asked = Asked(query=query, now=time.time())
-    notes = _memory(state).search(asked, limit, Tie())
+    notes = pages.search(
+        _memory(paths.state), Pages(paths.state, paths.workspace), asked, limit, Tie()
+    )
     for note in notes:
         print(_line(note))
     if not notes:
@@ -61,18 +69,28 @@ def show(state: Path, key: str) -> int:
     return 0
 
 
-def forget(state: Path, runtime_dir: Path, keys: tuple[str, ...]) -> int:
+def forget(paths: Paths, keys: tuple[str, ...]) -> int:
     """Forget notes for good; return the exit code."""
-    if _is_answered(runtime_dir):
-        return inspecting.settle(runtime_dir, wire.Forget(keys))
-    return _alone(state, lambda memory: memory.forget(keys))
+    if _is_answered(paths.runtime):
+        return inspecting.settle(paths.runtime, wire.Forget(keys))
+    days = Pages(paths.state, paths.workspace)
+    return _alone(paths.state, lambda memory: pages.forget(memory, days, keys))
 
 
-def rebuild(state: Path, runtime_dir: Path) -> int:
-    """Make the index anew; return the exit code."""
-    if _is_answered(runtime_dir):
-        return inspecting.settle(runtime_dir, wire.Rebuild())
-    return _alone(state, lambda memory: memory.shelf.rebuild())
+def rebuild(paths: Paths) -> int:
+    """Make the indexes anew; return the exit code."""
+    if _is_answered(paths.runtime):
+        return inspecting.settle(paths.runtime, wire.Rebuild())
+
+    def act(memory: Memory) -> int:
+        threads = Pages(paths.state, paths.workspace)
+        try:
+            threads.rebuild()
+        finally:
+            threads.close()
+        return memory.shelf.rebuild()
+
+    return _alone(paths.state, act)
 
 
 def _alone(state: Path, act: Act) -> int:

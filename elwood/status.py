@@ -54,5 +54,5 @@ class Status:
             lines.append(in_words(spent))
         lines.append(self._strip(self._sandbox()))
         stuck = self._board.stuck()[:MAX_STUCK]
-        lines += [f"Stuck: {one.actor}: {self._strip(one.what)}" for one in stuck]
+        lines += [self._strip(one.told) for one in stuck]
         return "\n".join(lines)

@@ -7,6 +7,10 @@ from typing import Any
 import attrs
 import trio
 
+# Real seconds without any event after which a `MockClock` may jump to the next deadline, while both
+# ends of a loopback socket are in this process: then a busy machine is not taken for passing time.
+JUMP = 0.001
+
 
 @attrs.frozen
 class Asked:

@@ -11,6 +11,7 @@ from elwood.messages import MemoryMail
 from elwood.runtime import Address, Blocking, Mailbox, inline
 from elwood.store.disk import Disk
 from elwood.store.memory import Memory
+from elwood.store.pages import Pages
 from elwood.tools import Hands
 from elwood.wire.embeddings import Embedder
 
@@ -22,11 +23,13 @@ async def remembering(
     now: Callable[[], float] = lambda: 0.0,
     blocking: Blocking = inline,
     embedder: Embedder | None = None,
+    workspace: Path | None = None,
 ) -> AsyncIterator[Address[MemoryMail]]:
-    """Run the actor over the notes in *state*."""
+    """Run the actor over the notes in *state*, and the daily notes of *workspace*."""
     await blocking(lambda: state.mkdir(exist_ok=True))
     memory = Memory(state, Disk(blocking=blocking, clock=now), max_notes=1000)
-    actor = Remembering(memory, blocking=blocking, now=now, embedder=embedder)
+    pages = Pages(state, workspace) if workspace is not None else None
+    actor = Remembering(memory, blocking=blocking, now=now, embedder=embedder, pages=pages)
     mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)
@@ -37,5 +40,5 @@ async def remembering(
 @asynccontextmanager
 async def hands_of(folder: Path) -> AsyncIterator[Hands]:
     """Hands with a memory."""
-    async with remembering(folder / "state") as memory:
+    async with remembering(folder / "state", workspace=folder) as memory:
         yield Hands(folder, inline, source=lambda: "tg-1 by tg:1", memory=memory)

@@ -322,7 +322,7 @@ def test_an_empty_message_is_none(tmp_path: Path) -> None:
 
 
 def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
-    configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 1")
+    configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 5")
     done = elwood(tmp_path, "once", "hello")
     assert done.returncode == 1
     assert done.stdout.startswith(

@@ -30,7 +30,7 @@ async def test_it_follows_the_last_message_in_both_languages(tmp_path: Path) -> 
     process = await trio.lowlevel.open_process([str(part) for part in command])
     client = Client()
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             number = await announced(trio.Path(port))
         url = f"http://127.0.0.1:{number}"
         for settings in (

@@ -9,10 +9,12 @@ import trio
 import trio.testing
 
 from elwood.actors.control import Control
+from elwood.config.settings import Paths
 from elwood.core.inspection import House
 from elwood.remembering import forget, rebuild
 from elwood.runtime import Board, Mailbox, in_thread
 from elwood.store.lock import holding as lock
+from elwood.wire.control import NAME
 from tests.memories import remembering
 from tests.store.remembering import draft, holding, opened, save
 from tests.test_cli import configured, elwood
@@ -47,6 +49,19 @@ def test_notes_are_listed_searched_and_shown(home: Path) -> None:
     wrong = elwood(home, "memory", "show", "../tea")
     assert (wrong.returncode, "small letters" in wrong.stderr) == (2, True)
     assert elwood(home, "memory").returncode == 2
+
+
+def test_daily_notes_are_found_too(home: Path) -> None:
+    day = home / "state" / "workspace" / "threads" / "daily" / "2026-03-14.md"
+    day.parent.mkdir(parents=True)
+    day.write_text("# Saturday 2026-03-14\n\n- 08:00 s/t1 [untrusted]: `drain the boiler`\n")
+    for _ in range(2):
+        found = elwood(home, "memory", "search", "boiler", "march")
+        name = "threads/daily/2026-03-14.md [untrusted]"
+        line = "- 08:00 s/t1 [untrusted]: `drain the boiler`"
+        assert found.stdout == f"2026-03-14  {name}: {line}\n"
+        assert elwood(home, "memory", "rebuild").returncode == 0
+    assert (home / "state" / "threads.db").exists()
 
 
 def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
@@ -86,6 +101,7 @@ async def test_a_running_house_forgets_by_itself(
     home: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state = home / "state"
+    paths = Paths(state=state, workspace=home / "workspace", runtime=runtime)
     with lock(state):
         async with remembering(state, blocking=in_thread) as memory:
             control = Control(
@@ -100,10 +116,13 @@ async def test_a_running_house_forgets_by_itself(
             mailbox: Mailbox[None] = Mailbox("control", 1)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(control.run, mailbox)
-                await trio.testing.wait_all_tasks_blocked(0.1)
-                assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 0
-                assert await in_thread(lambda: forget(state, runtime, ("tea",))) == 1
-                assert await in_thread(lambda: rebuild(state, runtime)) == 0
+                with trio.fail_after(60):
+                    while not (runtime / NAME).exists():  # noqa: ASYNC110 - a thread makes it
+                        await trio.sleep(0.01)
+                await trio.testing.wait_all_tasks_blocked(0.1)  # and listens
+                assert await in_thread(lambda: forget(paths, ("tea",))) == 0
+                assert await in_thread(lambda: forget(paths, ("tea",))) == 1
+                assert await in_thread(lambda: rebuild(paths)) == 0
                 mailbox.close()
         assert holding(state, "zanzibar") == []
     told = capsys.readouterr()

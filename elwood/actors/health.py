@@ -180,8 +180,7 @@ class Health:
             await trio.sleep(RETRY)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
-        text = f"Stuck: {stuck.actor}: {stuck.what}" if stuck.actor else stuck.what
-        return Alarm(stuck.key, self._strip(_subject(stuck)), self._strip(text))
+        return Alarm(stuck.key, self._strip(_subject(stuck)), self._strip(stuck.told))
 
     async def _post(self, fresh: News, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""

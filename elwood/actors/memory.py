@@ -2,12 +2,13 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar, assert_never
 
 import trio
 
+from elwood.agent.memory_upkeep import Upkeep
 from elwood.agent.vectors import Vectors
 from elwood.core.note import Note
 from elwood.core.remembering import Forgotten, Saved, Undone, Unsaved, in_words
@@ -29,11 +30,12 @@ from elwood.messages import (
     Tidy,
     Undo,
 )
-from elwood.runtime import Blocking, Mailbox, trouble, well
+from elwood.runtime import Blocking, Mailbox
 from elwood.store.calls import DiskFull
 from elwood.store.memory import Memory
 from elwood.store.memory_store import Asked, Tie
 from elwood.store.memory_tidy import tidy
+from elwood.store.pages import Pages, forget, search
 from elwood.store.sqlite import Abandoned, Unusable
 from elwood.wire.embeddings import Embedder
 
@@ -43,23 +45,19 @@ T = TypeVar("T")
 
 # Searches at once, each in a thread; more wait their turn.
 MAX_READERS = 4
-# Seconds after which a search has the files looked through for changes by hand; with many files
-# that is as many times the time it takes, so that it is a twentieth of the work at most.
-LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
 # Seconds that a search waits for that look: what changed a moment ago should be found.
 LOOK_WAIT = 0.25
-# Seconds after which the index is tried again that could not be brought up to date.
-TRY_AGAIN = 60.0
 # Seconds given to close the index; it is sound without that.
 LAST_CLOSE = 2.0
 # Notes that are looked at for a suggestion.
 SUGGESTED = 20
 
-INDEX = "memory index"
-
 
 class Remembering:
-    """Owns *memory*; *embedder* makes vectors, if there is one.  *now* is Unix time."""
+    """Owns *memory*, and the index of *pages*, if there are any.
+
+    *embedder* makes vectors, if there is one.  *now* is Unix time.
+    """
 
     def __init__(
         self,
@@ -68,8 +66,11 @@ class Remembering:
         blocking: Blocking,
         now: Callable[[], float],
         embedder: Embedder | None = None,
+        pages: Pages | None = None,
     ) -> None:
         self._memory = memory
+        self._pages = pages
+        self._catalogs = (memory.shelf, *([] if pages is None else [pages]))
         self._blocking = blocking
         self._now = now
         self._embedder = embedder
@@ -78,31 +79,29 @@ class Remembering:
 
     def _reset(self) -> None:
         self._writing = trio.Lock()
-        self._due = trio.Event()
-        self._done = trio.Event()
-        self._looked = -math.inf
-        self._took = 0.0
         self._vectors = (
             Vectors(self._embedder, self._memory, self._blocking, self._write)
             if self._embedder is not None
             else None
         )
+        wanted = self._vectors.wanted if self._vectors is not None else lambda: None
+        self._upkeep = Upkeep(self._catalogs, self._write, wanted)
 
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
         """Answer until stopped."""
         self._reset()
         shelf = self._memory.shelf
-        await self._blocking(shelf.open)
+        for catalog in self._catalogs:
+            await self._blocking(catalog.open)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._keep_up)
+                nursery.start_soon(self._upkeep.run)
                 if self._vectors is not None:
                     nursery.start_soon(self._vectors.run)
-                self._due.set()
                 async for message in mailbox:
                     match message:
                         case Suggest() if shelf.is_empty:
-                            self._want_look()
+                            self._upkeep.want()
                             message.reply.set(Recalled(()))
                         case Recall() | Suggest():
                             nursery.start_soon(self._search, message)
@@ -125,7 +124,8 @@ class Remembering:
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_CLOSE):
-                await self._blocking(shelf.close)
+                for catalog in self._catalogs:
+                    await self._blocking(catalog.close)
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Remembering:
 
     async def _forget(self, keys: tuple[str, ...]) -> Settled:
         try:
-            forgotten = await self._write(lambda: self._memory.forget(keys))
+            forgotten = await self._write(lambda: forget(self._memory, self._pages, keys))
         except DiskFull as error:
             forgotten = Forgotten(why=str(error))
         return Settled(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)
@@ -159,15 +159,18 @@ class Remembering:
 
     async def _rebuild(self) -> Settled:
         try:
-            await self._write(self._memory.shelf.discard)
+            for catalog in self._catalogs:
+                await self._write(catalog.discard)
         except Unusable as error:
             return Settled(str(error), ok=False)
-        self._due.set()
+        self._upkeep.insist()
         return Settled("The index is being made anew.", ok=True)
 
     async def _tidy(self) -> Settled:
         try:
             count, why = await self._write(partial(tidy, self._memory.shelf, self._now()))
+            if self._pages is not None:
+                await self._write(self._pages.tidy)
         except DiskFull as error:
             count, why = 0, str(error)
         return Settled(why or f"{count} notes that were out of date removed", ok=not why)
@@ -209,20 +212,22 @@ class Remembering:
 
     async def _found(self, message: Recall | Suggest) -> list[Note]:
         # A turn waits for suggestions: they come of what is known.
-        await self._look(wait=0 if isinstance(message, Suggest) else LOOK_WAIT)
+        await self._upkeep.look(wait=0 if isinstance(message, Suggest) else LOOK_WAIT)
+        pages: Pages | None = None
         match message:
             case Recall(query=query, limit=limit, every=True):
                 asked = Asked(query=query, now=-math.inf, words="all")
             case Recall(query=query, limit=limit):
                 vector = None if self._vectors is None else await self._vectors.of(query)
                 asked = Asked(query=query, now=self._now(), vector=vector)
+                pages = self._pages
             case Suggest(message=text):
                 asked = Asked(query=text, now=self._now(), words="any", untrusted=False)
                 limit = SUGGESTED
         model = self._vectors.model if self._vectors is not None else ""
         async with self._readers:
             return await self._interruptibly(
-                lambda tie: self._memory.search(asked, limit, tie, model)
+                lambda tie: search(self._memory, pages, asked, limit, tie, model)
             )
 
     async def _interruptibly(self, fn: Callable[[Tie], list[Note]]) -> list[Note]:
@@ -236,7 +241,7 @@ class Remembering:
             finally:
                 tie.cut()
 
-        def search() -> None:
+        def run() -> None:
             try:
                 found.extend(fn(tie))
             except Abandoned:
@@ -244,54 +249,6 @@ class Remembering:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
-            await self._blocking(search)
+            await self._blocking(run)
             nursery.cancel_scope.cancel()
         return found
-
-    # --- keeping up with the files ---------------------------------------------------------------
-
-    async def _look(self, wait: float) -> None:
-        """Have changes by hand looked for, if that was not done just now, and *wait* a little."""
-        done = self._done
-        if self._want_look():
-            with trio.move_on_after(wait):
-                await done.wait()
-
-    def _want_look(self) -> bool:
-        """Have changes by hand looked for; False if that was done just now."""
-        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
-            return False
-        self._due.set()
-        return True
-
-    async def _keep_up(self) -> None:
-        """Bring the index up to the files whenever that is due, and notes their vectors."""
-        checked = False
-        while True:
-            await self._due.wait()
-            self._due = trio.Event()
-            began = trio.current_time()
-            try:
-                if not checked:
-                    await self._write(self._memory.shelf.check)
-                await self._go_through(self._memory.shelf.catch_up())
-            except Unusable as error:
-                trouble(INDEX, str(error))
-                log.warning("memory index not up to date", extra={"why": str(error)})
-                self._looked = trio.current_time() + TRY_AGAIN
-            else:
-                well(INDEX)
-                checked = True
-                self._looked = trio.current_time()
-                self._took = self._looked - began
-            self._done.set()
-            self._done = trio.Event()
-            if self._vectors is not None:
-                self._vectors.wanted()
-
-    async def _go_through(self, steps: Iterator[int]) -> None:
-        count = 0
-        while (took := await self._write(lambda: next(steps, None))) is not None:
-            count += took
-        if count:
-            log.info("memory index up to date", extra={"notes taken in": count})

@@ -131,7 +131,13 @@ class TimetableActor:
 
     async def _change(self, change: Change) -> Settled:
         decision = scheduling.change(
-            self._table, change.id, change.verb, change.by, self._clock(), stop=change.stop
+            self._table,
+            change.id,
+            change.verb,
+            change.by,
+            self._clock(),
+            stop=change.stop,
+            own=change.own,
         )
         if not await self._record(decision.entries):
             return Settled("There is no room on the disk to write that down.", ok=False)

@@ -220,13 +220,13 @@ class Errands:
                 log.warning("not noted what was told", extra={"task": run.task.id, "home": home})
         result: Result = "failed" if done.failed else "waiting" if done.waiting else "done"
         words = done.text
+        # In a group others read what the owner must hear as well.
+        told = done.failed and route is not None and route.private
         if done.failed and not run.task.message and (why := await self._refusal(run.task)):
-            return Outcome("spent", why, done.acted)  # it used up what it may spend
+            return Outcome("spent", why, done.acted, told)  # it used up what it may spend
         if done.failed and done.label.untrusted and not run.task.untrusted:
             # The next try is told why, in a conversation without the label of this one.
             words = UNTOLD.format(session_of(run.task))
-        # In a group others read what the owner must hear as well.
-        told = done.failed and route is not None and route.private
         return Outcome(result, words, done.acted, told)
 
     def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:

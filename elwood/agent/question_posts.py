@@ -72,6 +72,9 @@ class QuestionPosts:
         self._waiting, self._slept = {}, {}
         calls, tasks = self._cases.state, self._cases.tasks
         singles = {case.id: case for case in calls.open()}
+        # They would be open for ever, if nobody can be asked any more.
+        lost = [case for case in singles.values() if self.place(case) is None]
+        tasks.start_soon(self._cases.shown, lost)
         for id, members in calls.groups.items():
             cases = [case for m in members if (case := singles.pop(m, None)) is not None]
             route = self.place(cases[0]) if cases else None

@@ -12,6 +12,7 @@ import msgspec
 import trio
 
 from elwood.core.actions import FetchUrl, SendRequest
+from elwood.core.errand import job_of
 from elwood.core.labels import NAMELESS
 from elwood.core.permissions import is_fresh
 from elwood.core.plans import Plan, bound
@@ -129,12 +130,19 @@ class Seeking:
             return  # `seek` tries again, or says so
 
     def _waits_already(self, call: OpenCall, wanted: Wanted) -> bool:
-        """Tell whether an earlier turn has left exactly this with the owner.
+        """Tell whether an earlier turn of the same job has left exactly this with the owner.
 
-        A task that comes to the same call at each of its times would ask all night long.
+        A task that comes to the same call at each of its times would ask all night long.  What
+        another one has asked for is withdrawn with that one.
         """
-        kept = self.state().pending.values()
-        open_ = [one.pending.plan for one in kept if one.decided is None]
+        state = self.state()
+        assert state.turn is not None
+        job = job_of(state.turn.errand)
+        open_ = [
+            one.pending.plan
+            for one in state.pending.values()
+            if one.decided is None and job_of(one.errand) == job
+        ]
         return call.pending is None and self.bound(wanted) in open_
 
     def _is_too_much(self, call: OpenCall) -> bool:

@@ -24,6 +24,8 @@ WAIT, PAUSE = 2.0, 60.0
 # Notes that are sent for their vectors at once.
 BATCH = 32
 SERVICE = "embeddings"
+# Every model that works takes this.
+TAKEN = "tea"
 
 
 class Vectors:
@@ -46,7 +48,6 @@ class Vectors:
         self._write = write
         self._due = trio.Event()
         self._silent_until = -math.inf
-        self._has_worked = False
         # What the service does not take, as fingerprints of texts.
         self._refused: set[bytes] = set()
 
@@ -114,7 +115,7 @@ class Vectors:
     async def _embedded(self, texts: Sequence[str]) -> Sequence[Vector | None]:
         """Ask for the vectors of *texts*: one by one if one of them keeps the others from theirs.
 
-        Raises EmbeddingFailed if there is none at all, and never was.
+        Raises EmbeddingFailed if it is not that: the service does not take anything.
         """
         try:
             return (await self._embedder.embed(texts)).vectors
@@ -129,9 +130,8 @@ class Vectors:
             except EmbeddingFailed as error:
                 if not error.refused:
                     raise
+                await self._embedder.embed([TAKEN])
                 vectors.append(None)
-        if not (self._has_worked or any(vectors)):
-            raise refusal
         log.warning(
             "notes without vectors", extra={"count": vectors.count(None), "why": refusal.why}
         )
@@ -144,7 +144,6 @@ class Vectors:
         self._silent_until = trio.current_time() + PAUSE
 
     def _worked(self) -> None:
-        self._has_worked = True
         if self._silent_until != -math.inf:
             log.info("searching with vectors again")
         well(SERVICE)

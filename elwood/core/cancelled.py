@@ -1,6 +1,7 @@
 """Which tasks were cancelled: what their runs had asked the owner for is not to be done any more.
 
-A task that came to its end by itself is none of them: its last run may still be allowed.
+A task that came to its end by itself is none of them, be it that its own run ended it: what it has
+asked for last may still be allowed.
 """
 
 from collections.abc import Mapping

@@ -44,6 +44,15 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     series: int = 0
 
 
+def job_of(errand: Errand | None) -> str:
+    """Name the job whose run it is; "" if somebody typed what it is about.
+
+    >>> job_of(Errand("tea")), job_of(None)
+    ('tea', '')
+    """
+    return "" if errand is None else errand.job
+
+
 def without_quiet(text: str) -> str:
     """Return what there is to tell; empty if the answer says that there is nothing.
 

@@ -169,7 +169,8 @@ def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> s
     stuck = {seen.actor for seen in inspection.stuck}
     lines = [("", _BOLD, _headline(inspection, now))]
     for seen in inspection.stuck:
-        lines += [("! ", _RED, line) for line in _fold(f"{seen.actor}: {seen.what}", width - 2)]
+        told = f"{seen.actor}: {seen.what}" if seen.actor else seen.what
+        lines += [("! ", _RED, line) for line in _fold(told, width - 2)]
     rows = list(_rows(inspection))
     names = max((cells(row.label) for row in rows), default=0)
     names = min(names, max(12, width * 2 // 5))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from elwood.core.characters import utf16_length, utf16_offsets
+from elwood.core.errand import PRINCIPAL, SESSION
 from elwood.core.identity import flatten
 from elwood.core.markdown import Entity, Rich
 from elwood.core.permissions import Case, Permission, gist
@@ -226,7 +227,12 @@ def _asker(question: Question, at: Route) -> str:
     is_there = here.private and (here.channel, here.chat) == (at.channel, at.chat)
     if is_there and question.principal in (f"tg:{here.chat}", "console"):
         return ""
-    return f"For {_flat(question.principal)} in {_flat(question.session)}.\n"
+    who = question.principal
+    if who.startswith(PRINCIPAL):
+        who = f"the task {who.removeprefix(PRINCIPAL)}"
+        if question.session.startswith(SESSION):
+            return f"For {_flat(who)}.\n"
+    return f"For {_flat(who)} in {_flat(question.session)}.\n"
 
 
 def _sources(question: Question) -> str:

@@ -1,5 +1,6 @@
 """Which notes come first, and which are offered unasked: the ranking behind a search."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
@@ -108,6 +109,31 @@ def worth(note: Note, chosen: Sequence[str]) -> tuple[int, float]:
         different += any(found.values())
         score += sum(weight * min(count, 4) for weight, count in found.items())
     return different, score
+
+
+def joined(notes: Iterable[Note], pages: Iterable[Note], chosen: Sequence[str]) -> list[Note]:
+    """Put *pages* (`core.pages`) among *notes*, which keep their order, and come first.
+
+    But a page comes before a note that has fewer of the words, if it has several or all of them:
+    notes that are near by meaning alone are worth more than a word that is everywhere.
+
+    >>> note, page = Note("boiler", "It is red."), Note("day", "The boiler broke in March.")
+    >>> [found.key for found in joined([note], [page], ["boiler"])]
+    ['boiler', 'day']
+    >>> [found.key for found in joined([note], [page], ["boiler", "march"])]
+    ['day', 'boiler']
+    """
+    # Tags of a page are what people call its day, to be found by, and not to be shown.
+    fits = [(worth(page, chosen)[0], attrs.evolve(page, tags=())) for page in pages]
+    waiting = deque(sorted(fits, key=lambda one: -one[0]))
+    found: list[Note] = []
+    enough = min(ENOUGH, len(chosen))
+    for note in notes:
+        fit, _ = worth(note, chosen)
+        while waiting and waiting[0][0] >= max(enough, fit + 1):
+            found.append(waiting.popleft()[1])
+        found.append(note)
+    return found + [page for _, page in waiting]
 
 
 def relevant(notes: Iterable[Note], message: str, budget: int) -> tuple[Note, ...]:

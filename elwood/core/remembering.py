@@ -32,11 +32,15 @@ class Unsaved:
 
 @attrs.frozen
 class Forgotten:
-    """These notes are gone; *absent* ones were not there.  *why* says what could not be done."""
+    """These notes are gone; *absent* ones were not there.  *why* says what could not be done.
+
+    *pages* are daily notes and reflections that still have the words of one of them.
+    """
 
     keys: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     why: str = ""
+    pages: tuple[str, ...] = ()
 
 
 # What forgetting does not reach, said wherever something was forgotten.
@@ -53,6 +57,8 @@ def in_words(forgotten: Forgotten) -> str:
     'There is no note called tea.'
     """
     told = [f"Forgot {', '.join(forgotten.keys)}. {STAYS}"] if forgotten.keys else []
+    if forgotten.pages:
+        told.append(f"These say it, can be edited, and are searched: {', '.join(forgotten.pages)}.")
     if forgotten.absent:
         told.append(f"There is no note called {', '.join(forgotten.absent)}.")
     if forgotten.why:

@@ -111,9 +111,16 @@ def adopt(
 
 
 def change(
-    table: Timetable, id_: str, verb: Verb, by: str, now: float, *, stop: bool = False
+    table: Timetable,
+    id_: str,
+    verb: Verb,
+    by: str,
+    now: float,
+    *,
+    stop: bool = False,
+    own: bool = False,
 ) -> Decision:
-    """Pause, resume or cancel a task, have it run now, or stop its run.
+    """Pause, resume or cancel a task, have it run now, or stop its run; its *own* run may want it.
 
     With *stop* what is cancelled does not come to its end.  What is gone can still be stopped.
 
@@ -136,12 +143,11 @@ def change(
             if row.task.origin != "talk":
                 words = f"It stands in {_PLACES[row.task.origin]}: take it out there, or pause it."
                 return Decision(words=words, ok=False)
-            entries = tuple(_left(row, now, f"cancelled by {by}"))
+            entries = tuple(_left(row, now, f"cancelled by {by}", cancelled=not own))
             if stop and (row.run is not None or row.result == "waiting"):
                 ending = _stop(row)
-                return attrs.evolve(
-                    ending, entries=entries, words=f"Cancelled. {ending.words}", ok=True
-                )
+                words = f"Cancelled. {ending.words}"
+                return attrs.evolve(ending, entries=entries, words=words, ok=True)
             return Decision(entries, f"Cancelled.{_goes_on(row)}")
         case "run":
             if row.run is not None or row.wanted is not None:
@@ -211,9 +217,9 @@ def _taken(row: Row | None, task: Task, now: float) -> tuple[TimetableEntry, ...
     return () if old == task else (Made(task),)
 
 
-def _left(row: Row, now: float, why: str) -> list[TimetableEntry]:
+def _left(row: Row, now: float, why: str, *, cancelled: bool = True) -> list[TimetableEntry]:
     close = [] if row.paused else closing(row, now, CANCELLED)
-    return [*close, Left(row.task.id, why, cancelled=True)]
+    return [*close, Left(row.task.id, why, cancelled)]
 
 
 def _pause(row: Row, by: str, now: float) -> Decision:

@@ -54,12 +54,11 @@ def bounded(
 ) -> Bounds | str:
     """Bound a task as it is wanted, or say what is wrong; what is None was left open.
 
-    What is left open in the run of a task is as it is for that run.  A purse of dollars has the
-    usual tokens beside it: the price of a model need not be known.
+    What is left open in the run of a task is as it is for that run, else as it is for all.
 
     >>> reach = Reach(("list_files", "shell"), Purse(2000, 1.0))
     >>> bounded(reach, tools=["list_files"], usd=0.25, tokens=None)
-    Bounds(tools=('list_files',), purse=Purse(tokens=2000, usd=0.25))
+    Bounds(tools=('list_files',), purse=Purse(tokens=None, usd=0.25))
     >>> bounded(reach, tools=["web"], usd=None, tokens=None)
     'tools: there is no web here; there are: list_files, shell'
     >>> bounded(reach, tools=None, usd=5.0, tokens=None)
@@ -79,10 +78,13 @@ can raise limits.job_usd in config.toml, or write the task there'
     if tokens is not None and most.tokens is not None and tokens > most.tokens:
         return _too_much("tokens", f"{most.tokens:,} tokens")
     errand = reach.errand or Errand("")
-    purse = None
-    if usd is not None or tokens is not None or errand.purse is not None:
-        purse = Purse(most.tokens if tokens is None else tokens, most.usd if usd is None else usd)
-    return Bounds(tuple(dict.fromkeys(tools)) if tools is not None else errand.tools, purse)
+    own = errand.purse or Purse()
+    purse = Purse(
+        most.tokens if tokens is None and own.tokens is not None else tokens,
+        most.usd if usd is None and own.usd is not None else usd,
+    )
+    names = tuple(dict.fromkeys(tools)) if tools is not None else errand.tools
+    return Bounds(names, None if purse == Purse() else purse)
 
 
 def in_words(task: Task) -> list[str]:

@@ -32,6 +32,8 @@ MORE = "- later turns of this day are in the receipts only"
 _QUOTE = "[replying to: "
 _ENTRY = re.compile(r"- \d\d:\d\d (?P<id>\S+)(?P<marks>( \[(untrusted|private)\])*): ")
 _TARGET = re.compile(r" `[^`]*`")
+# Stands at an entry of a turn that knew strangers' words.
+MARKED = "untrusted"
 
 
 class DoneCall(msgspec.Struct, frozen=True):
@@ -222,22 +224,32 @@ def days_until(today: date) -> list[str]:
     return [date.fromordinal(max(1, n)).isoformat() for n in range(last - DAYS + 1, last + 1)]
 
 
+def entry_marks(line: str) -> frozenset[str] | None:
+    """Say how the entry that begins with *line* is marked; None if it is no entry of ours.
+
+    >>> sorted(entry_marks("- 08:00 s/t1 [untrusted] [private]: `hi`")), entry_marks("- hi")
+    (['private', 'untrusted'], None)
+    """
+    found = _ENTRY.match(line)
+    return None if found is None else frozenset(re.findall(r"\w+", found["marks"]))
+
+
 def _entries(note: str) -> Iterator[str]:
     """Yield the entries of ours in *note*, with their calls, as they may be shown again."""
     lines: list[str] = []
     private = False
     for line in [*note.split("\n"), ""]:
-        found = _ENTRY.match(line)
+        marks = entry_marks(line)
         if line.startswith("  - ") and lines:
             lines.append(_TARGET.sub("", line) if private else line)
             continue
         if lines:
             yield "\n".join(lines)
-        lines, private = ([line] if found else []), "[private]" in (found["marks"] if found else "")
+        lines, private = ([] if marks is None else [line]), "private" in (marks or ())
 
 
 def _entry(id_: str, turn: Done, when: datetime) -> Iterator[str]:
-    marks = "".join(f" [{n}]" for n in ("untrusted", "private") if getattr(turn.label, n))
+    marks = "".join(f" [{n}]" for n in (MARKED, "private") if getattr(turn.label, n))
     said = [f"`{text}`" for text in turn.asked]
     if turn.others:
         said.append(f"{turn.others} message{'s' * (turn.others > 1)} of somebody else")

@@ -13,6 +13,8 @@ PREFIX = 3
 
 # Scripts without blanks between words: each character counts as a word.
 _WIDE = "\u2e80-\u2fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# A character that may be a mark: with most texts these are few.
+_WIDER = re.compile(r"[^\x00-\x7f]")
 _WORD = re.compile(rf"[{_WIDE}]|[^\W_{_WIDE}]+")
 # What divides sentences, quotes and lays out, and what nobody sees: it says nothing by itself.
 _POINTS = (
@@ -44,6 +46,8 @@ _ASKING = frozenset(
         *(
             "me",
             "i",
+            "we",
+            "us",
             "you",
             "know",
             "remember",
@@ -58,7 +62,7 @@ _ASKING = frozenset(
             "welche",
         ),
         *("welcher", "welches", "wie", "warum", "wieso", "kannst", "sag", "bitte", "von", "vom"),
-        *("im", "am", "an", "auf", "zu", "mir", "ich", "du", "und", "oder", "hat", "habe"),
+        *("im", "am", "an", "auf", "zu", "mir", "ich", "wir", "du", "und", "oder", "hat", "habe"),
     ]
 )
 
@@ -72,7 +76,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     apart = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in apart if not unicodedata.combining(char))
+    return _WIDER.sub(lambda found: "" if unicodedata.combining(found[0]) else found[0], apart)
 
 
 def words(text: str) -> list[str]:
@@ -149,6 +153,16 @@ def matches(word: str, other: str) -> bool:
     (True, False, True)
     """
     return other.startswith(word) if len(word) >= PREFIX else other == word
+
+
+def having(text: str, chosen: Sequence[str]) -> int:
+    """Count the words of *chosen* that are in *text*.
+
+    >>> having("My sisters like tea.", ["sister", "coffee"])
+    1
+    """
+    there = set(words(text))
+    return sum(word in there or any(matches(word, other) for other in there) for word in chosen)
 
 
 def saying(text: str) -> bytes:

@@ -4,6 +4,7 @@ from itertools import takewhile
 
 import attrs
 
+from elwood.core.errand import job_of
 from elwood.core.replay import Session
 from elwood.core.session import MAX_ATTEMPTS, Received
 
@@ -81,13 +82,19 @@ def inputs(session: Session) -> tuple[Received, ...]:
     return tuple(received for received in said if received.errand is None)
 
 
+def allowed(session: Session) -> tuple[str, ...]:
+    """List the calls that the owner has allowed meanwhile, of one job: its turn has its bounds."""
+    kept = {key: one for key, one in session.pending.items() if one.decided is not None}
+    jobs = {key: job_of(one.errand) for key, one in kept.items()}
+    return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
+
+
 def next_work(session: Session) -> Work:
     """Decide what the session must do next about turns (deliveries go on beside)."""
     if session.turn is not None:
         attempt = session.turn.attempts + 1
         return GiveUp() if attempt >= MAX_ATTEMPTS else Resume(attempt)
-    calls = tuple(key for key, kept in session.pending.items() if kept.decided is not None)
-    if calls and not any(map(moves, session.waiting.values())):
+    if (calls := allowed(session)) and not any(map(moves, session.waiting.values())):
         return Start((), calls)
     taken = inputs(session)
     return Start(taken) if taken else Nothing()

@@ -15,7 +15,8 @@ async def examine_sandbox(config: Config, blocking: Blocking) -> list[Finding]:
         # Taking it removes the containers of a house before, perhaps of one that runs now.
         return [Finding("ok", "sandbox", "a container is tried when Elwood starts, not here")]
     try:
-        picked = await pick(config.sandbox, paths.workspace, paths.state, blocking=blocking)
+        folders = (paths.workspace, paths.state, config.skills.folders)
+        picked = await pick(config.sandbox, *folders, blocking=blocking)
     except NoSandbox as error:
         if config.sandbox.kind == "none":
             return [Finding("ok", "sandbox", "commands are turned off in the configuration")]

@@ -33,7 +33,9 @@ class Recalled:
 class Recall(Request[Recalled]):
     """Find kept notes by the words, and the meaning, of *query*.  Abandoning it breaks it off.
 
-    With *every*, only those that have all the words, and those as well that are out of date.
+    Daily notes and reflections are found as notes, too: the key is the file in the workspace, the
+    text what of it fits.  With *every*, only notes of the memory, and of these only those that have
+    all the words, but those as well that are out of date.
     """
 
     query: str

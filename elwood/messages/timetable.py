@@ -51,13 +51,15 @@ class Change(Request[Settled]):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
     What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a
-    cancelled task does not finish the run that is under way.
+    cancelled task does not finish the run that is under way.  What its *own* run cancels has come
+    to its end: what waits for the owner's yes goes on waiting.
     """
 
     id: str
     verb: Literal["pause", "resume", "cancel", "run", "stop"]
     by: str
     stop: bool = False
+    own: bool = False
 
 
 @attrs.frozen(kw_only=True)

@@ -143,6 +143,11 @@ class Stuck:
     what: str
     subject: str
 
+    @property
+    def told(self) -> str:
+        """What the owner is told of it: the words of a warning say all by themselves."""
+        return f"Stuck: {self.actor}: {self.what}" if self.actor else self.what
+
 
 class Board:
     """All desks, by the order in which the actors first started."""

@@ -7,7 +7,7 @@ with us, and everything in its process namespace with it.
 import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from elwood.sandbox.layout import (
     guarded,
     inside,
 )
+from elwood.sandbox.lending import Lent, moved, with_lent
 from elwood.sandbox.running import Running
 from elwood.sandbox.settings import MEGABYTE
 
@@ -97,7 +98,7 @@ class _Namespace:
 
 @attrs.frozen(kw_only=True)
 class Bubblewrap:
-    """Runs commands in *workspace* by the bwrap at *program*.
+    """Runs commands in *workspace* by the bwrap at *program*; they can read what is *lent*.
 
     *made* is a folder for the few files that are made for the sandbox.  *disable_userns*: bwrap
     knows that option (0.8); without it the filter of system calls alone forbids namespaces inside.
@@ -110,14 +111,19 @@ class Bubblewrap:
     made: Path
     blocking: Blocking
     disable_userns: bool = True
+    lent: tuple[Lent, ...] = ()
 
     @property
     def rung(self) -> Rung:
         return "bubblewrap"
 
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*; blocks."""
+        return moved(path, self.workspace, self.lent)
+
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
-        guard = await self.blocking(lambda: guarded(self.workspace, command.folder))
+        guard = await self.blocking(self._guarded(command))
         if guard is None:
             return no_folder(command)
         with ExitStack() as stack:
@@ -140,6 +146,9 @@ class Bubblewrap:
 
     async def close(self) -> None:
         """Hold nothing."""
+
+    def _guarded(self, command: Command) -> Callable[[], Guarded | None]:
+        return lambda: with_lent(guarded(self.workspace, command.folder), self.lent)
 
     async def _attended(self, child: Child, command: Command, status: Pipe, gate: Pipe) -> Outcome:
         leash = _Namespace(child)
@@ -199,6 +208,7 @@ class Bubblewrap:
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
         yield from self._workspace(command, guard)
+        yield from _lent(guard)
         yield from (
             "--remount-ro",
             "/",
@@ -231,6 +241,16 @@ class Bubblewrap:
             yield from ("--ro-bind", "/dev/null", f"{WORKSPACE}/{path}")
         for path in guard.secret_folders:
             yield from ("--tmpfs", f"{WORKSPACE}/{path}", "--remount-ro", f"{WORKSPACE}/{path}")
+
+
+def _lent(guard: Guarded) -> Iterator[str]:
+    for path, place in guard.lent:
+        yield from ("--ro-bind-try", path, place)
+    for place, is_folder in guard.lent_secrets:
+        if is_folder:
+            yield from ("--tmpfs", place, "--remount-ro", place)
+        else:
+            yield from ("--ro-bind", "/dev/null", place)
 
 
 def make_files(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, Protocol
 
 import attrs
@@ -95,6 +96,9 @@ class Executor(Protocol):
     @property
     def rung(self) -> Rung:
         """Which one."""
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
 
     async def run(self, command: Command) -> Outcome:
         """Run *command*; nothing of it is alive when this returns or is cancelled.

@@ -23,6 +23,10 @@ class Direct:
     def rung(self) -> Rung:
         return "direct"
 
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*: where it is, as they find everything; blocks."""
+        return str(path.resolve())
+
     async def run(self, command: Command) -> Outcome:
         """Run *command*; *writable* is not heeded.  Raises SandboxFailed."""
         return await launch(

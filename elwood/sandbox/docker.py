@@ -19,6 +19,7 @@ from elwood.runtime import Blocking
 from elwood.sandbox.command import Command, Outcome, Rung, SandboxFailed, no_folder
 from elwood.sandbox.engine import Engine, EngineFailed, filters, refuse
 from elwood.sandbox.layout import WORKSPACE, Guarded, environment, guarded, inside
+from elwood.sandbox.lending import Lent, moved, with_lent
 from elwood.sandbox.output import Kept
 from elwood.sandbox.settings import MEGABYTE, SandboxSettings
 
@@ -57,7 +58,7 @@ class _Warm:
 class Docker:
     """Runs commands in *workspace*, mounted into containers that bear the label of *state*.
 
-    *shown* are folders of this machine that the containers see too.
+    Commands can read what is *lent*.  *shown* are folders that the containers see where they are.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Docker:
         state: Path,
         blocking: Blocking,
         shown: Sequence[str] = (),
+        lent: Sequence[Lent] = (),
     ) -> None:
         self._engine = engine
         self._workspace = workspace
@@ -75,6 +77,7 @@ class Docker:
         self._blocking = blocking
         self._label = f"elwood={hashlib.sha256(bytes(state)).hexdigest()[:16]}"
         self._shown = shown
+        self._lent = lent
         self._warm: dict[bool, _Warm] = {}
         self._one = trio.Lock()
 
@@ -82,9 +85,15 @@ class Docker:
     def rung(self) -> Rung:
         return "docker"
 
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*; blocks."""
+        return moved(path, self._workspace, self._lent)
+
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
-        guard = await self._blocking(lambda: guarded(self._workspace, command.folder))
+        guard = await self._blocking(
+            lambda: with_lent(guarded(self._workspace, command.folder), self._lent)
+        )
         if guard is None:
             return no_folder(command)
         async with self._one:
@@ -229,5 +238,8 @@ class Docker:
             yield bind(Path("/dev/null"), path, readonly=True)
         for path in guard.secret_folders:
             yield {"Type": "tmpfs", "Target": f"{WORKSPACE}/{path}", "ReadOnly": True}
-        for place in self._shown:
-            yield {"Type": "bind", "Source": place, "Target": place, "ReadOnly": True}
+        for source, place in (*((path, path) for path in self._shown), *guard.lent):
+            yield {"Type": "bind", "Source": source, "Target": place, "ReadOnly": True}
+        for place, is_folder in guard.lent_secrets:
+            mount = {"Type": "tmpfs"} if is_folder else {"Type": "bind", "Source": "/dev/null"}
+            yield mount | {"Target": place, "ReadOnly": True}

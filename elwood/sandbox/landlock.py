@@ -15,6 +15,7 @@ from elwood.sandbox import seccomp
 from elwood.sandbox.command import Command, Outcome, Rung, SandboxSettings
 from elwood.sandbox.launched import Walls, launch
 from elwood.sandbox.layout import ETC, NIXOS, SYSTEM
+from elwood.sandbox.lending import Lent, present, unmoved
 from elwood.sandbox.running import Running
 
 _CREATE_RULESET, _GET_VERSION = 444, 1
@@ -24,6 +25,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 # For the owner: rights to files are only ever given, so the workspace is one piece.
 OPEN = (
     "commands can change instruction files and .git/hooks, and read secret files, in the workspace",
+    "commands can read secret files in folders with skills (skills.folders)",
     "commands can see names, sizes and modes of files elsewhere, and change modes of Elwood's own",
     "commands share System V memory and the list of processes with the rest of the machine",
 )
@@ -44,7 +46,7 @@ def open_here(abi: int) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class Landlock:
-    """Runs commands in *workspace*, which they see under its own name.
+    """Runs commands in *workspace*, which they see under its own name, as they do what is *lent*.
 
     *python* runs the launcher.
     """
@@ -54,16 +56,23 @@ class Landlock:
     running: Running
     blocking: Blocking
     python: str = sys.executable
+    lent: tuple[Lent, ...] = ()
 
     @property
     def rung(self) -> Rung:
         return "landlock"
 
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*; blocks."""
+        return unmoved(path, self.workspace, self.lent)
+
     async def run(self, command: Command) -> Outcome:
         """Run *command*.  Raises SandboxFailed."""
+        lent = await self.blocking(lambda: present(self.lent))
 
         def walls(tmp: Path) -> Walls:
             read = [*SYSTEM, NIXOS, *ETC, str(self.workspace)]
+            read += [str(one.path) for one in lent]
             write = [*_DEVICES, str(tmp)]
             if command.writable:
                 write.append(str(self.workspace))

@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -43,13 +44,17 @@ MAX_COVERED = 200
 class Guarded:
     """Of the workspace, by relative path: what is only read, and what is not seen.
 
-    *pinned* folders cannot be renamed, else another could take their place.
+    *pinned* folders cannot be renamed, else another could take their place.  *lent* are folders
+    outside that are only read, from where they are and where they go, *lent_secrets* the files and
+    folders (by the flag) that are not seen there, by where they would be.
     """
 
     pinned: tuple[str, ...] = ()
     readonly: tuple[str, ...] = ()
     secret_files: tuple[str, ...] = ()
     secret_folders: tuple[str, ...] = ()
+    lent: tuple[tuple[str, str], ...] = ()
+    lent_secrets: tuple[tuple[str, bool], ...] = ()
 
 
 def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
@@ -87,24 +92,30 @@ def guarded(workspace: Path, folder: str = ".") -> Guarded | None:
         readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
     files: list[str] = []
     folders: list[str] = []
-    for path, is_folder in _secrets(workspace):
-        if len(files) + len(folders) == MAX_COVERED:
-            break
+    for path, is_folder in secrets(workspace):
         (folders if is_folder else files).append(path)
     return Guarded(tuple(pinned), tuple(readonly), tuple(files), tuple(folders))
+
+
+def secrets(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Go through what in *folder* has a name that secrets are kept under; the flag: it is a folder.
+
+    Within the bounds above.  Blocks.
+    """
+    return islice(_secrets(folder), MAX_COVERED)
 
 
 def _is_real(path: Path) -> bool:
     return path.exists() and not path.is_symlink()
 
 
-def _secrets(workspace: Path) -> Iterator[tuple[str, bool]]:
+def _secrets(root: Path) -> Iterator[tuple[str, bool]]:
     waiting = deque([("", 1)])
     left = MAX_ENTRIES
     while waiting:
         folder, depth = waiting.popleft()
         try:
-            with os.scandir(workspace / folder) as entries:
+            with os.scandir(root / folder) as entries:
                 for entry in entries:
                     left -= 1
                     if left < 0:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -18,6 +19,7 @@ from elwood.sandbox.direct import Direct
 from elwood.sandbox.docker import Docker
 from elwood.sandbox.engine import Engine, EngineFailed
 from elwood.sandbox.landlock import Landlock
+from elwood.sandbox.lending import Lent, lend
 from elwood.sandbox.running import Running
 from elwood.sandbox.selftest import LIMIT, self_test
 from elwood.sandbox.settings import SandboxSettings
@@ -49,6 +51,7 @@ class _House:
     settings: SandboxSettings
     blocking: Blocking
     limit: float
+    lent: tuple[Lent, ...] = ()
 
     @property
     def running(self) -> Running:
@@ -59,14 +62,15 @@ async def pick(
     settings: SandboxSettings,
     workspace: Path,
     state: Path,
+    folders: Sequence[Path] = (),
     *,
     blocking: Blocking = in_thread,
     limit: float = LIMIT,
 ) -> Picked:
     """Take the rung that *settings* ask for; "auto" takes the highest one that holds.
 
-    A rung is taken only after a probe in it found nothing open, within *limit* seconds.  Raises
-    NoSandbox.
+    Commands can read those of *folders* that hold nothing to be kept from them.  A rung is taken
+    only after a probe in it found nothing open, within *limit* seconds.  Raises NoSandbox.
     """
     house = _House(
         workspace=await blocking(workspace.resolve),
@@ -76,6 +80,13 @@ async def pick(
         limit=limit,
     )
     _refuse_overlap(house)
+    lent, notes = await blocking(lambda: lend(folders, house.workspace, house.state, _home()))
+    picked = await _taken(attrs.evolve(house, lent=lent))
+    return attrs.evolve(picked, notes=(*picked.notes, *notes))
+
+
+async def _taken(house: _House) -> Picked:
+    settings = house.settings
     if os.uname().machine not in seccomp.ARCHITECTURES and settings.kind not in ("direct", "none"):
         raise NoSandbox(f"no filter of system calls is known for {os.uname().machine}")
     match settings.kind:
@@ -133,6 +144,7 @@ async def _bubblewrap(house: _House) -> Picked:
         made=made,
         blocking=house.blocking,
         disable_userns=await _version(program, house.limit) >= _DISABLES_USERNS,
+        lent=house.lent,
     )
     await _test(executor, house)
     return Picked(executor, _notes())
@@ -160,6 +172,7 @@ async def _landlock(house: _House) -> Picked:
         running=house.running,
         blocking=house.blocking,
         python=sys.executable,
+        lent=house.lent,
     )
     await _test(executor, house)
     return Picked(executor, (*landlock.open_here(abi), *_notes()))
@@ -175,6 +188,7 @@ async def _docker(house: _House) -> Picked:
         settings,
         house.state,
         house.blocking,
+        lent=house.lent,
     )
     try:
         with trio.fail_after(house.limit):

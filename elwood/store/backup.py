@@ -5,7 +5,6 @@ by the next.  What stands in it, in which order: `store.backup_sources`.
 """
 
 import fcntl
-import gzip
 import io
 import os
 import shutil
@@ -22,7 +21,7 @@ from elwood import __version__
 from elwood.core import backups
 from elwood.core.backups import BUNDLE, MANIFEST, STATE, WORKSPACE, Manifest
 from elwood.store import backup_git
-from elwood.store.backup_archive import Archive, looks_whole
+from elwood.store.backup_archive import Archive, Packed, looks_whole
 from elwood.store.backup_git import GitFailed
 from elwood.store.backup_sources import (
     INDEX,
@@ -132,10 +131,8 @@ def failed(error: OSError, folder: Path) -> BackupFailed:
 def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
-        with (
-            gzip.GzipFile("", "wb", LEVEL, file, at) as packed,
-            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
-        ):
+        packed = Packed(file, LEVEL)
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
             archive = Archive(tar, scope.limit)
             head = _fill(scope, archive, work)
             manifest = Manifest(
@@ -150,6 +147,7 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
             info = tarfile.TarInfo(MANIFEST)
             info.size, info.mode, info.mtime = len(text), 0o600, int(at)
             tar.addfile(info, io.BytesIO(text))
+        packed.finish()
         file.flush()
         os.fsync(file.fileno())
     return manifest

@@ -4,15 +4,20 @@ Any tar program can read it; marks are kept as GNU tar does (``--xattrs``).
 """
 
 import hashlib
+import io
 import os
 import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from elwood.core import backups
 from elwood.core.backups import MAX_MEMBERS, LeftOut, Member
 from elwood.store.backup_sources import PIECE, BackupFailed, Found
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # The attribute that `store.marks` sets, as tar programs write it down.
 MARK = "SCHILY.xattr.user.elwood.untrusted"
@@ -21,6 +26,33 @@ _PACKED, _LEAST = b"\x1f\x8b\x08", 18
 # It ends with the size of what is in it, modulo 2^32; tar fills up to 10,240 bytes, which shares
 # this factor with that.
 _BLOCK = 2048
+
+
+class Packed(io.RawIOBase):
+    """A file that is written packed, as gzip does (RFC 1952).
+
+    `gzip.GzipFile` of Python 3.12 and newer writes once more when it is thrown away after an error.
+    """
+
+    def __init__(self, file: IO[bytes], level: int) -> None:
+        self._file = file
+        self._packing = zlib.compressobj(level, wbits=16 + zlib.MAX_WBITS)
+        self._size = 0
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Pack *data*; return its size."""
+        self._file.write(self._packing.compress(data))
+        size = memoryview(data).nbytes
+        self._size += size
+        return size
+
+    def tell(self) -> int:
+        """Say how much was packed, in bytes."""
+        return self._size
+
+    def finish(self) -> None:
+        """Write what is left, and the end."""
+        self._file.write(self._packing.flush())
 
 
 class Archive:

@@ -41,6 +41,8 @@ STAGE = "restoring"
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
 INDEX = "memory.db"
+# The index of pages: not in a backup, as it is small and made anew.
+PAGES = "threads.db"
 ASIDE = "before-restore-"
 # Journals of those who are asked by the conversations.
 ASKED = ("approvals.jsonl", "usage.jsonl")
@@ -224,7 +226,7 @@ def of_state(path: str) -> bool:
     """Tell whether *path* below the state folder is worth keeping (`DISPOSABLE`)."""
     top = path.partition("/")[0]
     folder, _, name = path.rpartition("/")
-    if top in DISPOSABLE or top.startswith((ASIDE, INDEX)) or path == OPEN:
+    if top in DISPOSABLE or top.startswith((ASIDE, INDEX, PAGES)) or path == OPEN:
         return False
     is_shortcut = name.endswith(".snapshot") and folder in ("", "sessions")
     return not is_shortcut and not (name.startswith(".") and name.endswith(".tmp"))

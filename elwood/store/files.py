@@ -7,7 +7,8 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -130,6 +131,22 @@ class Root:
                         break
                     items.append(_item(fd, entry))
         return sorted(items, key=lambda item: item.name), more
+
+    def stats(self, path: str, limit: int = MAX_ENTRIES) -> list[tuple[str, os.stat_result]]:
+        """Look at *limit* plain files of the folder *path* at most, by name, in no order.
+
+        Raises PathRefused and Unconfined.
+        """
+        found: list[tuple[str, os.stat_result]] = []
+        with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                raise PathRefused(path, "is not a folder")
+            with os.scandir(fd) as entries:
+                for entry in islice(entries, limit):
+                    with suppress(FileNotFoundError):
+                        if entry.is_file(follow_symlinks=False):
+                            found.append((entry.name, entry.stat(follow_symlinks=False)))
+        return found
 
     def walk(self, path: str, limit: int = MAX_WALK) -> tuple[list[Item], bool]:
         """List everything beneath the folder *path*, by path; or *path* itself, if it is a file.

@@ -7,8 +7,7 @@ from itertools import islice
 from elwood.core.note import Note, expires
 from elwood.core.recall import Hit, worth
 from elwood.core.wording import asked, saying
-from elwood.store.memory_store import Asked, Tie
-from elwood.store.notes import NoteFiles
+from elwood.store.memory_store import Asked, Filing, Tie
 
 # Hits that are ranked, as many as by the index.
 MOST_HITS = 200
@@ -17,7 +16,7 @@ MOST_HITS = 200
 class Files:
     """A `MemoryStore` over the files alone."""
 
-    def __init__(self, files: NoteFiles) -> None:
+    def __init__(self, files: Filing) -> None:
         self._files = files
 
     def search(self, asked_: Asked, tie: Tie) -> list[Hit]:

@@ -1,119 +1,31 @@
-"""The files of notes and their index, kept together.
+"""The files of notes and their index: the files are written first.
 
-The files are written first; whatever the index lacks it takes from them.  Everything here blocks.
+Everything here blocks.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from elwood.store.disk import Disk
-from elwood.store.memory_files import Files
-from elwood.store.memory_index import Index
-from elwood.store.memory_store import MemoryStore
+from elwood.store.memory_catalog import Catalog
 from elwood.store.notes import NoteFiles
 from elwood.store.sqlite import Unusable
 
 log = logging.getLogger("elwood.memory")
 
-T = TypeVar("T")
 
-# Notes that are compared with the index at once, and indexed in one transaction: some 50 ms, for
-# which whoever writes has to wait.  With fewer FTS5 merges more (measured: 128 cost a third more).
-STEP = 256
-
-
-class Shelf:
+class Shelf(Catalog):
     """The notes in *state*/memory, and *state*/memory.db."""
 
     def __init__(self, state: Path, disk: Disk) -> None:
         self.files = NoteFiles(state / "memory", disk)
-        self.index = Index(state / "memory.db")
-        self._plain = Files(self.files)
-        # Notes that the index should have taken in and could not, since it caught up.
-        self._missed = 0
-        # How many notes there are, as long as that is known.
-        self._count: int | None = None
-        # No note was there when the files were last looked through, and none was put there since.
-        self.is_empty = False
+        super().__init__(self.files, state / "memory.db")
 
     def open(self) -> None:
         """Remove what a crash has left; open the index for writing, if there is one."""
         self.files.sweep()
-        if self.index.exists:
-            self._attempt(self.index.open)
-
-    def close(self) -> None:
-        """Let go of the index."""
-        self.index.close()
-
-    def check(self) -> None:
-        """Throw a damaged index away, so that it is made anew by `catch_up`."""
-        if self.index.exists:
-            self._attempt(self.index.check)
-
-    def catch_up(self) -> Iterator[int]:
-        """Bring the index up to the files, in steps: yields how many notes each took in.
-
-        Whoever goes through the steps may do other things between them.  Raises Unusable.
-        """
-        try:
-            yield from self._catch_up()
-        except Unusable as error:
-            if not error.damaged:
-                raise
-            self.index.discard()
-            yield 0
-            yield from self._catch_up()
-
-    def _catch_up(self) -> Iterator[int]:
-        missed, known, there = self._missed, 0, 0
-        names = self.files.stamps()
-        while step := dict(islice(names, STEP)):
-            self._need_open()
-            before = self.index.stamps(list(step))
-            known += len(before)
-            changed = [key for key, stamp in step.items() if before.get(key) != stamp]
-            filed = [found for key in changed if (found := self.files.read(key)) is not None]
-            if filed:
-                self.index.put(filed)
-                self._count = None
-            there += len(step)
-            yield len(filed)
-        self.is_empty = there == 0
-        if self.index.exists:
-            self._need_open()
-            yield from self._drop_gone(known)
-            if not self.index.is_complete:
-                self.index.complete()
-        self._missed -= missed
-
-    def discard(self) -> None:
-        """Throw the index away; `catch_up` makes it anew.  Raises Unusable."""
-        self.index.discard()
-
-    def tidy(self) -> None:
-        """Keep the index fast, if there is one."""
-        if self.index.exists:
-            self._need_open()
-            self._attempt(self.index.tidy)
-
-    def rebuild(self) -> int:
-        """Make the index anew, at once; return how many notes it has.  Raises Unusable."""
-        self.index.discard()
-        return sum(self.catch_up())
-
-    def by(self, fn: Callable[[MemoryStore], T]) -> T:
-        """Look up by the index or, as long as that cannot be relied on, in the files."""
-        if self.index.exists and not self._missed:
-            try:
-                if self.index.is_complete:
-                    return fn(self.index)
-            except Unusable as error:
-                log.warning("looking into every note", extra={"why": f"index: {error}"})
-        return fn(self._plain)
+        super().open()
 
     def twins(self, said: bytes) -> list[str]:
         """Name the notes that say the same, as far as the index knows."""
@@ -121,21 +33,6 @@ class Shelf:
         if self.index.exists:
             self._attempt(lambda: found.extend(self.index.twin(said)))
         return found
-
-    def count(self) -> int:
-        """Count the notes."""
-        if self._count is None:
-            self._count = self._counted()
-        return self._count
-
-    def _counted(self) -> int:
-        if self.index.exists:
-            try:
-                if self.index.is_complete:
-                    return self.index.count()
-            except Unusable as error:
-                log.warning("counting the files", extra={"why": f"index: {error}"})
-        return sum(1 for _ in self.files.stamps())
 
     def put(self, key: str, data: bytes) -> None:
         """Let the note be *data*, on the disk when this returns.
@@ -172,37 +69,3 @@ class Shelf:
             # Then the index goes as a whole: it can be made anew, and must not keep them.
             log.warning("memory index thrown away", extra={"why": str(error)})
             self.index.discard()
-
-    def _drop_gone(self, known: int) -> Iterator[int]:
-        """Drop what has no file any more; *known* notes of the index were seen to have one."""
-        if self.index.count() == known:
-            return
-        after, gone = "", list[str]()
-        while keys := self.index.keys(after, STEP):
-            after = keys[-1]
-            gone += [key for key in keys if not self.files.there(key)]
-            yield 0
-        if gone:
-            self.index.drop(gone)
-            self._count = None
-
-    def _need_open(self) -> None:
-        if not self.index.is_open:
-            self.index.open()
-
-    def _attempt(self, fn: Callable[[], object]) -> bool:
-        """Do something with the index; tell whether that worked."""
-        try:
-            fn()
-        except Unusable as error:
-            log.warning("memory index not usable", extra={"why": str(error)})
-            if error.damaged:
-                self._discard()
-            return False
-        return True
-
-    def _discard(self) -> None:
-        try:
-            self.index.discard()
-        except Unusable as error:
-            log.warning("memory index not removed", extra={"why": str(error)})

@@ -8,6 +8,7 @@ import attrs
 
 from elwood.core.embedding import Vector
 from elwood.core.recall import Hit
+from elwood.store.notes import Filed
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +47,19 @@ class Tie:
             yield
         finally:
             self._stop = None
+
+
+class Filing(Protocol):
+    """The files that are searched, by key; all block."""
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """Go through all files, by key and stamp, in no order."""
+
+    def read(self, key: str, /) -> Filed | None:
+        """Read one; None if there is none."""
+
+    def there(self, key: str, /) -> bool:
+        """Tell whether there is something of this key."""
 
 
 class MemoryStore(Protocol):

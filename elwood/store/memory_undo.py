@@ -136,7 +136,7 @@ class Tombstones:
     def _read(self) -> tuple[str, list[str]]:
         data = _read(self._path)
         # What is damaged costs itself alone: all of it is written again with the next one.
-        salt, *marks = data.decode("ascii", "replace").split() or [""]
+        salt, *marks = data.decode("ascii", "ignore").split() or [""]
         return salt, marks
 
     def _write(self, salt: str, marks: list[str]) -> None:

@@ -38,7 +38,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__"})
 class Placed:
     """A skill where it lies: in *folder*, which is beneath *root*.
 
-    *is_inside* tells that this is the workspace; then commands can reach it.
+    *is_inside* tells that this is the workspace, where it may be changed.
     """
 
     skill: Skill
@@ -78,6 +78,8 @@ class _Read:
 class Shelf:
     """The skills beneath the workspace *root*, and in *packages*, which are only read.
 
+    The folders of these are `packages`.
+
     Those called *off* are not used, and are nowhere named.
     """
 
@@ -93,6 +95,7 @@ class Shelf:
             *((root, place, True) for place in PLACES),
             *((Root(path), ".", False) for path in packages),
         ]
+        self.packages = tuple(root for root, _, is_inside in self._places if not is_inside)
         self._blocking = blocking
         self._off = frozenset(off)
         self._known: dict[tuple[Path, str], _Read] = {}

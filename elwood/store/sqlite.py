@@ -142,8 +142,9 @@ class Database:
                 return self._idle.pop(), self._epoch
             epoch = self._epoch
         with judged():
-            db = _connected(f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE)
-            db.execute("PRAGMA query_only = ON")
+            db = _connected(
+                f"{self.path.absolute().as_uri()}?mode=ro", READER_CACHE, "PRAGMA query_only = ON"
+            )
         return db, epoch
 
     def _open(self) -> None:
@@ -188,13 +189,15 @@ def judged(tie: Tie | None = None) -> Iterator[None]:
         raise Unusable(f"it cannot be opened: {error.strerror}") from error
 
 
-def _connected(uri: str, cache: int) -> sqlite3.Connection:
+def _connected(uri: str, cache: int, *more: str) -> sqlite3.Connection:
     # Worker threads take turns with a connection; never two at once.
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     try:
         db.execute(f"PRAGMA busy_timeout = {BUSY}")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA cache_size = {cache}")
+        for pragma in more:
+            db.execute(pragma)
     except BaseException:  # and it goes on: the file must not stay open
         db.close()
         raise

@@ -1,6 +1,5 @@
 """The tools that look at files in the workspace."""
 
-from functools import partial
 from typing import Annotated
 
 import attrs
@@ -13,6 +12,7 @@ from elwood.core.paths import holds_secrets, shown
 from elwood.store.confined import PathRefused, Unconfined
 from elwood.store.files import File, Item
 from elwood.tools import Hands, Output, Tool, ToolFailure, always
+from elwood.tools.reaching import reached
 from elwood.tools.texts import MAX_LINE, decoded, failure, raw_lines
 
 # Entries of a folder that one call shows.
@@ -40,7 +40,7 @@ class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
 async def list_files(given: ListFiles, hands: Hands) -> str | Output:
     """List one folder, a line for each entry."""
     try:
-        items, more = await hands.blocking(partial(hands.root.items, given.path))
+        items, more = await hands.blocking(lambda: _items(given, hands))
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
     if not items:
@@ -56,7 +56,8 @@ async def read_file(given: ReadFile, hands: Hands) -> str | Output:
     """Read some lines of a text file."""
 
     def read() -> _Page:
-        with hands.root.file(given.path) as file:
+        root, path = reached(hands, given.path)
+        with root.file(path) as file:
             return _page(file, given)
 
     try:
@@ -83,6 +84,11 @@ def named(text: str, items: list[Item]) -> str | Output:
     """
     marked = next((item for item in items if item.untrusted), None)
     return text if marked is None else Output(text, untrusted=True, origin=shown(marked.name))
+
+
+def _items(given: ListFiles, hands: Hands) -> tuple[list[Item], bool]:
+    root, path = reached(hands, given.path)
+    return root.items(path)
 
 
 @attrs.frozen

@@ -90,7 +90,7 @@ async def save_memory(given: SaveMemory, hands: Hands) -> str | Output:
 
 
 async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
-    """Find notes by words."""
+    """Find notes, and lines of daily notes, by words."""
     if not re.search(r"[^\W_]", given.query):
         raise ToolFailure("query has no words; give some that the notes should have")
     found = await _memory(hands).ask(Recall(query=given.query, limit=given.limit))
@@ -215,7 +215,8 @@ SEARCH_MEMORY = Tool(
     id="memory.note.search",
     description=(
         "Look up what was remembered in earlier conversations: the notes that have most of the "
-        "words, in their key, tags or text; of several versions the newest comes first."
+        "words, in their key, tags or text; of several versions the newest comes first. Also finds "
+        "lines of your daily notes and reflections, by words and dates; read_file gives the rest."
     ),
     input=SearchMemory,
     run=search_memory,

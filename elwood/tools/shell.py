@@ -20,6 +20,7 @@ from elwood.sandbox import Command, Executor, NoSandbox, Outcome, SandboxFailed
 from elwood.store.confined import PathRefused, Unconfined
 from elwood.store.files import Root
 from elwood.tools import Hands, Tool, ToolFailure
+from elwood.tools.reaching import reached
 
 # Seconds for one command, unless the model says more, and the most; the tool itself has more, so
 # that what ends a command is its own limit.
@@ -62,7 +63,7 @@ async def examine(given: Run, hands: Hands) -> Plan:
         action = RunCommand("unclear", "commands are not confined here, so each is asked about")
     facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
     if action.judged == "unclear":
-        facts |= await hands.blocking(partial(_files, hands.root, given.command))
+        facts |= await hands.blocking(partial(_files, hands, given.command))
     return Plan(action, given.command, facts)
 
 
@@ -155,17 +156,20 @@ async def _hardened(argv: tuple[str, ...], given: Run, sandbox: Executor) -> tup
     return overridden(argv, words)
 
 
-def _files(root: Root, command: str) -> dict[str, str]:
-    """Hash the files of the workspace that *command* names, and what git would push."""
+def _files(hands: Hands, command: str) -> dict[str, str]:
+    """Hash the files of the workspace, or of skills, that *command* names, and what git would push.
+
+    Blocks.
+    """
     facts: dict[str, str] = {}
     words = [word for word in dict.fromkeys(_APART.split(command)) if word]
     for word in words:
         if len(facts) >= MAX_FILES:
             break
-        if (found := _hash(root, word)) is not None:
+        if (found := _hash(*reached(hands, word))) is not None:
             facts[f"file {PurePosixPath(word)}"] = found
     if "git" in words:
-        facts |= _head(root)
+        facts |= _head(hands.root)
     return facts
 
 

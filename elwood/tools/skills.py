@@ -13,7 +13,7 @@ from elwood.core.needs import There, missing
 from elwood.core.paths import shown
 from elwood.core.skills import MAX_FILE
 from elwood.sandbox import NoSandbox
-from elwood.sandbox.layout import environment, inside
+from elwood.sandbox.layout import environment
 from elwood.store.confined import PathRefused, Unconfined
 from elwood.store.skills import Found, Placed, Shelf, files_of
 from elwood.tools import Hands, Output, Tool, ToolFailure, always
@@ -23,8 +23,6 @@ from elwood.tools.texts import decoded, failure, raw_lines
 MAX_NAMES = 50
 # Characters of a file of a skill that one call gives, below the limit of the tool.
 MAX_SHOWN = MAX_FILE
-# Where commands see the workspace under another name.
-_ELSEWHERE = ("bubblewrap", "docker")
 
 
 class Activate(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,19 +49,22 @@ async def activate_skill(given: Activate, hands: Hands) -> str | Output:
         if hands.sees(placed.skill.mark):
             return f"{placed.skill.name} is active already: its instructions stand further up"
         files, more = await hands.blocking(partial(files_of, placed))
+        directory = await hands.blocking(partial(place_of, placed, hands))
     except (PathRefused, Unconfined) as error:
         raise failure(given.file or placed.folder, error) from error
-    return _activated(placed, hands, files, more)
+    return _activated(placed, directory, files, more)
 
 
-def _activated(placed: Placed, hands: Hands, files: list[str], more: bool) -> str:
+def _activated(placed: Placed, directory: str | None, files: list[str], more: bool) -> str:
     skill = placed.skill
-    if placed.is_inside:
-        where = f'{skill.mark} directory="{_directory(placed, hands)}">'
+    if directory is not None:
+        where = f'{skill.mark} directory="{directory}">'
         note = "Paths in it start at its directory; run its scripts by their path from there."
+        if not placed.is_inside:
+            note += " It is only read, also by read_file."
     else:
         where = f"{skill.mark}>"
-        note = "It lies outside of the workspace: its scripts cannot be run."
+        note = "It lies where commands do not reach: its scripts cannot be run."
     lines = [where, skill.body, "</skill>", note]
     if files:
         lines += ["Its files (read one by activate_skill with file):", *files]
@@ -71,12 +72,12 @@ def _activated(placed: Placed, hands: Hands, files: list[str], more: bool) -> st
     return "\n".join(lines)
 
 
-def _directory(placed: Placed, hands: Hands) -> str:
-    """Say where commands find the skill."""
-    sandbox = hands.sandbox
-    if not isinstance(sandbox, NoSandbox) and sandbox.rung in _ELSEWHERE:
-        return inside(placed.folder)
-    return str(hands.workspace / placed.folder)
+def place_of(placed: Placed, hands: Hands) -> str | None:
+    """Say where commands find the skill; None if they do not.  Blocks."""
+    path = placed.root.path / placed.folder
+    if isinstance(hands.sandbox, NoSandbox):
+        return str(path) if placed.is_inside else None
+    return hands.sandbox.place(path)
 
 
 def _file(placed: Placed, path: str) -> str | Output:

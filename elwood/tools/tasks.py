@@ -79,10 +79,12 @@ async def plan_change(verb: Verb, given: ChangeTask, hands: Hands) -> Plan:
 
 async def change(verb: Verb, given: ChangeTask, hands: Hands) -> str:
     """Have the task changed that was found when it was allowed."""
-    settled = await timetable(hands).ask(Change(id=hands.facts["task"], verb=verb, by=BY))
+    task = hands.facts["task"]
+    asked = Change(id=task, verb=verb, by=BY, own=task == hands.job())
+    settled = await timetable(hands).ask(asked)
     if not settled.ok:
         raise ToolFailure(settled.text)
-    return f"{hands.facts['task']}: {settled.text}"
+    return f"{task}: {settled.text}"
 
 
 def timetable(hands: Hands) -> Address[TimetableMail]:
@@ -140,5 +142,5 @@ CANCEL_TASK = _changing(
     # What is gone cannot be found again: after a crash it is looked up, and not repeated.
     "once",
     "End a task for good: a reminder or job that is not wanted any more, or is done. What its runs "
-    "still wait for the owner's yes for is withdrawn.",
+    "still wait for the owner's yes for is withdrawn, unless a run ends its own task.",
 )

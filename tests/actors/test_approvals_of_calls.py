@@ -560,16 +560,34 @@ async def test_ap_25_what_the_owner_cannot_be_shown_yet_does_not_expire(
     world.awake = lambda now: max(now, morning)
     world.settings = ApprovalSettings(expires=HOURS)
     world.sent = lambda _: Unsent("no net")
+    world.calls = disk = FullDisk()
+    disk.full = False
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(at_night(1))
         await ask.seek(at_night(2))
         await later(world, 10 * HOURS)
         assert ruled(world) == []
         world.sent = lambda _: Sent("1")
-        await later(world, 120)
-        await later(world, HOURS - 121)
+        disk.full = True
+        await later(world, 2 * HOURS)
+        disk.full = False
+        await later(world, HOURS - 1)
         assert (await ask.press(data(world, "Allow these 2 once"))).ok
     assert {ruling for ruling, _ in ruled(world)} == {"once"}
+
+
+async def test_ap_25_what_nobody_can_be_shown_any_more_expires(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The chat was taken out of the configuration while they slept."""
+    morning = world.now + 6 * HOURS
+    world.awake = lambda now: max(now, morning)
+    world.settings = ApprovalSettings(expires=HOURS)
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.seek(at_night(1))
+    async with running(world):
+        await later(world, HOURS + 1)
+    assert (world.posts, ruled(world)) == ([], [("expired", "")])
 
 
 async def test_ap_25_who_never_sleeps_is_asked_at_once(world: World) -> None:
@@ -716,8 +734,12 @@ async def test_a_hint_is_given_until_it_is_taken(world: World, autojump_clock: M
 
 
 class FullDisk(Calls):
+    full = True
+
     def write(self, fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return super().write(fd, data)
 
 
 async def test_on_a_full_disk_nothing_is_allowed(world: World) -> None:

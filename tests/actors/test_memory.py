@@ -11,8 +11,9 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from elwood.actors.memory import LOOK_EVERY, Remembering
+from elwood.actors.memory import Remembering
 from elwood.agent.learning import Unwritten
+from elwood.agent.memory_upkeep import LOOK_EVERY
 from elwood.agent.notebook import MemoryNotebook
 from elwood.agent.vectors import PAUSE
 from elwood.core.embedding import Embeddings, hashed
@@ -194,6 +195,7 @@ class Switched:
 
     def __init__(self) -> None:
         self.works = True
+        self.broken = False
         self.asked: list[str] = []
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
@@ -201,7 +203,7 @@ class Switched:
         self.asked += texts
         if not self.works:
             raise EmbeddingFailed("it is off")
-        if any("endless" in text for text in texts):
+        if self.broken or any("endless" in text for text in texts):
             raise EmbeddingFailed("a text is too long", refused=True)
         return Embeddings([hashed(text) for text in texts])
 
@@ -255,6 +257,24 @@ async def test_a_note_that_the_service_does_not_take_costs_others_nothing(
         await trio.sleep(2 * PAUSE)
         assert embedder.asked[-1] == "tea \nGreen tea"
         assert [text for text in embedder.asked if "endless" in text] == told
+
+
+@pytest.mark.parametrize("has_worked", [True, False])
+async def test_a_service_that_takes_nothing_for_a_while_is_asked_again(
+    tmp_path: Path, autojump_clock: object, has_worked: bool
+) -> None:
+    """It answers 500 to whatever it is asked, as it does to texts that are too long."""
+    embedder = Switched()
+    async with remembering(tmp_path, embedder=embedder) as memory:
+        if has_worked:
+            await keep(memory, "tea", "Green tea")
+            await trio.sleep(1)
+        embedder.broken = True
+        await keep(memory, "feast", "The birthdays of the grandparents")
+        await trio.sleep(1)
+        embedder.broken = False
+        await trio.sleep(2 * PAUSE)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
 
 
 async def test_only_what_changed_is_embedded_again(tmp_path: Path, autojump_clock: object) -> None:

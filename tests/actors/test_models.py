@@ -751,7 +751,7 @@ async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
             assert await receive.receive()
             assert not gone.is_set()
             nursery.cancel_scope.cancel()
-        with trio.fail_after(2):
+        with trio.fail_after(60):  # far less than a response may take
             await gone.wait()
         assert isinstance(await it.ask(), Completion)
         assert (await it.models.ask(Spending(session="s"))).session.estimated

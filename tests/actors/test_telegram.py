@@ -17,9 +17,8 @@ from tests.fake_telegram import (
     SentMessage,
     fake_telegram,
 )
+from tests.loopback import JUMP
 
-# Virtual seconds in a real one, where a test waits for time-outs of ours over a real socket.
-FAST = 100.0
 GROUP = -100123
 STRANGER = 666
 
@@ -49,7 +48,7 @@ async def test_after_news_the_next_poll_follows_at_once(mock_clock: MockClock) -
 
 
 async def test_nothing_is_confirmed_that_nobody_has_taken(mock_clock: MockClock) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         async with intake(fake) as house:
             house.take = lambda _: None
@@ -63,7 +62,7 @@ async def test_nothing_is_confirmed_that_nobody_has_taken(mock_clock: MockClock)
 
 
 async def test_a_chat_that_hangs_holds_up_no_other(mock_clock: MockClock) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, intake(fake, owners=(OWNER, 5)) as house:
         house.take = lambda m: None if m.route.chat == 5 else Taken()
         stuck = fake.say("stuck", chat=5, user=5)
@@ -149,7 +148,7 @@ async def test_an_album_is_complained_about_once() -> None:
 
 
 async def test_a_refused_message_is_not_silently_lost(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, intake(fake) as house:
         answers: Iterator[Refused | Busy | Taken] = iter(
             [Refused("the disk is full"), Busy(20), Busy(20), Taken()]
@@ -165,7 +164,7 @@ async def test_a_refused_message_is_not_silently_lost(mock_clock: MockClock) -> 
 
 
 async def test_what_cannot_be_taken_is_kept_until_the_sender_is_told(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: None
         house.post = lambda _: Unsent("away")
@@ -260,7 +259,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_in_writing() -> None:
 
 
 async def test_a_press_that_nobody_took_leaves_the_buttons(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, intake(fake) as house:
         house.take = lambda _: Refused("the log is damaged")
         asked = question(fake)

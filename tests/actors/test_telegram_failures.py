@@ -38,10 +38,9 @@ from elwood.wire.telegram_errors import FAILURES, TelegramError, explain
 from elwood.wire.telegram_settings import TelegramSettings
 from tests.actors.telegram_neighbours import intake, outbox, settings
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
+from tests.loopback import JUMP
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "telegram_failures.jsonl"
-# Virtual seconds in a real one, where time-outs of ours pass over a real socket.
-FAST = 100.0
 GROUP = -100123
 
 
@@ -57,7 +56,7 @@ def test_every_row_has_its_test() -> None:
 
 
 async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(mock_clock: MockClock) -> None:
-    mock_clock.rate = 2 * FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         conflict = "Conflict: terminated by other getUpdates request"
         fake.fault("getUpdates", times=4, code=409, description=conflict)
@@ -73,7 +72,7 @@ async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(mock_clock:
 
 
 async def test_tg_02_a_foreign_webhook_stops_the_channel(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         fake.webhook = "https://evil.example/secret-path"
         async with intake(fake) as house:
@@ -92,7 +91,7 @@ async def test_tg_02_a_foreign_webhook_stops_the_channel(mock_clock: MockClock) 
 async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_over(
     mock_clock: MockClock,
 ) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.flood_limit, fake.flood_wait = 2, 7
         async with outbox(fake) as out, trio.open_nursery() as nursery:
@@ -236,7 +235,7 @@ async def test_tg_13_a_group_that_kicked_us_is_undeliverable() -> None:
 async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
     mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mock_clock.rate = 2 * FAST
+    mock_clock.autojump_threshold = JUMP
     caplog.set_level(logging.DEBUG)
     token = "4242:a-revoked-token"
     async with fake_telegram() as fake:
@@ -270,7 +269,7 @@ async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
 
 
 async def _until(true: Callable[[], object]) -> None:
-    """Wait for what no neighbour is told: half a second of the fast clock at a time."""
+    """Wait for what no neighbour is told: half a second at a time."""
     for _ in range(2000):
         if true():
             return
@@ -279,7 +278,7 @@ async def _until(true: Callable[[], object]) -> None:
 
 
 async def test_tg_15_a_malformed_token_says_so_at_the_start(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         fake.token = "4242:other"
         fake.fault("*", code=404, description="Not Found", times=1)
@@ -290,7 +289,7 @@ async def test_tg_15_a_malformed_token_says_so_at_the_start(mock_clock: MockCloc
 
 
 async def test_tg_16_an_ailing_server_costs_nothing_but_time(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         fake.say("kept")
         fake.fault("getUpdates", times=2, code=500)
@@ -308,7 +307,7 @@ async def test_tg_16_an_ailing_server_costs_nothing_but_time(mock_clock: MockClo
 async def test_tg_17_a_send_without_an_answer_is_unsure_and_repeated_with_a_mark(
     mock_clock: MockClock,
 ) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, outbox(fake) as out:
         for kind in ("swallow", "lose", "hang", "drop"):
             fake.fault("sendMessage", kind)
@@ -399,7 +398,7 @@ async def test_tg_23_a_deleted_message_is_no_update() -> None:
 
 
 async def test_tg_24_a_flood_costs_its_sender_only(mock_clock: MockClock) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         for n in range(250):
             fake.say(f"spam {n}", chat=666, user=666)
@@ -550,7 +549,7 @@ async def test_tg_34_hostile_text_is_repaired_and_handed_on(text: str) -> None:
 
 
 async def test_tg_35_empty_polls_do_not_spin_and_are_told(mock_clock: MockClock) -> None:
-    mock_clock.rate = 40.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.instant = True
         async with intake(fake) as house:
@@ -561,7 +560,7 @@ async def test_tg_35_empty_polls_do_not_spin_and_are_told(mock_clock: MockClock)
 
 
 async def test_tg_36_a_dead_poll_is_given_up_and_a_new_one_begun(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake:
         fake.fault("getUpdates", "hang")
         async with intake(fake) as house:
@@ -580,7 +579,7 @@ def test_tg_37_a_wrong_clock_is_called_so() -> None:
 
 async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
     """At the vendor's figures no flood control answers, over finals, drafts and typing."""
-    mock_clock.rate = 50.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram(clock=trio.current_time) as fake:
         fake.flood_limit = 5
         async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
@@ -592,7 +591,7 @@ async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
 
 
 async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockClock) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("a")
         await fake.until(lambda: len(fake.drafts) == 1)
@@ -613,7 +612,7 @@ async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockCl
 async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
     mock_clock: MockClock,
 ) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     group = Route("telegram", GROUP, private=False)
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
         out.draft("I think", route=group)
@@ -646,7 +645,7 @@ async def test_a_server_without_drafts_is_not_asked_twice() -> None:
 
 
 async def test_a_chat_has_a_bounded_queue(mock_clock: MockClock) -> None:
-    mock_clock.rate = FAST
+    mock_clock.autojump_threshold = JUMP
     slow = Pacing(chat=(Window(1, 1000.0),))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         outcomes: list[object] = []
@@ -659,14 +658,14 @@ async def test_a_chat_has_a_bounded_queue(mock_clock: MockClock) -> None:
             await fake.until(lambda: fake.sent)
             for n in range(70):
                 nursery.start_soon(post, str(n))
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await trio.testing.wait_all_tasks_blocked()
             assert sum(isinstance(o, Unsent) for o in outcomes) >= 4
             assert isinstance(await out.post("x", route=Route("telegram", 5)), Sent)
             nursery.cancel_scope.cancel()
 
 
 async def test_what_nobody_waits_for_is_not_sent(mock_clock: MockClock) -> None:
-    mock_clock.rate = 20.0
+    mock_clock.autojump_threshold = JUMP
     slow = Pacing(chat=(Window(1, 5.0),))
     async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
         await out.post("first")

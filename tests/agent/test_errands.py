@@ -1,5 +1,7 @@
 """What comes of a run when the conversation that is to know of it has no room."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 import trio
 from msgspec.structs import replace
@@ -22,6 +24,25 @@ async def nothing(task: Task) -> str:
     return ""
 
 
+def errands(
+    mailbox: Mailbox[SessionsMail],
+    *,
+    route: Callable[[Task], Route | None] = lambda task: task.route,
+    home: Callable[[Route], str | None] = lambda route: None,
+    refusal: Callable[[Task], Awaitable[str]] = nothing,
+) -> Errands:
+    return Errands(
+        mailbox.address,
+        chores={},
+        watching=nothing,
+        route=route,
+        home=home,
+        refusal=refusal,
+        now=lambda: 0.0,
+        zone="UTC",
+    )
+
+
 async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
     autojump_clock: object,
 ) -> None:
@@ -40,19 +61,9 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
                 case _:
                     raise AssertionError(message)
 
-    errands = Errands(
-        mailbox.address,
-        chores={},
-        watching=nothing,
-        route=lambda task: task.route,
-        home=lambda route: "home",
-        refusal=nothing,
-        now=lambda: 0.0,
-        zone="UTC",
-    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        outcome = await errands(Run(TASK, Planned("tea", 0.0)))
+        outcome = await errands(mailbox, home=lambda route: "home")(Run(TASK, Planned("tea", 0.0)))
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("done", "It boils.")
 
@@ -76,19 +87,14 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
                 case _:
                     raise AssertionError(message)
 
-    errands = Errands(
-        mailbox.address,
-        chores={},
-        watching=nothing,
+    made = errands(
+        mailbox,
         route=lambda task: elsewhere if taken else there,
         home=lambda route: f"home-{route.chat}",
-        refusal=nothing,
-        now=lambda: 0.0,
-        zone="UTC",
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        await errands(Run(replace(TASK, route=None), Planned("tea", 0.0)))
+        await made(Run(replace(TASK, route=None), Planned("tea", 0.0)))
         nursery.cancel_scope.cancel()
     run, note = taken
     assert run.errand is not None
@@ -109,19 +115,15 @@ async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> 
             elif isinstance(message, Inbound):
                 message.reply.set(Taken())
 
+    async def limit(task: Task) -> str:
+        await trio.lowlevel.checkpoint()
+        return "The limit is reached."
+
     task = replace(TASK, route=place)
-    errands = Errands(
-        mailbox.address,
-        chores={},
-        watching=nothing,
-        route=lambda task: task.route,
-        home=lambda route: None,
-        refusal=nothing,
-        now=lambda: 0.0,
-        zone="UTC",
-    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        outcome = await errands(Run(task, Planned("tea", 0.0)))
+        outcome = await errands(mailbox)(Run(task, Planned("tea", 0.0)))
+        spent = await errands(mailbox, refusal=limit)(Run(task, Planned("tea", 0.0), begun=True))
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)
+    assert spent == Outcome("spent", "The limit is reached.", acted=True, told=private)

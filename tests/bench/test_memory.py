@@ -9,6 +9,7 @@ import random
 import subprocess
 import time
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from statistics import median
 
@@ -16,11 +17,13 @@ import pytest
 
 from elwood.core.labels import Label
 from elwood.core.note import Draft, Note, render, stamped
+from elwood.core.reflections import week_of
 from elwood.core.remembering import Saved
 from elwood.runtime import inline
 from elwood.store.disk import Disk
 from elwood.store.memory import Memory
 from elwood.store.memory_store import Asked, Tie
+from elwood.store.pages import Pages, search
 
 # Notes of which the limits are promised: seconds, and megabytes.
 PROMISED = 100_000
@@ -196,3 +199,80 @@ def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
     assert p95(searches) < median(greps)
     # The promise is about this many; with fewer the times say little but how busy a machine is.
     assert bench_notes < PROMISED or not broken
+
+
+# Years of daily notes beside them: with a reflection on each week and month.
+DAYS, WEEKS, MONTHS = 1100, 157, 36
+# Entries of a day.
+ENTRIES = 30
+
+
+def write_days(workspace: Path) -> list[str]:
+    """Write the pages of three years; return a question for each day."""
+    world, first, questions = World(9), date(2023, 11, 20), []
+    for kind in ("daily", "weekly", "monthly"):
+        (workspace / "threads" / kind).mkdir(parents=True)
+    for number in range(DAYS):
+        day = first + timedelta(days=number)
+        lines = [f"- 08:{n:02} s/t{n}: `{world.text(15)}`\n  - ✓ tool #c" for n in range(ENTRIES)]
+        (workspace / f"threads/daily/{day}.md").write_text("\n".join([f"# {day:%A}", "", *lines]))
+        words = world.random.choice(lines).split("`")[1].split()
+        questions.append(f"{' '.join(world.random.sample(words, 2))} in {day:%B}")
+    for number in range(WEEKS):
+        week = week_of(first + timedelta(weeks=number))
+        (workspace / f"threads/weekly/{week}.md").write_text(world.text(400))
+    for number in range(MONTHS):
+        name = f"{2023 + number // 12}-{number % 12 + 1:02}"
+        (workspace / f"threads/monthly/{name}.md").write_text(world.text(400))
+    return questions
+
+
+@pytest.mark.bench
+def test_three_years_of_days_beside_them(tmp_path: Path, bench_notes: int) -> None:
+    write(tmp_path / "memory", bench_notes)
+    questions = random.Random(8).sample(write_days(tmp_path / "workspace"), SEARCHES)
+    memory = Memory(tmp_path, Disk(blocking=inline, clock=time.time), max_notes=2 * bench_notes)
+    assert sum(memory.shelf.catch_up()) == bench_notes
+    gc.collect()
+    floor = rss()
+    pages = Pages(tmp_path, tmp_path / "workspace")
+    began = time.perf_counter()
+    assert sum(pages.catch_up()) == DAYS + WEEKS + MONTHS
+    rebuild = time.perf_counter() - began
+    steps, longest = pages.catch_up(), 0.0
+    began = time.perf_counter()
+    while True:
+        step = time.perf_counter()
+        if next(steps, None) is None:
+            break
+        longest = max(longest, time.perf_counter() - step)
+    look = time.perf_counter() - began
+
+    def ask(with_: Pages | None, query: str) -> Callable[[], object]:
+        asked = Asked(query=query, now=time.time())
+        return lambda: search(memory, with_, asked, 5, Tie())
+
+    both, notes_alone = [ask(pages, q) for q in questions], [ask(None, q) for q in questions]
+    timed(both[:20])
+    searches = min((timed(both) for _ in range(ROUNDS)), key=p95)
+    alone = min((timed(notes_alone) for _ in range(ROUNDS)), key=p95)
+    plain = Pages(tmp_path / "none", tmp_path / "workspace")
+    without = timed([lambda: plain.search(Asked(query=questions[0], now=0), 5, Tie())] * 3)
+    after = rss()
+    memory.shelf.close()
+    pages.close()
+    size = (tmp_path / "threads.db").stat().st_size / 1e6
+    print(f"\n{DAYS + WEEKS + MONTHS:,} pages beside {bench_notes:,} notes")
+    for name, value in [
+        ("search, median, ms", median(searches) * 1000),
+        ("search, p95, ms", p95(searches) * 1000),
+        ("notes alone, p95, ms", p95(alone) * 1000),
+        ("without an index, ms", median(without) * 1000),
+        ("rebuild, s", rebuild),
+        ("look for changes, ms", look * 1000),
+        ("longest step of that, ms", longest * 1000),
+        ("resident memory, MB", after - floor),
+        ("size of the index, MB", size),
+    ]:
+        print(f"{name:32}{value:12.2f}")
+    assert bench_notes < PROMISED or p95(searches) <= SEARCH

@@ -256,6 +256,30 @@ def kept_call() -> tuple[Entry, ...]:
 DENIED = CallDecided("t1", "c", "plan", "denied")
 
 
+def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
+    """It has the task's tools, and is stopped with the task."""
+    run = Received("b", "look", "task:tea", ROUTE, 0.0, errand=Errand("tea", tools=()))
+    session = fold(
+        *kept_call()[:-2],
+        run,
+        TurnStarted("t2", ("b",), 1, "look"),
+        Said("t2", said("d").message, Usage()),
+        CallPending("t2", "d", "read_file", "its plan"),
+        CallEnded("t2", "d", "read_file", "waiting", "waiting for approval"),
+        replied("b", turn="t2"),
+        CallDecided("t2", "d", "its plan", "once"),
+        CallDecided("t1", "c", "plan", "once"),
+    )
+    begun = []
+    while isinstance(work := next_work(session), Start):
+        turn = f"t{session.turns + 1}"
+        session.apply(99, 0.0, TurnStarted(turn, (), 1, "", work.calls))
+        assert session.turn is not None
+        begun.append((session.turn.errand, work.calls))
+        session.apply(99, 0.0, replied(turn=turn))
+    assert begun == [(None, ("t1/c",)), (run.errand, ("t2/d",))]
+
+
 def test_a_decision_while_the_model_thinks_is_told_behind_what_it_says() -> None:
     """It was not sent: before the response it would break the prefix of its thinking."""
     spoken = Said("t2", said(text="answer").message, Usage())

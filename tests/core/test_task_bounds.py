@@ -50,6 +50,11 @@ def test_what_is_left_open_is_as_usual() -> None:
     reach = Reach(NAMES, Purse(2000, 1.0))
     assert bounded(reach, tools=None, usd=None, tokens=None) == Bounds()
     assert in_words(Task("t", "T", Once(0.0))) == []
+    # Limits that are set otherwise later hold for it as well.
+    part = Bounds(purse=Purse(usd=0.5))
+    assert bounded(reach, tools=None, usd=0.5, tokens=None) == part
+    run = Reach(NAMES, Purse(2000, 1.0), Errand("t", purse=Purse(usd=0.5)))
+    assert bounded(run, tools=None, usd=None, tokens=None) == part
 
 
 def test_a_job_may_be_left_without_tools() -> None:

@@ -46,13 +46,12 @@ from elwood.wire.telegram_settings import TelegramSettings
 from tests.actors.telegram_neighbours import UNPACED
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 from tests.house.disk import BadDisk, Kill
+from tests.loopback import JUMP
 from tests.scripted import Effects, answer, call
 
 T = TypeVar("T")
 # When the house was first started, Unix seconds.
 EPOCH = 1_780_000_000.0
-# Real seconds without any event after which virtual time jumps to the next deadline.
-JUMP = 0.001
 MODEL = "scripted/m"
 # A second owner of the bot, with a session of their own.
 OTHER = 1002

@@ -35,7 +35,9 @@ GROUP = -100500
 QUESTION = "May I use "
 MARK = re.compile(r"\bm\d{4}\b")
 # Seconds after which something has gone wrong for good, on the slowest of machines.
-PATIENCE = 30.0
+PATIENCE = 60.0
+# Seconds from the start of a process to its first poll on a machine that has nothing else to do.
+START = 0.5
 CONFIG = """
 [paths]
 state = "{folder}/state"
@@ -85,6 +87,8 @@ class Town:
         self.stderr = folder / "stderr"
         self.process: trio.Process | None = None
         self.asked = 0
+        # How many times slower than an idle one this machine was at the last start.
+        self.slower = 1.0
         self._polls = 0
         self._free = list(free)
         self._more = more
@@ -140,8 +144,11 @@ class Town:
 
     async def start(self) -> float:
         """Begin a process and wait for its first poll; return the time of that."""
+        began = trio.current_time()
         await self.spawn()
-        return await self.up()
+        up = await self.up()
+        self.slower = max(1.0, (up - began) / START)
+        return up
 
     async def up(self) -> float:
         """Wait for the first poll of the process; return the time of that."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -188,10 +189,15 @@ async def test_of_a_quiet_house_everything_is_equal_elsewhere(
             assert there.fold() == h.fold()
 
 
-async def test_under_load_between_real_processes(tmp_path: Path) -> None:
+async def test_under_load_between_real_processes(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Each log in the backup is the beginning of what it became, and together they make sense."""
+    seed = request.config.getoption("--kill-seed")
+    seed = random.randrange(10**6) if seed is None else seed
+    print(f"to repeat this: --kill-seed {seed}")
     async with town(tmp_path / "here", effectful=True) as here:
-        story = Story(here, random.Random())
+        story = Story(here, random.Random(seed))
         await here.start()
         here.telegram.say("let me in", chat=STRANGER, user=STRANGER)
         async with trio.open_nursery() as nursery:

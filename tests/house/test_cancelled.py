@@ -18,7 +18,7 @@ from elwood.core.schedule import Left
 from elwood.core.session import CallDecided
 from elwood.core.tasks import Task
 from elwood.core.timing import Every, Once
-from elwood.messages import Schedule, Woken
+from elwood.messages import ListTasks, Schedule, Woken
 from elwood.tools.tasks import CANCEL_TASK
 from elwood.wire.provider import ModelRequest
 from tests.fake_telegram import SentMessage
@@ -164,6 +164,26 @@ async def test_only_what_the_task_asked_for_is_withdrawn(
         assert not h.broken()
 
 
+async def test_two_tasks_that_want_the_same_ask_each_for_itself(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Or cancelling the first would withdraw what the other one waits for, too."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        await schedule(life, replace(TASK, session=MINE))
+        first = await ran(h, life, MINE)
+        when = Every(HOUR, h.now() + 60.0 - HOUR)
+        await schedule(life, replace(TASK, id="again", session=MINE, when=when))
+        second = await ran(h, life, MINE)
+        h.fake.say(f"/tasks cancel {ID}")
+        await life.until(lambda: withdrawn(h, MINE))
+        assert (await press(h, life, first, "o")).startswith(GONE)
+        assert (await press(h, life, second, "o")).startswith("Allowed once: act")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert not h.broken()
+
+
 async def test_a_task_that_came_to_its_end_may_still_be_allowed(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
@@ -177,6 +197,31 @@ async def test_a_task_that_came_to_its_end_may_still_be_allowed(
         await life.until(lambda: h.effects.done)
         await life.settled()
         assert h.effects.done == ["act boldly"]
+
+
+async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """As in: look until it is green, then deploy it."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        thinks = h.think
+
+        async def think(request: ModelRequest) -> Completion:
+            if "Water the plants." in newest(request):
+                await trio.lowlevel.checkpoint()
+                return call(("c1", "act", '{"name": "boldly"}'), ("c2", "cancel_task", "{}"))
+            return await thinks(request)
+
+        h.think = think
+        await schedule(life)
+        question = await ran(h, life)
+        assert await life.house.timetable.address.ask(ListTasks()) == ()
+        assert (await press(h, life, question, "o")).startswith("Allowed once: act")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert withdrawn(h) == []
+        assert not h.broken()
 
 
 async def test_a_new_task_of_the_same_name_is_another_one(

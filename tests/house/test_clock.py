@@ -299,5 +299,6 @@ async def test_the_same_call_at_each_time_is_asked_about_once(
             [seen] = await life.house.clock.timetable.address.ask(ListTasks())
         asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
         assert (len(asked), len(h.asked)) == (1, 6)
+        assert "\nFor the task act.\n" in asked[0].text
         assert (seen.result, seen.failures) == ("waiting", 0)
         assert h.effects.done == []

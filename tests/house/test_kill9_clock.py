@@ -31,6 +31,7 @@ from tests.fake_telegram import OWNER
 from tests.house.judging import AGAIN, NEWS, broken
 from tests.house.outcomes import Judge
 from tests.house.service import FRIENDS, Town, town
+from tests.house.test_kill9 import shuffled
 from tests.house.test_kill9_asking import alive, careful, commands
 from tests.timetables import keeping
 
@@ -40,6 +41,8 @@ KILLS = 20
 MANY = 20
 # Tasks that are planned for one life: a chat gets no more than about one message in a second.
 MOST = 3
+# Lives of each kind, in each eight of them.
+LIVES = {"start": 2, "work": 3, "act": 3}
 # What is planned: a plain reminder, and runs that only answer, act once, or run a command.
 KINDS = {"": 2, "tell": 2, "act": 4, "run": 1}
 FREE = ("act", "run_command")
@@ -163,7 +166,7 @@ async def test_kills_while_tasks_run_break_no_promise(
     async with town(tmp_path / "town", effectful=True, free=FREE, more=EVERY_MINUTE) as here:
         here.models.otherwise = thoughtful
         here.state.mkdir()
-        planner = Planner(here, chance)
+        planner, lives = Planner(here, chance), shuffled(LIVES, chance)
         left, polls = set[str](), here.telegram.polls
         for _ in range(kills):
             here.telegram.faults.clear()
@@ -171,7 +174,7 @@ async def test_kills_while_tasks_run_break_no_promise(
                 kind = chance.choice(["swallow", "hang", "lose", "drop"])
                 here.telegram.fault("sendMessage", kind)
             await planner.plan(chance.randint(1, MOST))
-            await one_life(here, chance)
+            await one_life(here, chance, next(lives))
             if here.telegram.polls > polls:  # it was up, and so had ended what was left
                 assert not left & alive(mark)
             await here.kill()
@@ -196,9 +199,9 @@ async def test_kills_while_tasks_run_break_no_promise(
     assert kills < MANY or (calls["ok"] and calls["unknown"])
 
 
-async def one_life(here: Town, chance: random.Random) -> None:
+async def one_life(here: Town, chance: random.Random, kind: str) -> None:
     """Live for a while: only start, or work, or until something has just been done."""
-    match chance.choices(["start", "work", "act"], [2, 3, 3])[0]:
+    match kind:
         case "start":
             await here.spawn()
             await trio.sleep(chance.uniform(0.0, 0.5))

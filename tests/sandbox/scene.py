@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -15,9 +15,10 @@ from elwood.sandbox import Executor, SandboxSettings, pick
 from elwood.sandbox.docker import Docker
 from elwood.sandbox.engine import Engine
 from elwood.sandbox.layout import environment
+from elwood.sandbox.lending import lend
 
 # Seconds within which what must happen happens, on a busy machine too.
-PATIENCE = 20.0
+PATIENCE = 60.0
 IMAGE = "elwood-empty:test"
 # The image is empty: programs are those of this machine.
 SHOWN = ("/usr", "/etc/alternatives")
@@ -49,18 +50,21 @@ def make_home(base: Path) -> Home:
     return home
 
 
-async def take(rung: str, home: Home, engine: str = "") -> Executor:
-    """Take *rung*, which must hold."""
+async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] = ()) -> Executor:
+    """Take *rung*, which must hold; its commands can read *folders*."""
     if rung == "docker":
         give_away(home.workspace)
-        return docker(engine, home.workspace, home.state)
+        return docker(engine, home.workspace, home.state, folders)
     settings = SandboxSettings(kind=rung)  # type: ignore[arg-type]  # the tests know the rungs
-    return (await pick(settings, home.workspace, home.state)).executor
+    return (await pick(settings, home.workspace, home.state, folders)).executor
 
 
-def docker(engine: str, workspace: Path, state: Path) -> Docker:
+def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
     settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
-    return Docker(Engine(Path(engine)), workspace, settings, state, in_thread, shown=SHOWN)
+    lent, _ = lend(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
+    return Docker(
+        Engine(Path(engine)), workspace, settings, state, in_thread, shown=SHOWN, lent=lent
+    )
 
 
 def give_away(workspace: Path) -> None:

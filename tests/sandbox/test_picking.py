@@ -72,6 +72,9 @@ class Says:
     outcome: Outcome
     rung: Rung = "direct"
 
+    def place(self, path: Path) -> str | None:
+        return str(path)
+
     async def run(self, command: Command) -> Outcome:
         return self.outcome
 

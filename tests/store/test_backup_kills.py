@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import random
 import signal
 import sys
 from collections.abc import Callable
@@ -14,8 +13,11 @@ from elwood.store.restored import restored
 from elwood.store.restoring import mend, restore
 from tests.store.keeping import NOW, contents, furnish, is_kept, scope
 
-# How many of the last steps a process is killed at, and at how many of those before, at random.
+# How many of the last steps a process is killed at, and about how many of those before: the first,
+# and others at equal distances.
 LAST, OTHERS = 12, 5
+# Steps that mending has, at most; it is killed at another one each time.
+MENDING = 30
 # What changes a disk, as Python's audit hooks name it.
 STEPS = frozenset({"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.symlink"})
 
@@ -40,21 +42,26 @@ def killed_at(step: int, do: Callable[[], object]) -> bool:
 
 
 def steps_of(do: Callable[[], object]) -> list[int]:
-    """Choose steps to be killed at, of all that *do* has: the last ones, and others at random."""
+    """Choose steps to be killed at, of all that *do* has: the first, the last ones, some between.
+
+    They are the same in every run: at the first nothing has been done, at the last all.
+    """
     given, taken = os.pipe()
     child = os.fork()
     if child == 0:
         seen: list[str] = []
-        sys.addaudithook(lambda event, _: seen.append(event) if event in STEPS else None)
-        do()
-        os.write(taken, b"%d" % len(seen))
-        os._exit(0)
+        try:
+            sys.addaudithook(lambda event, _: seen.append(event) if event in STEPS else None)
+            do()
+            os.write(taken, b"%d" % len(seen))
+        finally:
+            os._exit(0)
     os.close(taken)
     os.waitpid(child, 0)
     most = int(os.read(given, 20))
     os.close(given)
-    last = range(most - LAST + 1, most + 1)
-    return sorted({*last, *random.sample(range(1, most - LAST + 1), OTHERS)})
+    before = most - LAST
+    return [*range(1, before + 1, before // OTHERS), *range(before + 1, most + 1)]
 
 
 def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> None:
@@ -68,6 +75,7 @@ def test_a_backup_that_was_killed_leaves_none_and_no_litter(tmp_path: Path) -> N
     def take_(one: Scope) -> Callable[[], object]:
         return lambda: take(one, clock=lambda: NOW, keep=2)
 
+    take_(here())()  # what is imported late is no step
     for step in steps_of(take_(here())):
         one = here()
         before = contents(one.state, is_kept)
@@ -101,10 +109,11 @@ def test_a_restore_that_was_killed_is_over_or_did_not_begin(tmp_path: Path) -> N
         return contents(one.state, is_kept), contents(one.workspace)
 
     then, now = all_of(source), all_of(there())
+    restore_(there())()  # what is imported late is no step
     for step in steps_of(restore_(there())):
         one = there()
         assert killed_at(step, restore_(one))
-        killed_at(random.randrange(1, 30), lambda one=one: mended(one))  # type: ignore[misc]
+        killed_at(1 + step % MENDING, lambda one=one: mended(one))  # type: ignore[misc]
         mended(one)  # as the next start does
         over.append(restored(one.state) is not None)
         assert all_of(one) == (then if over[-1] else now), step

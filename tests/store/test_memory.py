@@ -1,5 +1,6 @@
 """The memory: what is kept, found, replaced, forgotten and taken back."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -40,7 +41,7 @@ def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["index", "files"])
-def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore:
+def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore]:
     """Both ways to look notes up, over the same notes."""
     with opened(tmp_path) as memory:
         for key, text, tags in (
@@ -58,7 +59,7 @@ def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore:
         index = memory.shelf.index
         store = index if request.param == "index" else Files(memory.shelf.files)
         assert isinstance(store, Index | Files)
-        return store
+        yield store
 
 
 @pytest.mark.parametrize(
@@ -289,6 +290,25 @@ def test_a_damaged_tombstone_costs_no_other(tmp_path: Path) -> None:
             )
             == 4
         )
+
+
+@pytest.mark.parametrize("at", [0, -2])
+def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: int) -> None:
+    """Neither in a mark nor in the salt, by which all that is forgotten later is known."""
+    names = [f"n{number}" for number in range(20)]
+    with opened(tmp_path) as memory:
+        save(memory, "first", "text first")
+        memory.forget(["first"])
+        path = tmp_path / "memory.forgotten"
+        data = bytearray(path.read_bytes())
+        data[at] = 0xFF
+        path.write_bytes(data)
+        for name in names:
+            save(memory, name, f"text {name}")
+            memory.forget([name])
+        assert path.stat().st_size < (2 * len(names) + 3) * 33
+        hashes = [hash_ for name in names for hash_ in digests(name, f"text {name}")]
+        assert memory.buried(hashes) == set(hashes)
 
 
 def test_the_tombstone_says_nothing(tmp_path: Path) -> None:

@@ -389,7 +389,9 @@ def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
 def test_there_are_never_two_writers(tmp_path: Path) -> None:
     """The state folder has one process; that has one actor, and nobody else a way to write."""
     script = "import sys; from elwood.remembering import *; from pathlib import Path; "
-    act = "sys.exit(forget(Path(sys.argv[1]), Path(sys.argv[1]) / 'run', ('a',)))"
+    script += "state = Path(sys.argv[1]); run = state / 'run'; "
+    script += "paths = Paths(state=state, workspace=state / 'work', runtime=run); "
+    act = "sys.exit(forget(paths, ('a',)))"
     with opened(tmp_path) as memory, lock(tmp_path):
         save(memory, "a", "word")
         done = subprocess.run(

@@ -95,6 +95,28 @@ async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -
         assert len((await search(hands, "word", 1)).text) > MAX_NOTE
 
 
+async def test_a_day_is_found_with_its_file_and_label(tmp_path: Path) -> None:
+    folder = tmp_path / "threads" / "daily"
+    folder.mkdir(parents=True)
+    (folder / "2026-03-14.md").write_text("- 08:00 s/t1: `drain the boiler`\n- 09:00 s/t2: `tea`\n")
+    read = "- 08:00 s/t1 [untrusted] [private]: `a new boiler`\n  - ✓ a tool #call\n"
+    (folder / "2026-04-01.md").write_text(read)
+    async with hands_of(tmp_path) as hands:
+        await save_memory(SaveMemory("boiler", "It is red."), hands)
+        found = await search(hands, "what did we do about the boiler in March?")
+        assert found.text.index("2026-03-14") < found.text.index("It is red.")
+        found = await search(hands, "what did we do about the boiler in March?", 1)
+        assert found == Output(
+            "## threads/daily/2026-03-14.md (updated 2026-03-14)\n- 08:00 s/t1: `drain the boiler`",
+            private=True,
+        )
+        found = await search(hands, "new boiler", 1)
+        assert found.text.endswith(read.strip())
+        assert (found.untrusted, found.origin) == (True, "memory: threads/daily/2026-04-01.md")
+        with pytest.raises(ToolFailure, match="no such note"):
+            await plan_forget(ForgetMemory(query="drain"), hands)
+
+
 async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Path) -> None:
     now = 0.0
     async with remembering(tmp_path / "state", now=lambda: now) as memory:

@@ -176,7 +176,7 @@ async def test_a_skill_of_a_package_says_that_commands_cannot_reach_it(
     put(tmp_path / "team/style")
     ended = await scene.call(ACTIVATE_SKILL, name="style")
     assert "directory=" not in ended.text
-    assert "cannot be run" in ended.text
+    assert "where commands do not reach: its scripts cannot be run" in ended.text
 
 
 # --- taking in ------------------------------------------------------------------------------------

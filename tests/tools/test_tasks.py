@@ -247,14 +247,14 @@ async def test_what_bounds_a_job_is_shown_kept_and_listed(tmp_path: Path) -> Non
         given = ScheduleTask(
             "inbox", "every day at 9", do="x", cheap=True, budget_usd=0.2, tools=("web", "web")
         )
-        bounds = "with the cheap model, only with web, at most $0.20 and 2,000 tokens a day"
+        bounds = "with the cheap model, only with web, at most $0.20 a day"
         plan = await plan_schedule(given, w.hands)
         assert f"It runs {bounds}" in plan.subject.splitlines()
 
         said = await w.do(given)
         assert bounds.replace(", o", "; o").replace(", at", "; at") in said
         (task,) = w.tasks
-        assert (task.role, task.tools, task.purse) == ("cheap", ("web",), Purse(2000, 0.2))
+        assert (task.role, task.tools, task.purse) == ("cheap", ("web",), Purse(usd=0.2))
         for text in (ListTheTasks(), ListTheTasks("inbox")):
             assert bounds in (await list_tasks(text, w.hands)).text
 
@@ -263,7 +263,8 @@ async def test_a_yes_is_for_the_bounds_that_were_shown(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask("inbox", "every day at 9", do="x", budget_usd=0.2)
         plan = await plan_schedule(given, w.hands)
-        less = attrs.evolve(w.hands, facts=plan.facts, reach=lambda: Reach((), Purse(1000, 1.0)))
+        run = Reach(("web",), Purse(2000, 1.0), Errand("t", purse=Purse(tokens=1000)))
+        less = attrs.evolve(w.hands, facts=plan.facts, reach=lambda: run)
         with pytest.raises(ToolFailure, match="changed since"):
             await schedule(given, less)
 
@@ -274,7 +275,7 @@ async def test_the_run_of_a_task_hands_on_no_more_than_it_has(tmp_path: Path) ->
         reach = Reach(("shell", "web"), Purse(2000, 1.0), held)
         hands = attrs.evolve(w.hands, session="task-inbox", reach=lambda: reach)
         await w.do(ScheduleTask("a", "in 1 hour", do="x"), hands)
-        assert (w.tasks[0].tools, w.tasks[0].purse) == (("web",), Purse(2000, 0.1))
+        assert (w.tasks[0].tools, w.tasks[0].purse) == (("web",), Purse(usd=0.1))
         for more in (
             ScheduleTask("b", "in 1 hour", do="x", tools=("shell",)),
             ScheduleTask("b", "in 1 hour", do="x", budget_usd=0.2),

@@ -242,7 +242,7 @@ async def test_cancelling_ends_git_and_its_helpers(tmp_path: Path) -> None:
         with scope:
             await local(served).files(served.url(), ".", tmp_path)
         assert scope.cancelled_caught
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             await ended.wait()
         nursery.cancel_scope.cancel()
 

@@ -15,6 +15,7 @@ from elwood.wire.http import Client
 from elwood.wire.search import Brave, Result, Search, SearchFailed, SearXNG, search_of
 from elwood.wire.search_settings import SearchSettings
 from tests.fake_http import Reply, Request, serving
+from tests.loopback import JUMP
 
 KEY = "k" * 30
 
@@ -148,7 +149,8 @@ async def test_a_failure_of_searxng_says_what_to_do(given: Reply, why: str) -> N
             await search.find("q", 5)
 
 
-async def test_a_search_that_drips_is_given_up(autojump_clock: MockClock) -> None:
+async def test_a_search_that_drips_is_given_up(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
     async with service("brave", Reply(pieces=(b" ",) * 100, pause=5.0)) as search:
         with pytest.raises(SearchFailed, match="did not answer within 20 s"):
             await search.find("q", 5)

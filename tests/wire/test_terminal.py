@@ -117,7 +117,7 @@ trio.run(main)
     reader, writer = os.pipe()  # the writing end stays open: the read waits for ever
     try:
         done = subprocess.run(
-            [sys.executable, "-c", program], stdin=reader, capture_output=True, timeout=30
+            [sys.executable, "-c", program], stdin=reader, capture_output=True, timeout=60
         )
     finally:
         os.close(reader)

@@ -16,6 +16,7 @@ from elwood.core.urls import Url
 from elwood.wire.pinned import is_reachable, resolved
 from elwood.wire.web import Page, Web, WebFailed, WebRefused
 from tests.fake_http import Reply, Request, connection
+from tests.loopback import JUMP
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
@@ -204,7 +205,8 @@ async def test_rules_and_the_permit_of_the_call_hold_at_every_hop() -> None:
         assert [url.host for url in hops] == ["site.example", "other.example"]
 
 
-async def test_too_many_requests_wait_for_a_minute(autojump_clock: MockClock) -> None:
+async def test_too_many_requests_wait_for_a_minute(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
     async with scene({"/": to("/a")}, per_minute=3) as s:
         await s.web.fetch(s.url())
         with pytest.raises(WebRefused, match="wait 60 s"):
@@ -280,7 +282,8 @@ async def test_a_body_that_cannot_be_unpacked_fails(encoding: str) -> None:
         Reply(pieces=(b"xyz",), end="stall", end_at=1),
     ],
 )
-async def test_a_slow_server_is_given_up(slow: Reply, autojump_clock: MockClock) -> None:
+async def test_a_slow_server_is_given_up(slow: Reply, mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
     async with scene({"/": slow}, deadline=15.0) as s:
         began = trio.current_time()
         with pytest.raises(WebFailed, match="no whole answer within 15 s"):

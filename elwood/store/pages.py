@@ -1,0 +1,133 @@
+"""Searching the daily notes and reflections in the workspace, beside the notes of the memory.
+
+They have an index of their own, *state*/threads.db, so that they change neither how notes are
+ranked nor what else is done with notes.  Whoever edits or removes a page changes what is found.
+Everything here blocks.
+"""
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from elwood.core.note import Note
+from elwood.core.pages import FOLDERS, excerpt, page
+from elwood.core.recall import joined, ranked
+from elwood.core.remembering import Forgotten
+from elwood.core.threads import MAX_DAILY
+from elwood.core.wording import asked as words_of
+from elwood.core.wording import having
+from elwood.store.confined import PathMissing, PathRefused, Unconfined
+from elwood.store.files import Root
+from elwood.store.memory import Memory
+from elwood.store.memory_catalog import Catalog
+from elwood.store.memory_store import Asked, Tie
+from elwood.store.notes import Filed, stamp
+
+log = logging.getLogger("elwood.memory")
+
+# The index, in the state folder.
+INDEX = "threads.db"
+# Pages of one kind that are looked at: 27 years of days.
+MAX_PAGES = 10_000
+# Pages that are read for one search, as many as it may show: of each, what fits is picked out.
+MAX_READ = 20
+# Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
+STEP = 16
+# Bytes of one page that are read: all characters may be long ones.
+_MAX_FILE = 4 * MAX_DAILY
+
+
+class PageFiles:
+    """The pages in ``threads/`` of the folder *root*; their keys are their paths."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._there: frozenset[str] = frozenset()
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """Go through all pages, by path and stamp, in no order."""
+        found = [one for folder in FOLDERS for one in self._of(folder)]
+        self._there = frozenset(path for path, _ in found)
+        yield from found
+
+    def read(self, key: str) -> Filed | None:
+        """Read a page; None if there is none, or nothing that we may read."""
+        try:
+            with self._root.file(key) as file:
+                data, found, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
+        except (PathRefused, Unconfined):
+            return None
+        text = data[:_MAX_FILE].decode("utf-8", "replace")
+        note = page(key, text, untrusted=untrusted)
+        return None if note is None else Filed(note, stamp(found), len(data) <= _MAX_FILE, data)
+
+    def there(self, key: str) -> bool:
+        """Tell whether there was a page of this path when they were last gone through."""
+        return key in self._there
+
+    def _of(self, folder: str) -> list[tuple[str, str]]:
+        try:
+            found = self._root.stats(folder, MAX_PAGES)
+        except PathMissing:
+            return []
+        except (PathRefused, Unconfined) as error:
+            log.warning("pages are not searched", extra={"why": str(error)})
+            return []
+        named = FOLDERS[folder]
+        return [(f"{folder}/{name}", stamp(stat)) for name, stat in found if named.fullmatch(name)]
+
+
+class Pages(Catalog):
+    """The pages of the folder *workspace*, and their index in the folder *state*."""
+
+    def __init__(self, state: Path, workspace: Path) -> None:
+        super().__init__(PageFiles(Root(workspace)), state / INDEX, step=STEP)
+
+    def search(self, asked: Asked, limit: int, tie: Tie) -> list[Note]:
+        """Find what the *limit* best pages say, as their files are now.  Raises Abandoned."""
+        chosen = words_of(asked.query)
+        found: list[Note] = []
+        for key in ranked(self.by(lambda store: store.search(asked, tie)))[:MAX_READ]:
+            if len(found) == limit:
+                break
+            filed = self._filing.read(key)
+            said = None if filed is None else excerpt(filed.note, chosen)
+            if said is not None:
+                found.append(said)
+        return found
+
+    def saying(self, note: Note) -> list[str]:
+        """Name pages whose best passages have all words of *note* (of a long one the first)."""
+        chosen = words_of(note.text)
+        asked = Asked(query=note.text, now=-math.inf, words="all")
+        return [
+            said.key
+            for said in self.search(asked, MAX_READ, Tie())
+            if having(said.text, chosen) == len(chosen)
+        ]
+
+
+def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotten:
+    """Forget these notes, and name the pages that still have the words of one of them.
+
+    Those are the owner's to edit.  Raises DiskFull and JournalBroken, as `Memory.forget`.
+    """
+    notes = memory.read(keys)
+    forgotten = memory.forget(keys)
+    if pages is None:
+        return forgotten
+    found = [page for note in notes for page in pages.saying(note)]
+    return attrs.evolve(forgotten, pages=tuple(sorted(set(found))))
+
+
+def search(
+    memory: Memory, pages: Pages | None, asked: Asked, limit: int, tie: Tie, model: str = ""
+) -> list[Note]:
+    """Find the *limit* best notes and pages (`core.recall.joined`).  Raises Abandoned."""
+    notes = memory.search(asked, limit, tie, model)
+    if pages is None:
+        return notes
+    return joined(notes, pages.search(asked, limit, tie), words_of(asked.query))[:limit]
