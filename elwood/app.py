@@ -13,6 +13,7 @@ from elwood.actors.approvals import Approvals
 from elwood.actors.control import Control, look
 from elwood.actors.health import VITAL, Health, listener
 from elwood.actors.models import Models
+from elwood.agent.embedding import ThroughModels
 from elwood.agent.posting import Posting
 from elwood.agent.presence import Presence
 from elwood.agent.tidings import TellOwner
@@ -48,7 +49,6 @@ from elwood.runtime import (
 from elwood.store.disk import Disk
 from elwood.store.journal import Journal
 from elwood.store.last_heard import LastHeard
-from elwood.store.space import measure
 from elwood.store.usage import UsageBook
 from elwood.tools import Hands, Tool
 from elwood.wire.embeddings import Embedder
@@ -99,11 +99,9 @@ class House:
         self._started = outside.now()
         self.presence = Presence(trio.current_time)
         state = config.paths.state
+        calls = outside.calls()
         self._disk = Disk(
-            blocking=outside.blocking,
-            clock=outside.now,
-            reserve=state / "reserve",
-            calls=outside.calls(),
+            blocking=outside.blocking, clock=outside.now, reserve=state / "reserve", calls=calls
         )
         self._posts = {name: box.address for name, box in self.outboxes.items()}
         asks = self.approvals.address
@@ -120,7 +118,12 @@ class House:
             self.timetable.address,
         )
         self._vitals = Vitals(
-            lambda: outside.blocking(lambda: measure(state)),
+            {
+                "the state folder": lambda: outside.blocking(lambda: calls.space(state)),
+                "the workspace": lambda: outside.blocking(
+                    lambda: calls.space(config.paths.workspace)
+                ),
+            },
             lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
             lambda: look(self.board, self._seen(), self.strip),
             outside.now,
@@ -203,6 +206,7 @@ class House:
             in_flight={name: config.providers[name].in_flight for name in self._providers},
             jitter=outside.random,
             tell=self._tell,
+            embedder=self._embedder,
         )
         approvals = Approvals(
             Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
@@ -217,7 +221,8 @@ class House:
             settings=config.approvals,
             awake=self._awake,
         )
-        memory = remembering(config, outside, self._disk, self._embedder)
+        embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
+        memory = remembering(config, outside, self._disk, embedder)
         control = Control(
             config.paths.runtime,
             self.board,
@@ -241,9 +246,9 @@ class House:
         return (
             Child(events, health.run, WORLD, grace=1.0),
             *outboxes,
+            Child(self.models, models.run, OURS),
             Child(self.memory, memory.run, OURS),
             Child(self.clock.timetable, self.clock.keep_timetable, OURS),
-            Child(self.models, models.run, OURS),
             Child(self.approvals, approvals.run, OURS),
             Child(self.sessions, sessions, OURS, grace=self._grace + 1),
             *([scheduler] if self._keeps_time else []),

@@ -15,9 +15,10 @@ from elwood.agent.upkeep import Reflecting, Sweep, TidyMemory
 from elwood.config import Config
 from elwood.config.tasks import read_checklist
 from elwood.core.house_tasks import BACKUP, MEMORY, REFLECTIONS, SWEEP, house_tasks
+from elwood.core.schedule import TimetableEntry
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task, session_of
-from elwood.core.timetable import Timetable, TimetableEntry
+from elwood.core.timetable import Timetable
 from elwood.messages import (
     Adopt,
     MayAsk,

@@ -13,8 +13,8 @@ import elwood
 from elwood import messages
 from elwood.core.ledger import UsageEntry
 from elwood.core.permissions import ApprovalEntry
+from elwood.core.schedule import TimetableEntry
 from elwood.core.session import Entry
-from elwood.core.timetable import TimetableEntry
 from elwood.messages import approvals, memory, models, outbox, sessions, timetable
 from elwood.tools.builtin import builtin
 

@@ -10,10 +10,10 @@ import msgspec
 import trio
 
 from elwood.actors.timetable import TimetableActor
+from elwood.core.schedule import TimetableEntry
 from elwood.core.tasks import Result, Seen, Task
 from elwood.core.tasks_text import runs
 from elwood.core.timetable import Timetable as Kept
-from elwood.core.timetable import TimetableEntry
 from elwood.messages import Change, ListTasks, Schedule, Settled, TimetableMail, Unscheduled
 from elwood.runtime import Address, Mailbox, inline
 from elwood.store.disk import Disk

@@ -9,6 +9,7 @@ from typing import assert_never
 import attrs
 import trio
 
+from elwood.agent.embedding import PaidEmbedding
 from elwood.agent.model_asks import UnderWay
 from elwood.core import routing
 from elwood.core.budget import No
@@ -31,6 +32,7 @@ from elwood.messages import (
     Complete,
     Completed,
     ContextTooLong,
+    Embed,
     MayAsk,
     ModelsMail,
     ModelUnavailable,
@@ -39,6 +41,7 @@ from elwood.messages import (
 from elwood.runtime import Mailbox, trouble, waiting, well
 from elwood.store.usage import Caller, UsageBook
 from elwood.wire.catalogue import check_models
+from elwood.wire.embeddings import Embedder
 from elwood.wire.lane import SHARED, Lane, Ticket
 from elwood.wire.provider import ModelFailure, ModelRequest, Provider
 
@@ -62,7 +65,8 @@ class Models:
     """The only holder of keys (in *providers*) and writer of the usage book.
 
     *in_flight* calls at once go to each provider; *jitter* gives random numbers from 0 to 1.
-    *tell* tells the owner of limits, however long that takes.
+    *tell* tells the owner of limits, however long that takes; *embedder* makes vectors, if there is
+    one.
     """
 
     def __init__(
@@ -74,8 +78,10 @@ class Models:
         in_flight: Mapping[str, int],
         jitter: Callable[[], float],
         tell: Callable[[str], Awaitable[bool]],
+        embedder: Embedder | None = None,
     ) -> None:
         self._book = book
+        self._embedding = PaidEmbedding(embedder, book)
         self._tell_owner = tell
         self._providers = providers
         self._settings = settings
@@ -95,6 +101,8 @@ class Models:
                     match message:
                         case Complete():
                             self._take(message, calls)
+                        case Embed():
+                            calls.start_soon(self._embedding.answer, message)
                         case MayAsk(session=session, job=job, purse=purse):
                             verdict = self._book.allowed(Caller(session, job, purse))
                             message.reply.set(verdict.why if isinstance(verdict, No) else "")

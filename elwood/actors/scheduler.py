@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.errands import Errands, Outcome
 from elwood.core.planning import Agenda, Run
-from elwood.core.tidings import Telling, span
+from elwood.core.tidings import Telling
 from elwood.messages import Begin, Consult, End, Heard, TimetableMail, Woken
 from elwood.runtime import Address, Mailbox
 
@@ -24,14 +24,6 @@ MAX_REMINDERS = 8
 LOOK = 60.0
 # Seconds by which the two clocks may drift apart between two looks without a word.
 DRIFT = 5.0
-# Seconds by which a clock must be put back for the owner to hear of it: what it had passed over is
-# dealt with, and nothing is done twice.
-PUT_BACK = 86_400.0
-RESTING = (
-    "My clock was put back by {}. What was planned in that time counts as done or missed already, "
-    "so tasks may rest until it has passed: /tasks shows when each runs next. To have one run "
-    "before, cancel it and plan it anew."
-)
 # Seconds until what found no room, or did not reach the owner, is tried again.
 RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
 
@@ -79,8 +71,7 @@ class Scheduler:
             while True:
                 await self._refresh()
                 now = self._now()
-                if (back := -self._compare(now)) > PUT_BACK:
-                    nursery.start_soon(self._tell, RESTING.format(span(back)), (), False)
+                self._compare(now)
                 agenda = await self._timetable.insist(partial(Consult, now=now))
                 self._start(agenda, nursery, wake)
                 for session in agenda.let_go:
@@ -159,15 +150,14 @@ class Scheduler:
         self._telling = False
         wake.offer(Woken())
 
-    def _compare(self, now: float) -> float:
-        """Return by how much the wall clock went ahead: it was set, or the machine slept."""
-        here, drift = trio.current_time(), 0.0
+    def _compare(self, now: float) -> None:
+        """Note when the wall clock went another way than ours: it was set, or the machine slept."""
+        here = trio.current_time()
         if self._clocks is not None:
             drift = (now - self._clocks[0]) - (here - self._clocks[1])
             if abs(drift) > DRIFT:
                 log.warning("the clock was set, or the machine slept", extra={"seconds": drift})
         self._clocks = (now, here)
-        return drift
 
     async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
         """Wait for *seconds*, or until woken; False if we are stopped."""

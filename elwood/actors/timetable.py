@@ -6,11 +6,12 @@ from typing import assert_never
 
 import trio
 
-from elwood.core import ending, outlook, planning, scheduling
+from elwood.core import ending, outlook, passing, planning, scheduling
 from elwood.core.cancelled import is_cancelled
 from elwood.core.planning import Agenda
+from elwood.core.schedule import Begun, Shown, TimetableEntry, Told
 from elwood.core.tasks import Seen, Task
-from elwood.core.timetable import Begun, Row, Shown, Timetable, TimetableEntry, Told
+from elwood.core.timetable import Row, Timetable
 from elwood.messages import (
     Adopt,
     Begin,
@@ -165,7 +166,8 @@ class TimetableActor:
 
     async def _consult(self, now: float) -> Agenda:
         """Settle what has passed by; without room to write that down nothing new is begun."""
-        settled = await self._record(planning.settle(self._table, now, self._zone))
+        settled = await self._record(passing.turned(self._table, now, self._zone))
+        settled = settled and await self._record(passing.settle(self._table, now, self._zone))
         if settled:
             await self._record(planning.finished(self._table, now))
         agenda = planning.agenda(self._table, now)

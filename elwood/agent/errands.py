@@ -17,9 +17,9 @@ from elwood.core.errand import Errand
 from elwood.core.identity import Principal, flatten
 from elwood.core.inbox import Done
 from elwood.core.planning import Run
+from elwood.core.schedule import Planned
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Result, Task, session_of
-from elwood.core.timetable import Planned
 from elwood.messages import (
     Await,
     Decided,

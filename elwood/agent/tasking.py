@@ -57,9 +57,12 @@ async def _answer(given: str, house: Surroundings, timetable: Address[TimetableM
             else:
                 return f"{found[0].upper()}{found[1:]}.", ()
             settled = await timetable.ask(Change(id=id_, verb=verb, by=BY, stop=verb == "cancel"))
+            text = settled.text
+            if verb == "run" and settled.ok and (full := house.refusal()):
+                text = f"It runs when there is room: {full}."
             after = await timetable.ask(ListTasks(chores=True))
             changed = [one for one in after if one.task.id == id_]
-            return f"{id_}: {settled.text}", (*buttons(changed), "/tasks")
+            return f"{id_}: {text}", (*buttons(changed), "/tasks")
         case _:
             return f"I do not understand that. {USAGE}", ()
 

@@ -57,7 +57,7 @@ class Vectors:
             return None
         with trio.move_on_after(WAIT):
             try:
-                [vector] = await self._embedder.embed([question])
+                [vector] = (await self._embedder.embed([question])).vectors
             except EmbeddingFailed as error:
                 self._failed(error.why)
                 return None
@@ -118,7 +118,7 @@ class Vectors:
         Raises EmbeddingFailed if it is not that: the service does not take anything.
         """
         try:
-            return await self._embedder.embed(texts)
+            return (await self._embedder.embed(texts)).vectors
         except EmbeddingFailed as error:
             if not error.refused:
                 raise
@@ -126,7 +126,7 @@ class Vectors:
         vectors: list[Vector | None] = []
         for text in texts:
             try:
-                vectors += await self._embedder.embed([text])
+                vectors += (await self._embedder.embed([text])).vectors
             except EmbeddingFailed as error:
                 if not error.refused:
                     raise

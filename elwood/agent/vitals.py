@@ -1,7 +1,7 @@
-"""Watches over the disk, and writes down how the house does for those who look from outside."""
+"""Watches over the disks, and writes down how the house does for those who look from outside."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 import trio
@@ -24,29 +24,34 @@ LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.js
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What stands in health.json; *at* is Unix seconds, *disk* None if nobody could say."""
+    """What stands in health.json; *at* is Unix seconds.
+
+    *disk* tells of each folder how full its disk is, if anybody could say.
+    """
 
     at: float
     status: str
-    disk: Space | None
+    disk: Mapping[str, Space]
     house: Inspection
 
 
 class Vitals:
     """Looks every few seconds; *refusal* says why no new work is taken, if none is.
 
-    *measure* raises OSError, *write* DiskFull; *inspect* is what `elwood inspect` sees.
+    *folders* measure the disks of what they are named after, and raise OSError; *write* raises
+    DiskFull; *inspect* is what `elwood inspect` sees.
     """
 
     def __init__(
         self,
-        measure: Callable[[], Awaitable[Space]],
+        folders: Mapping[str, Callable[[], Awaitable[Space]]],
         write: Callable[[bytes], Awaitable[None]],
         inspect: Callable[[], Inspection],
         now: Callable[[], float],
     ) -> None:
         self.refusal = ""
-        self._measure = measure
+        self._folders = folders
+        self._spaces: dict[str, Space] = {}
         self._write = write
         self._inspect = inspect
         self._now = now
@@ -55,10 +60,10 @@ class Vitals:
         """Look until cancelled; *status* says in a few words how the house does."""
         looks = 0
         while True:
-            space = await self._look()
+            await self._look()
             if looks % WRITE_EVERY == 0:
                 house = shorten(self._inspect(), LISTED)
-                health = Health(self._now(), status(), space, house)
+                health = Health(self._now(), status(), self._spaces, house)
                 try:
                     await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
                 except DiskFull as error:
@@ -68,16 +73,16 @@ class Vitals:
             looks += 1
             await trio.sleep(EVERY)
 
-    async def _look(self) -> Space | None:
-        try:
-            space = await self._measure()
-        except OSError as error:
-            log.warning("room on the disk unknown", extra={"why": str(error)})
-            return None
-        self.refusal = refusal(space)
-        for what, why in ((LITTLE, warning(space)), (NONE, self.refusal)):
+    async def _look(self) -> None:
+        """Measure what can be; what cannot stays as it was seen last."""
+        for name, measure in self._folders.items():
+            try:
+                self._spaces[name] = await measure()
+            except OSError as error:
+                log.warning("room on the disk unknown", extra={"of": name, "why": str(error)})
+        self.refusal = refusal(self._spaces)
+        for what, why in ((LITTLE, warning(self._spaces)), (NONE, self.refusal)):
             if why:
                 warn(what, why)
             else:
                 well(what)
-        return space

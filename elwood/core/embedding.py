@@ -4,9 +4,20 @@ import hashlib
 import math
 from collections.abc import Sequence
 
+import attrs
+
 from elwood.core.wording import telling, words
 
 Vector = Sequence[float]
+
+
+@attrs.frozen
+class Embeddings:
+    """One vector per text; *tokens* is what the service counted, None if it did not say."""
+
+    vectors: Sequence[Vector]
+    tokens: int | None = None
+
 
 # Dimensions of a hashed vector (libraries.md §2.26).
 HASHED = 256

@@ -1,9 +1,11 @@
 """What follows from the end of a run."""
 
 from elwood.core import tidings
-from elwood.core.planning import BACKOFF, closing, following, upcoming
+from elwood.core.passing import closing
+from elwood.core.planning import BACKOFF, following, upcoming
+from elwood.core.schedule import Ended, Halted, Planned, TimetableEntry
 from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Result
-from elwood.core.timetable import Ended, Halted, Planned, Row, TimetableEntry
+from elwood.core.timetable import Row
 
 
 def ended(

@@ -30,7 +30,7 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     "text" is a plain reminder, which is the answer itself and needs no model; "note" is what a run
     elsewhere has told the person of this conversation, for the model to know; it may hold *private*
     data.  An answer that *follows* goes where the owner was heard last when it is given.  *series*
-    tells the task from others of the same name (`core.timetable.Planned`).
+    tells the task from others of the same name (`core.schedule.Planned`).
     """
 
     job: str

@@ -136,7 +136,7 @@ class Ledger(msgspec.Struct):
         if month > self.month:
             self.month = month
             self.models.clear()
-        if not entry.job:
+        if entry.session and not entry.job:
             _add(self.sessions, entry.session, entry, MAX_SESSIONS)
         _add(self.days, entry.day, entry, MAX_DAYS)
         _add(self.months, month, entry, MAX_MONTHS)
@@ -152,13 +152,15 @@ class Ledger(msgspec.Struct):
 
 
 def accounts(session: str, day: str, job: str = "") -> tuple[Account, ...]:
-    """List what a call counts into: a conversation, or the job in whose run it is made.
+    """List what a call counts into: a conversation, or the job in whose run it is made, if any.
 
     >>> [account.scope for account in accounts("s", "2026-11-21", "heartbeat")]
     ['job', 'day', 'month']
     """
-    whose = Account("job", day, job) if job else Account("session", session)
-    return whose, Account("day", day), Account("month", day[:7])
+    periods = Account("day", day), Account("month", day[:7])
+    if not (job or session):
+        return periods
+    return Account("job", day, job) if job else Account("session", session), *periods
 
 
 def day_of(now: float, zone: str) -> str:

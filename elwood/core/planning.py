@@ -1,39 +1,24 @@
 """What is to be done now about the tasks of the timetable.
 
-The timetable first writes down what `settle` finds, so that of the times up to now at most the
-newest that can still run is left; then `agenda` says what to do.
+The timetable first writes down what `passing.settle` finds, so that of the times up to now at most
+the newest that can still run is left; then `agenda` says what to do.
 """
 
-from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import groupby
-from typing import Literal
 
 import attrs
-from msgspec.structs import replace
 
-from elwood.core import tidings, timing
+from elwood.core import stretches, tidings, timing
 from elwood.core.cancelled import to_tell
+from elwood.core.schedule import Left, Planned, TimetableEntry
 from elwood.core.tasks import Task
-from elwood.core.timetable import (
-    Left,
-    Passed,
-    Planned,
-    Row,
-    Timetable,
-    TimetableEntry,
-)
+from elwood.core.timetable import Row, Timetable
 from elwood.core.timing import Once, When
 
 # Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
 MAX_TASKS = 200
 # Seconds after a failed try until the next; a task that fails for longer is paused.
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
-# Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
-LOOKED = 2_000
-
-OFF = "I was not running then, or could take no new work"
-LONG = "the run before took so long"
 FINISHED = "its last time has passed"
 
 
@@ -69,7 +54,13 @@ def following(row: Row) -> float | None:
     >>> following(Row(Task("t", "t", timing.Every(60.0)), series=1, mark=60.0))
     120.0
     """
-    return upcoming(row.task.when, _reached(row), row.task.zone, row.task.id, row.task.ends)
+    after = row.mark
+    while True:
+        at = upcoming(row.task.when, after, row.task.zone, row.task.id, row.task.ends)
+        ran = None if at is None else stretches.holding(row.ran, at)
+        if ran is None:
+            return at
+        after = ran.last
 
 
 def is_awake(task: Task, at: float) -> bool:
@@ -104,30 +95,6 @@ def may_try(row: Row, now: float) -> bool:
     return row.again is not None and now - row.again.planned.due <= row.task.catch_up
 
 
-def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """List the planned times that can never run any more.
-
-    >>> row = Row(Task("t", "t", timing.Every(60.0), watch=()), series=1, mark=0.0)
-    >>> [(one.first, one.last) for one in settle(Timetable({"t": row}), 180.0, "UTC")]
-    [(60.0, 120.0)]
-    """
-    found: list[TimetableEntry] = []
-    for row in table.rows.values():
-        if row.run is None and not row.gone and not row.paused:
-            found += _told(row, _passed(row, now), zone)
-    return found
-
-
-def closing(row: Row, now: float, why: str, zone: str = "") -> list[TimetableEntry]:
-    """Close all planned times up to *now*, *why*; the owner is told if there is a *zone*.
-
-    >>> row = Row(Task("t", "t", timing.Every(60.0)), series=1, mark=0.0)
-    >>> [(one.last, one.count) for one in closing(row, 180.0, "it was paused")]
-    [(180.0, 3)]
-    """
-    return _told(row, _passed(row, now, why), zone)
-
-
 def may_begin(row: Row, run: Planned, now: float) -> bool:
     """Tell whether *run* may begin now; meanwhile the clock may have been set.
 
@@ -140,6 +107,16 @@ def may_begin(row: Row, run: Planned, now: float) -> bool:
     return found is not None and found.planned == run and in_time
 
 
+def is_over(row: Row, now: float) -> bool:
+    """Tell whether nothing is left to do for a task.
+
+    >>> is_over(Row(Task("t", "t", Once(60.0)), series=1, mark=60.0), 61.0)
+    True
+    """
+    busy = row.run is not None or row.wanted is not None
+    return not busy and not may_try(row, now) and following(row) is None
+
+
 def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     """List the tasks made in conversations for which nothing is left to do.
 
@@ -150,7 +127,7 @@ def finished(table: Timetable, now: float) -> list[TimetableEntry]:
     return [
         Left(row.task.id, FINISHED)
         for row in table.rows.values()
-        if row.task.origin == "talk" and not row.paused and _is_over(row, now)
+        if row.task.origin == "talk" and not row.paused and row.unsaid is None and is_over(row, now)
     ]
 
 
@@ -183,56 +160,6 @@ def upcoming(when: When, after: float, zone: str, key: str, ends: float | None) 
     # Asked each minute with the same arguments, until that time has come.
     at = timing.next_at(when, after, zone, key)
     return None if at is None or (ends is not None and at > ends) else at
-
-
-def _reached(row: Row) -> float:
-    if row.run is None or row.run.planned.is_wanted:
-        return row.mark
-    return max(row.mark, row.run.planned.due)
-
-
-def _is_over(row: Row, now: float) -> bool:
-    busy = row.run is not None or row.wanted is not None
-    return not busy and not may_try(row, now) and following(row) is None
-
-
-def _passed(row: Row, now: float, why: str = "") -> Iterator[Passed]:
-    """Find what has passed by; with *why* nothing may run any more, else the newest perhaps."""
-    first, task = following(row), row.task
-    if first is None or first > now:
-        return
-    until = now if task.ends is None else min(now, task.ends)
-    after = _reached(row)
-    times, count = timing.planned(task.when, after, until, task.zone, task.id, LOOKED)
-    if not times:
-        return
-    if (hidden := count - len(times)) > 0:
-        (last,), _ = timing.planned(task.when, after, times[0] - 1, task.zone, task.id, 1)
-        yield Passed(task.id, first, last, hidden, "missed", why or OFF)
-    awake = [at for at in times if is_awake(task, at)]
-    if awake and not why and now - awake[-1] <= task.catch_up:
-        times = times[: times.index(awake[-1])]
-
-    def came(at: float) -> tuple[Literal["missed", "asleep"], str]:
-        if not is_awake(task, at):
-            return "asleep", ""
-        return "missed", why or (LONG if at <= row.free else OFF)
-
-    for (result, reason), group in groupby(times, came):
-        part = list(group)
-        yield Passed(task.id, part[0], part[-1], len(part), result, reason)
-
-
-def _told(row: Row, passed: Iterable[Passed], zone: str) -> list[TimetableEntry]:
-    """Have the last of the entries tell about all that was missed, in one line."""
-    entries = list(passed)
-    missed = [entry for entry in entries if entry.result == "missed"]
-    if not (zone and missed and is_news(row.task)):
-        return list(entries)
-    first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
-    line = tidings.missed(row.task, first, last, count, missed[-1].why, zone)
-    telling = replace(missed[-1], tell=line)
-    return [telling if entry is missed[-1] else entry for entry in entries]
 
 
 def _look(row: Row, now: float) -> tuple[Run | None, float | None]:

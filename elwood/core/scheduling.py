@@ -9,21 +9,12 @@ from msgspec.structs import replace
 
 from elwood.core import tidings, timing, watching
 from elwood.core.naming import key_of
-from elwood.core.planning import MAX_TASKS, closing, is_news
+from elwood.core.passing import closing
+from elwood.core.planning import MAX_TASKS, is_news
+from elwood.core.schedule import Ended, Halted, Left, Made, Planned, Resumed, TimetableEntry, Wanted
 from elwood.core.task_form import bad_id
 from elwood.core.tasks import ID, MAX_ID, Origin, Task
-from elwood.core.timetable import (
-    Ended,
-    Halted,
-    Left,
-    Made,
-    Planned,
-    Resumed,
-    Row,
-    Timetable,
-    TimetableEntry,
-    Wanted,
-)
+from elwood.core.timetable import Row, Timetable
 
 # Characters of a title, and of what is to be done: what files may have, and the house's own words.
 MAX_TITLE, MAX_TEXT = 200, 21_000

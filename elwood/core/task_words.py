@@ -24,7 +24,7 @@ from elwood.core.timing import (
     next_active,
     next_at,
 )
-from elwood.core.timing_text import FORMS, parse_when, say
+from elwood.core.timing_text import FORMS, parse_when, repeated, say
 from elwood.core.timing_words import DAYS, weekday
 
 # Of the forms of times those that do not depend on the day on which they are read.
@@ -64,6 +64,11 @@ def read_when(text: str, zone: str) -> When | str:
         return found.replace(FORMS, _STANDING)
     if isinstance(found, Once) and parse_when(text, zone, _ANOTHER_DAY) != found:
         said = " ".join(text.split())
+        if again := repeated(said, zone):
+            return (
+                f"{said!r} reads as once, on the next such day: write {again!r} if it shall come "
+                "again and again, else date and time, like 2026-12-24 18:00"
+            )
         return f"{said!r} depends on the day: write date and time, like 2026-12-24 18:00"
     return found
 

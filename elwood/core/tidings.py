@@ -108,6 +108,19 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
     return f"Missed: {name(task)}, {times}: {why}."
 
 
+def set_back(before: float, now: float, zone: str) -> str:
+    """Tell the owner that the clock was put back far: it has shown *before* already.
+
+    >>> set_back(86_400.0 * 365, 0.0, "UTC").partition(":")[0]
+    'My clock was put back'
+    """
+    return (
+        f"My clock was put back: it has shown {clock(before, zone)} already, and shows "
+        f"{clock(now, zone)} now. What I told you as missed after that runs when its time really "
+        "comes; what has run does not run again. If it is wrong now, please set it right."
+    )
+
+
 def failed(
     task: Task, count: int, words: str, again: float | None, zone: str, *, acted: bool = False
 ) -> str:

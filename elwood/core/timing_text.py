@@ -72,6 +72,21 @@ def parse_when(text: str, zone: str, now: float) -> When | str:
     return found if isinstance(found, str) else check(found) or found
 
 
+def repeated(text: str, zone: str) -> str:
+    """Say *text*, which names one day or time of day, as what comes again; "" if it does not.
+
+    >>> repeated("on the 1st at 10:00", "UTC"), repeated("tomorrow at nine", "UTC")
+    ('on the 1st of every month at 10:00', '')
+    """
+    day = re.sub("^(on )?(the )?", "", text, flags=re.IGNORECASE)
+    for form in (f"every {day}", f"every day {day}"):
+        found = parse_when(form, zone, 0.0)
+        words = say(found, zone) if isinstance(found, Cron) else ""
+        if words and parse_when(words, zone, 0.0) == found:
+            return words
+    return ""
+
+
 def _length(words: str, now: float) -> When | None:
     if words in _CADENCES:
         return _CADENCES[words]

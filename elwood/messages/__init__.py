@@ -48,10 +48,12 @@ from elwood.messages.models import (
     Complete,
     Completed,
     ContextTooLong,
+    Embed,
     MayAsk,
     ModelsMail,
     ModelUnavailable,
     Spending,
+    Unembedded,
 )
 from elwood.messages.outbox import (
     Attachment,
@@ -112,6 +114,7 @@ __all__ = [
     "Decided",
     "Discard",
     "Draft",
+    "Embed",
     "End",
     "Forget",
     "Heard",
@@ -162,6 +165,7 @@ __all__ = [
     "Typing",
     "Undeliverable",
     "Undo",
+    "Unembedded",
     "Unheard",
     "Unscheduled",
     "Unsent",

@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from elwood.core.conversation import Completion, Message, Prompt
+from elwood.core.embedding import Embeddings
 from elwood.core.errand import Purse
 from elwood.core.spending import Spent
 from elwood.runtime import Request
@@ -72,6 +73,24 @@ class Complete(Request[Completed]):
     purse: Purse | None = None
 
 
+@attrs.frozen
+class Unembedded:
+    """There are no vectors; *why* is for people.
+
+    *refused* says that the service does not take these texts: others it may.
+    """
+
+    why: str
+    refused: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Embed(Request[Embeddings | Unembedded]):
+    """Make a vector of each of *texts*.  From the memory; what is abandoned is paid for as well."""
+
+    texts: tuple[str, ...]
+
+
 @attrs.frozen(kw_only=True)
 class Spending(Request[Spent]):
     """What *session*, the day and the month have cost so far, and their limits.
@@ -92,4 +111,4 @@ class MayAsk(Request[str]):
     purse: Purse | None = None
 
 
-ModelsMail = Complete | MayAsk | Spending
+ModelsMail = Complete | Embed | MayAsk | Spending

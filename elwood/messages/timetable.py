@@ -5,8 +5,8 @@ from typing import Literal
 import attrs
 
 from elwood.core.planning import Agenda
+from elwood.core.schedule import Planned
 from elwood.core.tasks import Origin, Result, Seen, Task
-from elwood.core.timetable import Planned
 from elwood.messages.approvals import Settled
 from elwood.runtime import Request
 

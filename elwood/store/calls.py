@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from elwood.core.space import Space
 from elwood.runtime import Halt
 
 # No room, whoever set the limit: the disk, a quota, or RLIMIT_FSIZE.
@@ -41,7 +42,7 @@ class JournalBroken(Halt):
 
 
 class Calls:
-    """The system calls that change a disk; tests put recording or failing ones in their place."""
+    """The system calls about a disk; tests put recording or failing ones in their place."""
 
     def open(self, path: Path, flags: int) -> int:
         """Open *path*, for us alone (0600); a file is never reached by a link.
@@ -55,6 +56,12 @@ class Calls:
     def write(self, fd: int, data: bytes) -> int:
         """Write, and say how many bytes were."""
         return os.write(fd, data)
+
+    def space(self, folder: Path) -> Space:
+        """Ask the file system of *folder* how full it is."""
+        found = os.statvfs(folder)
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        return Space(used, found.f_bavail * found.f_frsize)
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut to *size* bytes."""

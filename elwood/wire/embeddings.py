@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
-from elwood.core.embedding import Vector, hashed
+from elwood.core.embedding import Embeddings, Vector, hashed
 from elwood.core.routing import ProviderSettings, split_name
 from elwood.wire.answers import Interrupted, Unreachable
 from elwood.wire.http import Client
@@ -40,7 +40,7 @@ class Embedder(Protocol):
 
     model: str
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return one vector per text.  Raises EmbeddingFailed."""
 
 
@@ -70,14 +70,15 @@ class Hashing:
 
     model = "offline/hashing-256"
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return one vector per text."""
         await trio.lowlevel.checkpoint()
-        return [hashed(text) for text in texts]
+        return Embeddings([hashed(text) for text in texts], tokens=0)
 
 
 class _Embeddings(msgspec.Struct):
     embeddings: list[list[float]]
+    prompt_eval_count: int | None = None
 
 
 class Ollama:
@@ -90,11 +91,12 @@ class Ollama:
         self._name = model
         self._key = key
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return one vector per text.  Raises EmbeddingFailed."""
         asked = {"model": self._name, "input": [_cut(text) for text in texts], "truncate": True}
         answer = await _ask(self._client, "ollama", self._url, asked, self._key, _Embeddings)
-        return _sound("ollama", answer.embeddings, len(texts))
+        vectors = _sound("ollama", answer.embeddings, len(texts))
+        return Embeddings(vectors, answer.prompt_eval_count)
 
 
 class _Datum(msgspec.Struct):
@@ -102,8 +104,13 @@ class _Datum(msgspec.Struct):
     embedding: list[float]
 
 
+class _Used(msgspec.Struct):
+    prompt_tokens: int | None = None
+
+
 class _Data(msgspec.Struct):
     data: list[_Datum]
+    usage: _Used | None = None
 
 
 class OpenAILike:
@@ -117,7 +124,7 @@ class OpenAILike:
         self._name = model
         self._key = key
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return one vector per text.  Raises EmbeddingFailed."""
         # An empty text is refused, and would take the others with it.
         asked = {
@@ -129,7 +136,8 @@ class OpenAILike:
         data = sorted(answer.data, key=lambda datum: datum.index)
         if [datum.index for datum in data] != list(range(len(texts))):
             raise EmbeddingFailed(f"{self._service} gave vectors of other texts than were sent")
-        return _sound(self._service, [datum.embedding for datum in data], len(texts))
+        vectors = _sound(self._service, [datum.embedding for datum in data], len(texts))
+        return Embeddings(vectors, answer.usage.prompt_tokens if answer.usage else None)
 
 
 async def _ask(

@@ -16,7 +16,7 @@ from elwood.agent.learning import Unwritten
 from elwood.agent.memory_upkeep import LOOK_EVERY
 from elwood.agent.notebook import MemoryNotebook
 from elwood.agent.vectors import PAUSE
-from elwood.core.embedding import Vector, hashed
+from elwood.core.embedding import Embeddings, hashed
 from elwood.core.labels import Label
 from elwood.core.learning import digests
 from elwood.core.note import Note
@@ -198,14 +198,14 @@ class Switched:
         self.broken = False
         self.asked: list[str] = []
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
         await trio.lowlevel.checkpoint()
         self.asked += texts
         if not self.works:
             raise EmbeddingFailed("it is off")
         if self.broken or any("endless" in text for text in texts):
             raise EmbeddingFailed("a text is too long", refused=True)
-        return [hashed(text) for text in texts]
+        return Embeddings([hashed(text) for text in texts])
 
 
 async def test_vectors_find_what_words_do_not(tmp_path: Path, autojump_clock: object) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,10 @@ from elwood.core.errand import QUIET, Errand, Purse
 from elwood.core.identity import Principal
 from elwood.core.inbox import Done
 from elwood.core.labels import Label
+from elwood.core.schedule import Begun, Ended, Passed, Summed
 from elwood.core.session import NOWHERE, Route
 from elwood.core.tasks import Task
 from elwood.core.tidings import ACTED, framed
-from elwood.core.timetable import Begun, Ended, Passed
 from elwood.core.timing import Cron, Every, Once
 from elwood.messages import Busy, Inbound, NotNow, Refused
 from tests.house.year import House, World
@@ -129,22 +130,28 @@ def test_while_the_disk_is_full_runs_wait_and_are_caught_up_then(world: World) -
     }
 
 
-def test_that_tasks_rest_as_the_clock_was_far_ahead_is_told(world: World) -> None:
-    """What it had passed over is not done a second time, and nobody would know why nothing runs."""
+def test_a_clock_that_was_far_ahead_is_told_once_and_nothing_rests_or_runs_twice(
+    world: World,
+) -> None:
+    """Also if the house is started anew in between."""
 
     def ahead(world: World, house: House) -> None:
         world.skew = 30 * 24 * HOUR
 
     def right(world: World, house: House) -> None:
         world.skew = 0.0
+        world.steps.last = world.steps.count + 1
 
-    world.events = [(NOON + 5 * MINUTE, ahead), (NOON + 10 * MINUTE, right)]
+    world.end = NOON + 4 * HOUR
+    world.events = [(NOON + 5 * MINUTE, ahead), (NOON + 70 * MINUTE, right)]
     live(world, replace(ONCE, when=Every(HOUR, NOON)))
-    assert [text.partition(".")[0] for text, _ in world.told] == [
-        'Missed: "Make tea", 719 times, from Sat 2026-03-28 14:00 to Mon 2026-04-27 13:00: I was '
-        "not running then, or could take no new work",
-        "My clock was put back by 30 days",
+    assert [text.partition(":")[0] for text, _ in world.told] == [
+        "Missed",
+        "My clock was put back",
     ]
+    month = 30 * 24 * HOUR
+    ran = [one.run.due - NOON for one in ended(world)]
+    assert ran == [month, month + HOUR, 2 * HOUR, 3 * HOUR]
 
 
 def test_strangers_words_do_not_reach_the_next_try(world: World) -> None:
@@ -348,3 +355,17 @@ async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:
         await trio.sleep(3.0)
         assert len(world.effects) == 1
         house.stop.set()
+
+
+def test_a_task_that_is_too_slow_is_told_at_once_and_then_once_a_day(world: World) -> None:
+    world.end = NOON + 49 * HOUR
+    world.outcome = lambda world, asked: (Done(""), 90.0)
+    live(world, replace(ONCE, when=Every(MINUTE, NOON), silent=True))
+    entries = [entry for _, _, entry in world.entries() if isinstance(entry, Passed | Summed)]
+    first, *counted = [text for text, _ in world.told]
+    assert first.startswith('Missed: "Make tea", planned for')
+    assert len(counted) == 2
+    newest = max(place for place, entry in enumerate(entries) if isinstance(entry, Summed))
+    counts = [entry.count for entry in entries[:newest] if isinstance(entry, Passed)]
+    said = [re.match('Missed: "Make tea", ([0-9]+) times, ', text) for text in counted]
+    assert 1 + sum(int(one[1]) for one in said if one) == sum(counts)

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from elwood.actors.timetable import TimetableActor
 from elwood.core.planning import Agenda, Run
+from elwood.core.schedule import Planned, TimetableEntry
 from elwood.core.tasks import Result, Seen, Task
-from elwood.core.timetable import Planned, Timetable, TimetableEntry
+from elwood.core.timetable import Timetable
 from elwood.core.timing import Every, Once
 from elwood.messages import (
     Adopt,

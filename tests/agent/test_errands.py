@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from elwood.agent.errands import Errands, Outcome
 from elwood.core.inbox import Done
 from elwood.core.planning import Run
+from elwood.core.schedule import Planned
 from elwood.core.session import Route
 from elwood.core.tasks import Task
-from elwood.core.timetable import Planned
 from elwood.core.timing import Once
 from elwood.messages import Await, Busy, Inbound, SessionsMail, Taken
 from elwood.runtime import Mailbox

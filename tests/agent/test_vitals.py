@@ -23,13 +23,19 @@ class Rig:
         self.broken = self.full = False
         self.written: list[Health] = []
         self.board = Board(trio.current_time)
-        self.vitals = Vitals(self._measure, self._write, lambda: SEEN, lambda: 5.0)
+        self.other = Space(10, 90)
+        folders = {"the state": self._measure, "the workspace": self._measure_other}
+        self.vitals = Vitals(folders, self._write, lambda: SEEN, lambda: 5.0)
 
     async def _measure(self) -> Space:
         await trio.lowlevel.checkpoint()
         if self.broken:
             raise OSError("no such folder")
         return self.space
+
+    async def _measure_other(self) -> Space:
+        await trio.lowlevel.checkpoint()
+        return self.other
 
     async def _write(self, data: bytes) -> None:
         await trio.lowlevel.checkpoint()
@@ -78,12 +84,27 @@ async def test_little_room_is_told_and_none_refuses_work(autojump_clock: object)
         nursery.cancel_scope.cancel()
 
 
+async def test_a_full_disk_of_the_workspace_refuses_work_too(autojump_clock: object) -> None:
+    """Also while nobody can say how the other one does."""
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.run)
+        await trio.sleep(1)
+        rig.broken, rig.other = True, Space(96, 4)
+        await trio.sleep(4 * EVERY)
+        assert "95 % of the disk with the workspace is in use" in rig.vitals.refusal
+        assert rig.stuck() == {LITTLE, NONE}
+        nursery.cancel_scope.cancel()
+
+
 async def test_health_is_written_each_minute(autojump_clock: object) -> None:
     rig = Rig()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(rig.run)
         await trio.sleep(1)
-        assert rig.written == [Health(5.0, "running", rig.space, SEEN)]
+        assert rig.written == [
+            Health(5.0, "running", {"the state": rig.space, "the workspace": rig.other}, SEEN)
+        ]
         await trio.sleep(60)
         assert len(rig.written) == 2
         rig.full = True

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.core import ending, outlook, planning, scheduling, tidings
-from elwood.core.planning import BACKOFF, LONG, MAX_TASKS, OFF, Run
-from elwood.core.scheduling import RESTORED
-from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Result, Task
-from elwood.core.timetable import (
+from elwood.core import ending, outlook, scheduling, tidings
+from elwood.core.passing import OFF
+from elwood.core.planning import BACKOFF, MAX_TASKS
+from elwood.core.schedule import (
+    LONG,
     Begun,
     Ended,
     Halted,
@@ -16,54 +16,17 @@ from elwood.core.timetable import (
     Planned,
     Resumed,
     Shown,
-    Timetable,
     TimetableEntry,
     Wanted,
 )
+from elwood.core.scheduling import RESTORED
+from elwood.core.tasks import PAUSE_AFTER, TELL_AFTER, Origin, Task
+from elwood.core.timetable import Timetable
 from elwood.core.timing import Cron, Every, Hours, Once
+from tests.core.book import ZONE, Book
 
 HOUR, DAY = 3600.0, 86_400.0
 HOURLY = Task("t", "title", Every(HOUR), prompt="p")
-ZONE = "UTC"
-
-
-class Book:
-    """A timetable as its actor keeps it, with a clock that a test turns."""
-
-    def __init__(self, *tasks: Task, now: float = 0.0) -> None:
-        self.table, self.now, self._number = Timetable(), now, 0
-        decision, problems = scheduling.adopt(self.table, "config", tasks, now)
-        assert not problems
-        self.write(*decision.entries)
-
-    def write(self, *entries: TimetableEntry) -> list[TimetableEntry]:
-        for entry in entries:
-            self._number += 1
-            self.table.apply(self._number, self.now, entry)
-        return list(entries)
-
-    def at(self, now: float) -> tuple[list[TimetableEntry], list[Run]]:
-        """Consult."""
-        self.now = now
-        settled = self.write(*planning.settle(self.table, now, ZONE))
-        self.write(*planning.finished(self.table, now))
-        return settled, list(planning.agenda(self.table, now).runs)
-
-    def next(self) -> float | None:
-        return planning.agenda(self.table, self.now).next
-
-    def end(self, run: Run, result: Result = "done", acted: bool = False) -> list[TimetableEntry]:
-        """Begin a run, and end it at once."""
-        row = self.table.rows[run.task.id]
-        if not run.begun:
-            self.write(Begun(run.planned))
-        entries = ending.ended(row, run.planned, result, "why", acted, self.now, ZONE)
-        return self.write(*entries)
-
-    def change(self, verb: scheduling.Verb, id_: str = "t") -> scheduling.Decision:
-        decision = scheduling.change(self.table, id_, verb, "me", self.now)
-        self.write(*decision.entries)
-        return decision
 
 
 def test_a_time_that_has_come_runs() -> None:

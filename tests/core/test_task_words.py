@@ -26,15 +26,33 @@ from tests.tasks import ZONES, clocks, sensible
 MOMENTS = st.integers(320_000_000, 4_000_000_000).map(float)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["tomorrow at nine", "in 20 minutes", "today at 17:30", "friday at 8pm", "24 december at 18:00",
-     "29 february at 9:00", "at 17:30", "tonight at 9"],
-)  # fmt: skip
+@pytest.mark.parametrize("text", ["tomorrow at nine", "in 20 minutes", "tonight at 9"])
 def test_what_depends_on_the_day_is_refused(text: str) -> None:
     found = read_when(text, "Europe/Berlin")
     assert isinstance(found, str)
     assert found.endswith("depends on the day: write date and time, like 2026-12-24 18:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("on the 1st at 10:00", "on the 1st of every month at 10:00"),
+        ("The 31st at 8", "on the 31st of every month that has one at 08:00"),
+        ("friday at 8pm", "every Friday at 20:00"),
+        ("24 december at 18:00", "every year on 24 December at 18:00"),
+        ("29 february at 9:00", "every year on 29 February at 09:00"),
+        ("at 17:30", "every day at 17:30"),
+        ("today at 17:30", ""),
+    ],
+)
+def test_what_reads_as_once_is_refused_with_what_comes_again(text: str, again: str) -> None:
+    found = read_when(text, "Europe/Berlin")
+    assert isinstance(found, str)
+    if again:
+        assert f"reads as once, on the next such day: write {again!r} if" in found
+        assert isinstance(read_when(again, "Europe/Berlin"), Cron)
+    else:
+        assert "depends on the day" in found
 
 
 def test_only_what_may_be_written_is_proposed() -> None:

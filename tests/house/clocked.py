@@ -16,9 +16,10 @@ import attrs
 import trio
 import trio.testing
 
-from elwood.core import planning
+from elwood.core import passing, planning
 from elwood.core.conversation import Completion
-from elwood.core.timetable import Timetable, TimetableEntry
+from elwood.core.schedule import TimetableEntry
+from elwood.core.timetable import Timetable
 from elwood.messages import Woken
 from elwood.store.chain import decoder, is_sound
 from elwood.wire.provider import ModelRequest
@@ -200,7 +201,7 @@ class Trial:
         return [
             *(f"{session} is busy" for session in h.sessions if not h.fold(session).is_idle),
             *(f"to do: {run}" for run in agenda.runs),
-            *(f"passed: {entry}" for entry in planning.settle(table, h.now(), ZONE)),
+            *(f"passed: {entry}" for entry in passing.settle(table, h.now(), ZONE)),
             *(["something to tell"] if agenda.tell else []),
             *(["unconfirmed"] if h.fake.unconfirmed else []),
             *(["nothing has begun"] if not table.rows else []),

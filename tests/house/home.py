@@ -37,6 +37,7 @@ from elwood.outside import Body, Channel, Doors, Outside
 from elwood.runtime import Board, Escalated, Mailbox
 from elwood.store.chain import Line, decoder, is_sound
 from elwood.tools import Hands, Tool
+from elwood.wire.embeddings import Embedder
 from elwood.wire.http import Client
 from elwood.wire.notify import Notify
 from elwood.wire.provider import ModelRequest, Provider
@@ -118,6 +119,7 @@ class Home:
     clock_error: float = 0.0
     more_tools: tuple[Tool, ...] = ()
     hands: Hands | None = None
+    embedder: Embedder | None = None
     more_channels: tuple[Channel, ...] = ()
     settings: dict[str, Any] = attrs.field(factory=dict)
     poll: int = 50
@@ -312,6 +314,7 @@ class Life:
             [self._telegram(), *home.more_channels],
             providers=providers,
             tools=tools,
+            embedder=home.embedder,
             hands=attrs.evolve(
                 home.hands or Hands(config.paths.workspace, home.blocking), blocking=home.blocking
             ),

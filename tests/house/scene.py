@@ -30,6 +30,7 @@ from elwood.messages import (
     Completed,
     Decided,
     Draft,
+    Embed,
     Inbound,
     Interrupt,
     MayAsk,
@@ -42,6 +43,7 @@ from elwood.messages import (
     SessionsMail,
     Typing,
     Undeliverable,
+    Unembedded,
     Unsent,
     Unsure,
 )
@@ -204,6 +206,8 @@ class House:
                     nursery.start_soon(self._complete, message)
                 elif isinstance(message, MayAsk):
                     message.reply.set("")
+                elif isinstance(message, Embed):
+                    message.reply.set(Unembedded("nobody makes vectors here"))
                 else:
                     message.reply.set(self.world.spent)
 

@@ -14,9 +14,9 @@ from elwood.core.conversation import Completion, Notice
 from elwood.core.errand import SESSION
 from elwood.core.heartbeat import HeartbeatSettings
 from elwood.core.permissions import ApprovalSettings
+from elwood.core.schedule import Left
 from elwood.core.session import CallDecided
 from elwood.core.tasks import Task
-from elwood.core.timetable import Left
 from elwood.core.timing import Every, Once
 from elwood.messages import ListTasks, Schedule, Woken
 from elwood.tools.tasks import CANCEL_TASK

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.errands import message_of
+from elwood.core.schedule import Begun, Ended, Passed
 from elwood.core.session import CallEnded, Received, Replied
-from elwood.core.timetable import Begun, Ended, Passed
 from tests.fake_telegram import OWNER
 from tests.house.clock_stories import STORIES
 from tests.house.clocked import Trial, sample

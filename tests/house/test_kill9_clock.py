@@ -17,9 +17,10 @@ import trio
 from elwood.agent.errands import message_of
 from elwood.core import planning
 from elwood.core.replay import Session
+from elwood.core.schedule import Begun, Ended, TimetableEntry
 from elwood.core.session import CallEnded, Entry, Received, Replied, Route
 from elwood.core.tasks import Seen, Task
-from elwood.core.timetable import Begun, Ended, Timetable, TimetableEntry
+from elwood.core.timetable import Timetable
 from elwood.core.timing import Once
 from elwood.core.work import Nothing, next_work
 from elwood.messages import Schedule

@@ -7,8 +7,8 @@ import pytest
 
 from elwood.agent.chores import Report
 from elwood.core.inbox import Done
+from elwood.core.schedule import Ended, Passed
 from elwood.core.tasks import Task
-from elwood.core.timetable import Ended, Passed
 from elwood.core.timing import Every, Once
 from elwood.messages import Inbound
 from tests.house.outcomes import Judge

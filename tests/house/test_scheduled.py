@@ -14,8 +14,9 @@ from elwood.actors.timetable import TimetableActor
 from elwood.agent.errands import Errands
 from elwood.core.choices import typing
 from elwood.core.markdown import Rich
+from elwood.core.schedule import TimetableEntry
 from elwood.core.tasks import Task
-from elwood.core.timetable import Timetable, TimetableEntry
+from elwood.core.timetable import Timetable
 from elwood.core.timing import Every, Once
 from elwood.messages import (
     Button,

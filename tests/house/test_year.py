@@ -22,6 +22,7 @@ from tests.house.year import Event, House, World
 # Santiago and on Lord Howe (by half an hour) on 5 April; a whole year has both for all of them.
 BEGIN = 1_774_656_000.0
 DAY, HOUR = 86_400.0, 3_600.0
+YEAR = 365 * DAY
 # Seconds at the end in which nothing happens any more, so that all that waits can run.
 REST = 3 * DAY
 ZONES = (
@@ -96,7 +97,7 @@ def die(world: World, house: House) -> None:
 async def set_clock(world: World, house: House) -> None:
     """Set the clock on the wall wrong, or right again."""
     await trio.testing.wait_all_tasks_blocked()  # not between a look at the clock and the log
-    sizes = (0.0, 0.0, 0.0, 30.0, 600.0, HOUR, 6 * HOUR, DAY)
+    sizes = (0.0, 0.0, 0.0, 30.0, 600.0, HOUR, 6 * HOUR, DAY, 3 * DAY, 40 * DAY, YEAR)
     world.skew = world.random.choice(sizes) * world.random.choice((-1, 1))
 
 

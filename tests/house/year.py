@@ -21,10 +21,11 @@ from elwood.actors.timetable import TimetableActor
 from elwood.agent.chores import Chore, Report
 from elwood.agent.errands import Errands
 from elwood.core.inbox import Done
+from elwood.core.schedule import TimetableEntry
 from elwood.core.scheduling import Verb
 from elwood.core.session import Route
 from elwood.core.tasks import Origin, Task
-from elwood.core.timetable import Timetable, TimetableEntry
+from elwood.core.timetable import Timetable
 from elwood.messages import (
     Adopt,
     Await,

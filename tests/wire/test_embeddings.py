@@ -42,10 +42,11 @@ def reply(value: Any, status: int = 200) -> Reply:
 
 async def test_ollama_is_asked_in_its_own_language() -> None:
     seen: list[Request] = []
-    given = reply({"model": "m", "embeddings": [[1, 0.5], [0, 1]], "total_duration": 1})
+    given = reply({"model": "m", "embeddings": [[1, 0.5], [0, 1]], "prompt_eval_count": 7})
     async with service("ollama/nomic-embed-text", given, seen) as embedder:
         assert embedder.model == "ollama/nomic-embed-text"
-        assert await embedder.embed(["one", "two\udc80"]) == [[1.0, 0.5], [0.0, 1.0]]
+        found = await embedder.embed(["one", "two\udc80"])
+        assert (found.vectors, found.tokens) == ([[1.0, 0.5], [0.0, 1.0]], 7)
     [request] = seen
     assert (request.method, request.path) == ("POST", "/api/embed")
     assert json.loads(request.body) == {
@@ -59,7 +60,8 @@ async def test_others_are_asked_as_openai_is() -> None:
     seen: list[Request] = []
     data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
     async with service("local/bge", reply({"data": data, "usage": {}}), seen) as embedder:
-        assert await embedder.embed(["one", ""]) == [[1.0, 0.0], [0.0, 1.0]]
+        found = await embedder.embed(["one", ""])
+        assert (found.vectors, found.tokens) == ([[1.0, 0.0], [0.0, 1.0]], None)
     [request] = seen
     assert (request.method, request.path) == ("POST", "/v1/embeddings")
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -104,5 +106,5 @@ async def test_without_a_model_there_is_none_and_offline_needs_no_service() -> N
         offline = {"offline": ProviderSettings(api="offline")}
         embedder = embedder_of("offline/hashing", offline, client)
         assert embedder is not None
-        [one, other] = await embedder.embed(["tea", "tea"])
+        [one, other] = (await embedder.embed(["tea", "tea"])).vectors
         assert one == other

@@ -1,0 +1,40 @@
+"""The whole house with a task whose runs take longer than its interval."""
+
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from elwood.core.conversation import Completion
+from elwood.core.schedule import Passed, TimetableEntry
+from elwood.core.tasks import Task
+from elwood.core.timing import Every
+from elwood.store.chain import decoder
+from elwood.wire.provider import ModelRequest
+from tests.house.home import home
+from tests.scripted import answer
+
+HOUR = 3600.0
+
+
+async def test_a_task_that_is_too_slow_is_told_once_and_not_each_time(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Each planned time still has its outcome in the log."""
+    task = Task("look", "Look", Every(60.0), prompt="Look.", silent=True, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.sleep(90.0)
+            return answer("I see.")
+
+        h.think = think
+        async with h.life():
+            await trio.sleep(HOUR)
+        [told] = [text for text in h.texts() if "Missed" in text]
+        assert "the run before took so long" in told
+        raw = (h.state / "schedule.jsonl").read_bytes().splitlines(keepends=True)
+        entries = [entry for line in raw for entry in decoder(TimetableEntry).decode(line).entries]
+        missed = [entry for entry in entries if isinstance(entry, Passed) and entry.task == "look"]
+        assert sum(entry.count for entry in missed) > 15
