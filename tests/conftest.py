@@ -14,7 +14,7 @@ settings.load_profile("house")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--kills", type=int, default=None, help="rounds of kill -9 (50; 4 where the owner is asked)"
+        "--kills", type=int, default=None, help="rounds of kill -9 (20; 4 where the owner is asked)"
     )
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--year-seed", type=int, default=1, help="another year of planned times")
     parser.addoption(
-        "--bench-notes", type=int, default=3_000, help="memories in tests/bench (3000)"
+        "--bench-notes", type=int, default=2_000, help="memories in tests/bench (2000)"
     )
     parser.addoption(
         "--bench-turns",

@@ -885,7 +885,9 @@ async def test_cp_28_a_stop_waits_for_a_tool_but_not_for_ever(
         await recover(h)
         if tool == "hang":
             assert h.ended() == [("hang", "unknown")]
-        assert h.texts()[-1] == "re: too late"
+            assert sum("? hang" in text for text in h.texts()) == 1
+        # It may have come while the turn that was cut off went on, and have joined it.
+        assert h.texts()[-1].startswith("re: too late")
 
 
 RECOVERY = ("turn", "ended", "said", "replied", "posted")

@@ -22,7 +22,7 @@ PROMISED, PLAIN = 2.0, 0.1
 # Seconds between two looks whether the machine stands still, and of a look that it does not delay.
 BEAT, USUAL = 0.05, 0.05
 # Rounds, unless --kills says otherwise.
-KILLS = 30
+KILLS = 20
 # Messages pushed in one life, at most: so many that never twenty wait, or the next is not taken.
 MOST = 4
 # Lives of each kind, in each ten of them.

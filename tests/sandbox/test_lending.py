@@ -1,8 +1,11 @@
 """Folders with skills outside of the workspace: commands read what is there, and no more."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 from elwood.config import Config
 from elwood.config.settings import Paths, Skills
@@ -14,7 +17,7 @@ from elwood.tools import ToolFailure
 from elwood.tools.files import ListFiles, ReadFile, list_files, read_file
 from elwood.tools.shell import Run, examine, run_command
 from elwood.tools.skills import Activate, activate_skill
-from tests.sandbox.scene import Home, take
+from tests.sandbox.scene import PATIENCE, Home, take
 
 SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
 
@@ -40,6 +43,16 @@ def team(tmp_path: Path) -> Path:
     return tmp_path / "team"
 
 
+@asynccontextmanager
+async def taken(rung: tuple[str, str], home: Home, folder: Path) -> AsyncIterator[Executor]:
+    executor = await take(rung[0], home, rung[1], [folder])
+    try:
+        yield executor
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
+            await executor.close()
+
+
 async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
     outcome = await executor.run(Command(argv=("/bin/sh", "-c", text), timeout=20.0))
     return outcome.code, outcome.output.decode()
@@ -48,8 +61,7 @@ async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
 async def test_scripts_run_and_nothing_else_is_seen(
     rung: tuple[str, str], home: Home, team: Path, tmp_path: Path
 ) -> None:
-    executor = await take(rung[0], home, rung[1], [team])
-    try:
+    async with taken(rung, home, team) as executor:
         place = executor.place(team / "style")
         assert place is not None
         assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
@@ -74,18 +86,13 @@ async def test_scripts_run_and_nothing_else_is_seen(
         _, said = await sh(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
         assert ("hidden" in said) is (rung[0] == "landlock")
         assert (team / "style/scripts/run.sh").read_text() == SCRIPT
-    finally:
-        await executor.close()
 
 
 async def test_a_folder_that_is_gone_keeps_no_command_from_running(
     rung: tuple[str, str], home: Home, tmp_path: Path
 ) -> None:
-    executor = await take(rung[0], home, rung[1], [tmp_path / "gone"])
-    try:
+    async with taken(rung, home, tmp_path / "gone") as executor:
         assert await sh(executor, "echo here") == (0, "here\n")
-    finally:
-        await executor.close()
 
 
 def test_what_must_be_kept_from_commands_is_not_lent(tmp_path: Path) -> None:
