@@ -106,7 +106,7 @@ class Pages(Catalog):
     def forget(self, note: Note) -> list[str]:
         """Blank what entries say of *note* (`core.entries`); name the pages that still say it.
 
-        Those are people's words.  Raises PathRefused, Unconfined and Unusable.
+        Those are people's words, or pages that we may not write.  Raises Unconfined and Unusable.
         """
         chosen = words_of(note.text)
         asked = Asked(query=note.text, now=-math.inf, words="all")
@@ -117,9 +117,16 @@ class Pages(Catalog):
         left = []
         for key in sorted(keys):
             try:
-                said = self._cleanse(key, chosen, note.key)
-            except PathRefused:  # perhaps a turn was written into it at this very moment
-                said = self._cleanse(key, chosen, note.key)
+                try:
+                    said = self._cleanse(key, chosen, note.key)
+                except PathRefused:  # perhaps a turn was written into it at this very moment
+                    said = self._cleanse(key, chosen, note.key)
+            except PathMissing:
+                self._take_in(key)  # removed since it was looked at
+                continue
+            except PathRefused:
+                left.append(key)  # whoever sees to it must not be kept from the others
+                continue
             if any(having(one.text, chosen) == len(chosen) for one in passages(said)):
                 left.append(key)
         return left
@@ -134,12 +141,16 @@ class Pages(Catalog):
             return text
         written = clean.encode("utf-8", "surrogateescape")
         self._root.write(key, written, untrusted=untrusted, expect=found)
+        self._take_in(key)
+        return clean
+
+    def _take_in(self, key: str) -> None:
+        """Let no byte of what the page *key* said before stay in the index."""
         if self.index.exists:
             self._need_open()
             self.index.drop([key])
             if (filed := self._filing.read(key)) is not None:
                 self.index.put([filed])
-        return clean
 
 
 def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotten:
@@ -153,7 +164,7 @@ def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotte
         return forgotten
     try:
         found = [page for note in notes for page in pages.forget(note)]
-    except (PathRefused, Unconfined, Unusable) as error:
+    except (Unconfined, Unusable) as error:
         why = f"the daily notes may still say it ({error})"
         return attrs.evolve(forgotten, why=f"{forgotten.why}; {why}".removeprefix("; "))
     return attrs.evolve(forgotten, pages=tuple(sorted(set(found))))
