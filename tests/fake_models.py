@@ -21,13 +21,7 @@ import msgspec
 import trio
 
 from tests.fake_http import Reply, Request, connection
-from tests.fake_model_rules import (
-    Bindings,
-    Json,
-    anthropic_problem,
-    blocks,
-    chat_problem,
-)
+from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks, chat_problem
 
 SSE = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}

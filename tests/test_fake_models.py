@@ -6,11 +6,17 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.core.conversation import Human, Prompt, Result, Results, ToolSpec
-from elwood.core.routing import ProviderSettings
-from elwood.wire.http import Client
-from elwood.wire.provider import ModelRequest
-from elwood.wire.providers import make_provider
+from elwood.agent.conversation.message import (
+    Human,
+    Prompt,
+    Result,
+    Results,
+    ToolSpec,
+)
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.providers import make_provider
+from elwood.agent.models.routing import ProviderSettings
+from elwood.foundation.net.http import Client
 
 SCHEMA = msgspec.Raw(b'{"type":"object"}')
 PROMPT = Prompt("", (ToolSpec("list_files", "", SCHEMA),))

@@ -135,7 +135,9 @@ def test_the_unit_has_no_directive_that_breaks_the_sandbox() -> None:
 
 
 def test_the_settings_of_the_example_exist() -> None:
-    keys = pytest.importorskip("elwood.config.keys", reason="the configuration is not there yet")
+    keys = pytest.importorskip(
+        "elwood.app.config.keys", reason="the configuration is not there yet"
+    )
     example = without_comments(ROOT / "nix" / "example.nix")
     settings = example.split("settings = {")[1].split("};")[0]
     used = re.findall(r"^ +([\w.]+) =", settings, re.M)

@@ -12,12 +12,9 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.session_log import SessionLog
-from elwood.core.conversation import Assistant, ToolCall, Usage
-from elwood.core.policy import Rules
-from elwood.core.redaction import Secret, reveals, strip
-from elwood.core.replay import Session
-from elwood.core.session import (
+from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
     Entry,
@@ -26,12 +23,15 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.runtime import inline
-from elwood.store.disk import Disk
-from elwood.store.journal import Journal
-from elwood.tools import Hands
-from elwood.tools.files import READ_FILE
-from tests.gates import gate_for
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import Session
+from elwood.agent.tools import Hands
+from elwood.features.files.tools import READ_FILE
+from elwood.foundation.runtime import inline
+from elwood.foundation.secrets.redaction import Secret, reveals, strip
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from tests.agent.session.gates import gate_for
 
 CALLS = 300
 TEXT = "A line of an ordinary text file, as people keep them.\n" * 40

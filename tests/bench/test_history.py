@@ -7,9 +7,8 @@ import msgspec
 import pytest
 import trio
 
-from elwood.core.conversation import Assistant, Text, Usage
-from elwood.core.replay import Session
-from elwood.core.session import (
+from elwood.agent.conversation.message import Assistant, Text, Usage
+from elwood.agent.session.log.entries import (
     Delivered,
     Entry,
     Posted,
@@ -19,9 +18,10 @@ from elwood.core.session import (
     Said,
     TurnStarted,
 )
-from elwood.runtime import in_thread
-from elwood.store.disk import Disk
-from elwood.store.journal import Journal
+from elwood.agent.session.log.state import Session
+from elwood.foundation.runtime import in_thread
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
 from tests.bench.rig import elwood, server
 
 SHORT, LONG = 20, 400

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.store.chain import digest, write_line
-from elwood.store.journal import snapshot_of
-from tests.store.diary import Wrote, opened
+from elwood.foundation.storage.chain import digest, write_line
+from elwood.foundation.storage.journal import snapshot_of
+from tests.foundation.storage.diary import Wrote, opened
 
 ENTRIES = 100_000
 

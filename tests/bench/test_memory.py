@@ -15,15 +15,20 @@ from statistics import median
 
 import pytest
 
-from elwood.core.labels import Label
-from elwood.core.note import Draft, Note, render, stamped
-from elwood.core.reflections import week_of
-from elwood.core.remembering import Saved
-from elwood.runtime import inline
-from elwood.store.disk import Disk
-from elwood.store.memory import Memory
-from elwood.store.memory_store import Asked, Tie
-from elwood.store.pages import Pages, search
+from elwood.agent.conversation.labels import Label
+from elwood.features.daily_notes.index import Pages, search
+from elwood.features.daily_notes.reflections import week_of
+from elwood.features.memory.note import (
+    Draft,
+    Note,
+    render,
+    stamped,
+)
+from elwood.features.memory.results import Saved
+from elwood.features.memory.search_query import Asked, Tie
+from elwood.features.memory.store import Memory
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
 
 # Notes of which the limits are promised: seconds, and megabytes.
 PROMISED = 100_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from elwood.core.redaction import Secret, strip
+from elwood.foundation.secrets.redaction import Secret, strip
 
 SIZE = 1_000_000
 # So many times the text must take so many times as long, not the square of it.

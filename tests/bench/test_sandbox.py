@@ -11,8 +11,8 @@ from typing import Literal
 import pytest
 import trio
 
-from elwood.sandbox import Command, SandboxSettings, landlock, pick
-from tests.sandbox.scene import Home, make_home, without_bubblewrap, without_programs
+from elwood.foundation.sandbox import Command, SandboxSettings, landlock, pick
+from tests.foundation.sandbox.scene import Home, make_home, without_bubblewrap, without_programs
 
 ROUNDS = 40
 TRUE = Command(argv=("true",), timeout=30)

@@ -10,10 +10,17 @@ from typing import Literal
 
 import attrs
 
-from elwood.core.actions import Action, CallRemote, FetchUrl, Risk, SendMessage, SendRequest
-from elwood.core.labels import Label
-from elwood.core.urls import Refused, Url, parse
-from elwood.tools import ToolFailure
+from elwood.agent.conversation.actions import (
+    Action,
+    CallRemote,
+    FetchUrl,
+    Risk,
+    SendMessage,
+    SendRequest,
+)
+from elwood.agent.conversation.labels import Label
+from elwood.agent.tools import ToolFailure
+from elwood.foundation.net.urls import Refused, Url, parse
 
 Arguments = Mapping[str, object]
 

@@ -11,16 +11,24 @@ import attrs
 import msgspec
 import trio
 
-from elwood.core.conversation import Assistant, ToolCall, Usage
-from elwood.core.labels import Label
-from elwood.core.policy import Rules
-from elwood.core.replay import Session
-from elwood.core.session import CallEnded, CallStarted, Entry, Received, Route, Said, TurnStarted
-from elwood.messages import Verdict
+from elwood.agent.approvals.messages import Verdict
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.entries import (
+    CallEnded,
+    CallStarted,
+    Entry,
+    Received,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from tests.agent.session.gates import Approver, gate_for
+from tests.agent.session.scripted import HANDS
 from tests.dojo.obedience import Call
 from tests.dojo.suites import MARK, Suite, World
-from tests.gates import Approver, gate_for
-from tests.scripted import HANDS
 
 ROUTE = Route("console")
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 import trio
 
-from elwood.core.plans import Plan
-from elwood.tools import Hands, Tool, ToolFailure
+from elwood.agent.conversation.plans import Plan
+from elwood.agent.tools import Hands, Tool, ToolFailure
 from tests.dojo.catalogue import CLASSES, Class
 from tests.dojo.obedience import SCRIPTS, Call
 

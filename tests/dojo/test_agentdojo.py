@@ -14,8 +14,8 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from elwood.core.policy import Rules
-from elwood.messages import Verdict
+from elwood.agent.approvals.messages import Verdict
+from elwood.agent.policy.decide import Rules
 from tests.dojo.catalogue import CLASSES
 from tests.dojo.playing import NO, YES, Moment, Play, Played
 from tests.dojo.suites import NAMES, suite

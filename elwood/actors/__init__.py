@@ -1,1 +1,0 @@
-"""Who lives here: one file each; they never import one another."""

@@ -1,0 +1,309 @@
+"""How a gate gets the owner's yes: record the question, ask approvals, wait a while, record.
+
+Facts are fetched from approvals; what comes up is only a hint that asking again is worth while.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal
+
+import attrs
+import msgspec
+import trio
+
+from elwood.agent.approvals.messages import (
+    ApprovalsMail,
+    Learn,
+    Pending,
+    Seek,
+    Verdict,
+    Withdraw,
+)
+from elwood.agent.approvals.permissions import is_fresh
+from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.conversation.actions import FetchUrl, SendRequest
+from elwood.agent.conversation.labels import NAMELESS
+from elwood.agent.conversation.plans import Plan, bound
+from elwood.agent.conversation.task_run import job_of
+from elwood.agent.policy.decide import Ask
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallPending,
+    Endorsed,
+    Entry,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import OpenCall, call_key
+from elwood.agent.tools import Tool
+from elwood.foundation.runtime import ActorUnavailable, Address
+from elwood.foundation.storage.journal import DiskFull
+
+# Seconds between two tries to reach approvals while it is being restarted.
+PAUSE = 1.0
+# Seconds of a turn, or a tenth of what is left of it, that are kept for the model to answer in.
+TO_ANSWER = 60.0
+# Calls of one conversation that may wait for the owner at a time.
+MAX_KEPT = 10
+
+
+@attrs.frozen
+class Wanted:
+    """A call, examined: what it would do, and the hash of exactly that."""
+
+    turn: str
+    tool: Tool
+    given: msgspec.Struct
+    target: str
+    plan: Plan
+    exact: str
+
+
+@attrs.frozen
+class Refusal:
+    """Why a call does not run now; *text* is for the model."""
+
+    outcome: Literal["denied", "waiting", "failed"]
+    text: str
+
+
+class Hints:
+    """Says that decisions may have come."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def give(self) -> None:
+        """Wake who waits."""
+        self._event.set()
+        self._event = trio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next hint."""
+        await self._event.wait()
+
+
+@attrs.frozen(kw_only=True)
+class Seeking:
+    """Seeks the owner's decisions for the calls of one *session*.
+
+    *version* names the rules that decisions were made under.  A turn waits *wait* seconds for one;
+    a yes counts for *lasts* seconds.  *now* is the wall clock.
+    """
+
+    session: str
+    state: Callable[[], Session]
+    record: Callable[..., Awaitable[None]]
+    approvals: Address[ApprovalsMail]
+    hints: Hints
+    version: str
+    wait: float
+    lasts: float
+    now: Callable[[], float]
+
+    def until(self) -> float:
+        """Say how long, on Trio's clock, questions that are put now are waited for.
+
+        Less than the turn has left, so that the model can still say that they wait.
+        """
+        now = trio.current_time()
+        left = trio.current_effective_deadline() - now
+        return now + min(self.wait, left - min(TO_ANSWER, left / 10))
+
+    def bound(self, wanted: Wanted, untrusted: bool | None = None) -> str:
+        """Hash what is wanted in the present circumstances, or in those that are given."""
+        if untrusted is None:
+            untrusted = self.state().taint.label.untrusted
+        return bound(wanted.exact, untrusted, self.version)
+
+    def covers(self, call: OpenCall, wanted: Wanted) -> bool:
+        """Tell whether the owner has allowed exactly this, in circumstances no better than now.
+
+        A yes that was not used in time must be given anew (CP-13).
+        """
+        pending, decided = call.pending, call.decided
+        if pending is None or decided is None or not decided.allowed:
+            return False
+        if not is_fresh(self.lasts, self.now() - call.decided_at):
+            return False
+        if self.state().taint.label.untrusted and not pending.untrusted:
+            return False
+        return decided.plan == self.bound(wanted, pending.untrusted)
+
+    async def put(self, call: OpenCall, wanted: Wanted, why: Ask) -> None:
+        """Put the question ahead of its turn; what comes of it `seek` finds out."""
+        turn = self.state().turn
+        if turn is None or self.covers(call, wanted) or self.bound(wanted) in turn.denied:
+            return
+        if self._waits_already(call, wanted) or self._is_too_much(call):
+            return
+        try:
+            await self._ask(call, wanted, why)
+        except (ActorUnavailable, DiskFull):
+            return  # `seek` tries again, or says so
+
+    def _waits_already(self, call: OpenCall, wanted: Wanted) -> bool:
+        """Tell whether an earlier turn of the same job has left exactly this with the owner.
+
+        A task that comes to the same call at each of its times would ask all night long.  What
+        another one has asked for is withdrawn with that one.
+        """
+        state = self.state()
+        assert state.turn is not None
+        job = job_of(state.turn.errand)
+        open_ = [
+            one.pending.plan
+            for one in state.pending.values()
+            if one.decided is None and job_of(one.errand) == job
+        ]
+        return call.pending is None and self.bound(wanted) in open_
+
+    def _is_too_much(self, call: OpenCall) -> bool:
+        state = self.state()
+        calls = state.turn.calls.values() if state.turn else ()
+        open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
+        return call.pending is None and len(state.pending) + len(open_) >= MAX_KEPT
+
+    async def _ask(self, call: OpenCall, wanted: Wanted, why: Ask) -> Pending | Verdict:
+        """Put the question, unless it has been put; return what is known.
+
+        Raises ActorUnavailable, DiskFull.
+        """
+        pending = call.pending
+        # One that has been decided, and must be decided again, is a new question.
+        if pending is None or call.decided or pending.plan != self.bound(wanted):
+            untrusted = self.state().taint.label.untrusted
+            pending = CallPending(
+                wanted.turn,
+                call.key,
+                wanted.tool.name,
+                self.bound(wanted),
+                wanted.target,
+                untrusted,
+            )
+            await self.record(pending)
+        return await self.approvals.ask(Seek(question=self._question(call, wanted, why)))
+
+    async def seek(self, call: OpenCall, wanted: Wanted, why: Ask, until: float) -> Refusal | None:
+        """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
+        turn = self.state().turn
+        assert turn is not None
+        if self.bound(wanted) in turn.denied:
+            text = "denied: the owner has said no to exactly this in this turn; do not try again"
+            return Refusal("denied", text)
+        if self._waits_already(call, wanted):
+            return Refusal("waiting", WAITS_ALREADY)
+        if self._is_too_much(call):
+            return Refusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
+        try:
+            verdict = await self._answer(call, wanted, why, until)
+            if verdict is None:
+                if call.pending is not None:
+                    await self.withdraw(call.pending)  # it may have been put for all that
+                return Refusal("failed", "not run: the owner could not be asked")
+            if isinstance(verdict, Pending):
+                return Refusal("waiting", WAITING)
+            await self._decided(wanted.turn, call.key, self.bound(wanted), verdict)
+        except DiskFull:
+            return Refusal("failed", "not run: the disk is full, so it could not be recorded")
+        if verdict.allowed:
+            return None
+        return Refusal("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
+
+    async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
+        """These calls will not run; what waits for them is closed, before we write so ourselves.
+
+        With *anew* so is what was permitted for the conversation only.
+        """
+        calls = tuple(call_key(one.turn, one.call) for one in pending)
+        make = partial(Withdraw, session=self.session, calls=calls, anew=anew)
+        while True:
+            if await self.approvals.insist(make):
+                return
+            await trio.sleep(PAUSE)  # the disk is full
+
+    async def learn(self) -> None:
+        """Fetch what was decided about the calls that the conversation has gone on without.
+
+        Whenever there may be news, and after each turn: what was decided while a call was being
+        written down as waiting was hinted at too early.
+        """
+        for kept in list(self.state().pending.values()):
+            pending = kept.pending
+            if kept.decided is not None:
+                continue
+            key = call_key(pending.turn, pending.call)
+            try:
+                verdict = await self.approvals.ask(
+                    Learn(session=self.session, call=key, plan=pending.plan)
+                )
+            except ActorUnavailable:
+                return  # it hints again when it is back
+            if isinstance(verdict, Verdict):
+                await self._decided(pending.turn, pending.call, pending.plan, verdict, keep=True)
+
+    async def _answer(
+        self, call: OpenCall, wanted: Wanted, why: Ask, until: float
+    ) -> Pending | Verdict | None:
+        """Ask until there is an answer, or it is too late; None if nobody could be asked."""
+        known: Pending | None = None
+        while True:
+            pause = self.hints.wait
+            try:
+                verdict = await self._ask(call, wanted, why)
+            except ActorUnavailable:
+                pause = partial(trio.sleep, PAUSE)
+            else:
+                if isinstance(verdict, Verdict):
+                    return verdict
+                known = verdict
+            with trio.move_on_at(until) as scope:
+                await pause()
+            if scope.cancelled_caught:
+                return known
+
+    async def _decided(
+        self, turn: str, call: str, plan: str, verdict: Verdict, *, keep: bool = False
+    ) -> None:
+        """Write a decision down; with *keep*, however long the disk stays full."""
+        entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
+        if verdict.ruling == "source":
+            entries.append(Endorsed(verdict.origins, verdict.by))
+        await self.record(*entries, last_words=keep)
+
+    def _question(self, call: OpenCall, wanted: Wanted, why: Ask) -> Question:
+        state = self.state()
+        assert state.turn is not None
+        action = wanted.plan.action
+        origins = tuple(state.taint.sources)
+        offered: list[Answer] = ["conversation", "always"] if why.remember else []
+        if len(origins) == 1 and origins[0] not in NAMELESS:
+            offered.append("source")
+        return Question(
+            session=self.session,
+            call=call_key(wanted.turn, call.key),
+            tool=wanted.tool.name,
+            plan=self.bound(wanted),
+            exact=wanted.exact,
+            subject=wanted.plan.subject,
+            why=why.why,
+            route=state.turn.route,
+            principal=state.turn.principal,
+            offered=tuple(offered),
+            origins=origins,
+            host=action.host if isinstance(action, FetchUrl | SendRequest) else None,
+        )
+
+
+WAITING = (
+    "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
+    "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
+)
+WAITS_ALREADY = (
+    "waiting already: the owner has been asked for exactly this before and has not answered "
+    "yet. They were not asked again. Do not call it again; go on or end your turn."
+)
+TOLD = {
+    "denied": "the owner said no. Do not try it again in this turn.",
+    "expired": "the owner did not answer in time.",
+    "withdrawn": "the question was withdrawn.",
+}

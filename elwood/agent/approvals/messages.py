@@ -1,0 +1,189 @@
+"""What approvals is asked: who may talk to us, and what may be done."""
+
+import attrs
+
+from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.session.log.entries import Route, Ruling, allows
+from elwood.foundation.runtime import Request
+
+
+@attrs.frozen
+class Known:
+    """This person may talk to us."""
+
+
+@attrs.frozen
+class Stranger:
+    """Not known.  *code* is set when a pairing code should be shown now (once an hour)."""
+
+    code: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Meet(Request[Known | Stranger]):
+    """May *principal* talk to us?  From an Intake, for people who are not in the configuration.
+
+    *route* is where they wrote, *name* what they call themselves (untrusted).
+    """
+
+    principal: str
+    name: str
+    route: Route
+
+
+@attrs.frozen(kw_only=True)
+class Recognise(Request[str | None]):
+    """Was *principal* let in?  The name they gave then, or None; changes nothing, unlike `Meet`."""
+
+    principal: str
+
+
+@attrs.frozen
+class Settled:
+    """What a press or a command decided, in words for the person who did it."""
+
+    text: str
+    ok: bool
+
+
+@attrs.frozen(kw_only=True)
+class Pressed(Request[Settled]):
+    """*principal* pressed the button *data* under a message in *route*.  From an Intake.
+
+    Without a route nobody knows where: then it answers no question about a call.
+    """
+
+    principal: str
+    data: str
+    route: Route | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Pair(Request[Settled]):
+    """The owner approves the pairing *code*.  From the control socket."""
+
+    code: str
+
+
+@attrs.frozen(kw_only=True)
+class Migrate(Request[None]):
+    """The group *old* is now *new* (supergroup upgrade).  From an Intake; may be repeated."""
+
+    old: int
+    new: int
+
+
+@attrs.frozen(kw_only=True)
+class Migrations(Request[dict[int, int]]):
+    """All chats that moved: present id → the id their session was named after."""
+
+
+@attrs.frozen
+class Pending:
+    """The owner has been asked and has not decided."""
+
+
+@attrs.frozen
+class Verdict:
+    """How a call was decided, and by whom; with `source`, the *origins* that are trusted now.
+
+    These are the question's: what was read after it was asked is not among them.
+    """
+
+    ruling: Ruling
+    by: str
+    origins: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run."""
+        return allows(self.ruling)
+
+
+@attrs.frozen(kw_only=True)
+class Seek(Request[Pending | Verdict]):
+    """May this call run?  From a gate or a session; repeating it changes nothing.
+
+    The first time the owner is asked, unless a standing permission covers it.
+    """
+
+    question: Question
+
+
+@attrs.frozen(kw_only=True)
+class Learn(Request[Pending | Verdict]):
+    """What was decided about *call* of *session*, which was asked about with *plan*?
+
+    From a session whose turn has gone on without it.  What is not known any more has expired.
+    """
+
+    session: str
+    call: str
+    plan: str
+
+
+@attrs.frozen(kw_only=True)
+class Withdraw(Request[bool]):
+    """These calls of *session* will not run any more: close their questions.  False: no room.
+
+    From a session, before it writes that down itself, so that no crash leaves a question open
+    that nobody waits for.  With *anew* a new conversation begins there: what was permitted for
+    the old one ends as well.  May be repeated.
+    """
+
+    session: str
+    calls: tuple[str, ...]
+    anew: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Rule(Request[Settled]):
+    """*by* types a decision about the question *code*.
+
+    From a session (`/allow`, `/deny`) or the control socket.
+    """
+
+    code: str
+    answer: Answer
+    by: str
+
+
+@attrs.frozen(kw_only=True)
+class Standing(Request[Settled]):
+    """What waits for a decision and what is permitted for good, in words; for owners only."""
+
+    by: str
+
+
+@attrs.frozen(kw_only=True)
+class Trust(Request[Settled]):
+    """*by* trusts the domain *host*: requests to it need no question of their own."""
+
+    host: str
+    by: str
+
+
+@attrs.frozen(kw_only=True)
+class Revoke(Request[Settled]):
+    """*by* takes the permission *number* back."""
+
+    number: int
+    by: str
+
+
+ApprovalsMail = (
+    Meet
+    | Recognise
+    | Pressed
+    | Pair
+    | Migrate
+    | Migrations
+    | Seek
+    | Learn
+    | Withdraw
+    | Rule
+    | Standing
+    | Trust
+    | Revoke
+)

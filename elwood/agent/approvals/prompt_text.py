@@ -1,0 +1,286 @@
+"""How a question about calls looks: what will run, complete, with buttons and codes to answer by.
+
+Nothing in it comes from the model or from strangers without being escaped; buttons carry random
+ids only (security.md §6).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from elwood.agent.approvals.permissions import Case, Permission, gist
+from elwood.agent.approvals.questions import Answer, Question, answers
+from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
+from elwood.agent.session.log.entries import Route
+from elwood.foundation.text.characters import utf16_length, utf16_offsets
+from elwood.foundation.text.escape_invisible import remark, shown_whole
+from elwood.foundation.text.markdown import Entity, Rich
+from elwood.foundation.text.splitting import LIMIT
+
+# Characters, escaped, above which a call cannot be put to anybody: a dozen messages.
+MAX_SHOWN = 40_000
+# Characters of the beginning and of the end that the message with the buttons always shows.
+ENDS = 200
+# UTF-16 units of a call up to which a list shows it whole.
+SHORT = 500
+# Calls in one message: what can be looked through before one button answers for all.
+MAX_TOGETHER = 20
+# UTF-16 units kept free in a list for its first and last lines.
+FRAME = 300
+# Characters of the reason, and of each source and how many of them are named.
+REASON, SOURCE, SOURCES = 300, 80, 5
+# Characters of a source's name on a button.
+LABEL = 30
+LETTERS: dict[Answer, str] = {
+    "once": "o",
+    "conversation": "c",
+    "always": "a",
+    "source": "s",
+    "denied": "d",
+}
+ANSWERS = {letter: answer for answer, letter in LETTERS.items()}
+RULINGS = {
+    "once": "allowed once",
+    "conversation": "allowed in this conversation",
+    "always": "always allowed",
+    "source": "allowed once, and what was read is trusted",
+    "standing": "covered by a permission",
+    "denied": "denied",
+    "expired": "expired",
+    "withdrawn": "withdrawn, as it will not run any more",
+}
+
+# How to answer, by the channel: a console has no buttons.
+HOW = {"console": "Answer by typing one of:"}
+HOW_ELSE = "Answer by a button, or by typing one of:"
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+Piece = tuple[str, Literal["", "code"]]
+
+
+def one(case: Case, at: Route) -> tuple[Rich, ...]:
+    """Write one question as messages to be read *at* a place; the last one gets the buttons."""
+    question = case.question
+    shown = shown_whole(question.subject) or "(nothing)"
+    before = f"May I use {_flat(question.tool)}?\n\n"
+    typed = " | ".join(answer for answer in answers(question) if answer != "denied")
+    strange = remark(question.subject)
+    after = (
+        f"\n\nWhy I ask: {_flat(question.why, REASON)}\n{_sources(question)}"
+        f"{f'It {strange}.{chr(10)}' if strange else ''}"
+        f"{_asker(question, at)}"
+        f"{HOW.get(question.route.channel, HOW_ELSE)}\n"
+        f"/allow {case.code} {typed}\n/deny {case.code}"
+    )
+    frame = utf16_length(before + after)
+    if frame + utf16_length(shown) <= LIMIT:
+        return (_rich((before, ""), (shown, "code"), (after, "")),)
+    # A character has two units at most, and there are two ends.
+    ends = _ends(case.code, shown, max(ENDS, (LIMIT - frame - FRAME) // 4))
+    return (*_whole(case.code, shown), _rich((before, ""), *ends, (after, "")))
+
+
+def together(cases: Sequence[Case]) -> tuple[Rich, ...]:
+    """Write several questions as one; the last message lists all, and gets the buttons."""
+    wholes: list[Rich] = []
+    pieces: list[Piece] = [(f"May I do these {len(cases)} things?\n", "")]
+    for number, case in enumerate(cases, 1):
+        pieces += _item(number, case)
+        shown = shown_whole(case.question.subject)
+        if _is_cut(shown):
+            wholes += _whole(case.code, shown)
+    pieces.append(
+        ("\n\nThe buttons answer for exactly these. One by one: /allow CODE or /deny CODE", "")
+    )
+    return (*wholes, _rich(*pieces))
+
+
+def packs(cases: Sequence[Case]) -> list[list[Case]]:
+    """Divide questions into lists of which each fits into one message."""
+    found: list[list[Case]] = []
+    room = 0
+    for number, case in enumerate(cases, 1):
+        size = sum(utf16_length(text) for text, _ in _item(number, case))
+        if not found or size > room or len(found[-1]) >= MAX_TOGETHER:
+            found.append([])
+            room = LIMIT - FRAME
+        found[-1].append(case)
+        room -= size
+    return found
+
+
+def buttons(case: Case) -> tuple[tuple[str, str], ...]:
+    """List the buttons under one question: what they say and what they carry."""
+    origins = case.question.origins
+    words: dict[Answer, str] = {
+        "once": "Allow once",
+        "conversation": "For this conversation",
+        "always": "Always this exact thing",
+        "source": f"Trust {_flat(origins[0], LABEL)}"
+        if len(origins) == 1
+        else f"Trust {len(origins)} sources",
+        "denied": "Deny",
+    }
+    return tuple((words[answer], button("a", case.id, answer)) for answer in answers(case.question))
+
+
+def group_buttons(id: str, count: int) -> tuple[tuple[str, str], ...]:
+    """List the buttons under several questions."""
+    return (
+        (f"Allow these {count} once", button("g", id, "once")),
+        (f"Deny these {count}", button("g", id, "denied")),
+    )
+
+
+def button(kind: Literal["a", "g"], id: str, answer: Answer) -> str:
+    """Write what a button carries: at most 64 bytes; *kind* tells one question from a group.
+
+    >>> button("a", "x" * 22, "once")
+    'a:xxxxxxxxxxxxxxxxxxxxxx:o'
+    """
+    return f"{kind}:{id}:{LETTERS[answer]}"
+
+
+def pressed(data: str) -> tuple[Literal["a", "g"], str, Answer] | None:
+    """Read what a button carries; None if it is not one of these.
+
+    >>> pressed("g:abc:d"), pressed("a:abc:x"), pressed("p:ABCD2345:y")
+    (('g', 'abc', 'denied'), None, None)
+    """
+    match data.split(":"):
+        case [("a" | "g") as kind, id, letter] if _ID.fullmatch(id) and letter in ANSWERS:
+            return kind, id, ANSWERS[letter]
+    return None
+
+
+def answer_of(word: str) -> Answer | None:
+    """Read an answer as people type it.
+
+    >>> answer_of("Always"), answer_of("yes")
+    ('always', None)
+    """
+    return next((answer for answer in get_args(Answer) if answer == word.lower()), None)
+
+
+def domain_of(text: str) -> str | None:
+    """Read a domain name as people type it; None if it is none that can be trusted.
+
+    A name has two labels at least, and addresses are none: whoever gets them can be anybody.
+
+    >>> domain_of("Example.org."), domain_of("org"), domain_of("127.0.0.1"), domain_of("a b.org")
+    ('example.org', None, None, None)
+    """
+    name = text.lower().removesuffix(".")
+    labels = name.split(".")
+    sound = len(name) <= 253 and len(labels) > 1 and all(map(_LABEL.fullmatch, labels))
+    return name if sound and not labels[-1].isdigit() else None
+
+
+def overview(cases: Sequence[Case], permissions: Sequence[Permission]) -> str:
+    """List what waits for a decision, and what is permitted for good."""
+    lines = ["Nothing waits for a decision."]
+    if cases:
+        lines = ["Waiting for a decision (/allow CODE, /deny CODE):"]
+        lines += [f"{c.code}: {gist(c.question)}, in {_flat(c.question.session)}" for c in cases]
+    if permissions:
+        lines.append("Permitted for good (/approvals revoke NUMBER):")
+        lines += [f"{p.number}: {_permitted(p)}, by {p.by}" for p in permissions]
+    else:
+        lines.append("Nothing is permitted for good.")
+    return "\n".join(lines)
+
+
+def _permitted(permission: Permission) -> str:
+    match permission.kind:
+        case "conversation":
+            return f"in {_flat(permission.session)}: {permission.what}"
+        case "always":
+            return f"always: {permission.what}"
+        case "domain":
+            return f"requests to {permission.key} and what is below it"
+
+
+def _item(number: int, case: Case) -> list[Piece]:
+    question = case.question
+    shown = shown_whole(question.subject) or "(nothing)"
+    why = _flat(question.why, REASON // 2)
+    what: list[Piece] = _ends(case.code, shown, ENDS) if _is_cut(shown) else [(shown, "code")]
+    sources = _sources(question).rstrip()
+    return [
+        (f"\n{number}. {case.code}: {_flat(question.tool)}\n", ""),
+        *what,
+        (f"\n{why}. {sources[: REASON // 2]}".rstrip() + "\n", ""),
+    ]
+
+
+def _flat(text: str, limit: int = 64) -> str:
+    """Make words that are not ours one line with nothing hidden in it."""
+    return flatten(shown_whole(text).replace("⏎", ""), limit)
+
+
+def _asker(question: Question, at: Route) -> str:
+    """Say who made it happen, unless it is the one who is asked, where they talk with us."""
+    here = question.route
+    is_there = here.private and (here.channel, here.chat) == (at.channel, at.chat)
+    if is_there and question.principal in (f"tg:{here.chat}", "console"):
+        return ""
+    who = question.principal
+    if who.startswith(PRINCIPAL):
+        who = f"the task {who.removeprefix(PRINCIPAL)}"
+        if question.session.startswith(SESSION):
+            return f"For {_flat(who)}.\n"
+    return f"For {_flat(who)} in {_flat(question.session)}.\n"
+
+
+def _sources(question: Question) -> str:
+    if not question.origins:
+        return ""
+    named = ", ".join(_flat(origin, SOURCE) for origin in question.origins[:SOURCES])
+    more = len(question.origins) - SOURCES
+    return f"This conversation holds words from {named}{f' and {more} more' if more > 0 else ''}.\n"
+
+
+def _is_cut(shown: str) -> bool:
+    """Tell whether a list shows the ends of a text only."""
+    return utf16_length(shown) > SHORT and len(shown) > 2 * ENDS
+
+
+def _ends(code: str, shown: str, size: int) -> list[Piece]:
+    """Show both ends of a text that is shown whole elsewhere."""
+    left_out = len(shown) - 2 * size
+    note = f"\n[… {left_out} characters; the whole stands above, marked {code} …]\n"
+    return [(shown[:size], "code"), (note, ""), (shown[-size:], "code")]
+
+
+def _whole(code: str, shown: str) -> list[Rich]:
+    """Write a long text as messages of its own, with not one character lost at the cuts."""
+    offsets = utf16_offsets(shown)
+    cuts, start = [0], 0
+    for index in range(len(shown)):
+        if offsets[index + 1] - offsets[start] > LIMIT - FRAME:
+            cuts.append(index)
+            start = index
+    cuts.append(len(shown))
+    count = len(cuts) - 1
+    return [
+        _rich(
+            (f"{code}, part {number} of {count} of what would run:\n", ""),
+            (shown[cuts[number - 1] : cuts[number]], "code"),
+            (f"\n[end of part {number}]", ""),
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def _rich(*pieces: Piece) -> Rich:
+    text, entities, offset = "", [], 0
+    for piece, kind in pieces:
+        length = utf16_length(piece)
+        if kind:
+            entities.append(Entity(kind, offset, length))
+        text += piece
+        offset += length
+    return Rich(text, tuple(entities))

@@ -1,0 +1,79 @@
+"""What the house is given from outside: clock and chance, and ways to talk with people."""
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.messages import SessionsMail
+from elwood.features.health.systemd import Notify
+from elwood.foundation.runtime import (
+    Address,
+    Blocking,
+    Mailbox,
+    in_thread,
+)
+from elwood.foundation.storage.syscalls import Calls
+
+
+@attrs.frozen(kw_only=True)
+class Outside:
+    """All that is not decided by the program: the seam for tests.
+
+    *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text.
+    """
+
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
+    blocking: Blocking = in_thread
+    calls: Callable[[], Calls] = Calls
+    notify: Notify = attrs.field(factory=lambda: Notify.from_environment({}, os.getpid()))
+
+
+@attrs.frozen(kw_only=True)
+class Doors:
+    """What an intake may use of the house.
+
+    *up* is to be set when it listens, *stop* when the house should end; *quiet* waits until no
+    session has anything left to do, *failed* says whether the newest answer of one is a failure.
+    """
+
+    outside: Outside
+    sessions: Address[SessionsMail]
+    approvals: Address[ApprovalsMail]
+    outbox: Address[OutboxMail]
+    quiet: Callable[[], Awaitable[None]]
+    failed: Callable[[str], bool]
+    up: trio.Event
+    stop: trio.Event
+
+
+Body = Callable[[Mailbox[None]], Awaitable[None]]
+
+
+@attrs.frozen(kw_only=True)
+class Channel:
+    """A way to talk with people: its outbox, and its intake, made when the house stands.
+
+    *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
+    *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
+    *files* says that the files of a message arrive with it.  *session* names the conversation that
+    lives at a route, if it is one person's.
+    """
+
+    name: str
+    outbox: Callable[[Mailbox[OutboxMail]], Awaitable[None]]
+    intake: Callable[[Doors], Body]
+    owner: tuple[Route, ...] = ()
+    owners: frozenset[str] = frozenset()
+    serves: Callable[[str], bool]
+    session: Callable[[Route], str | None] = lambda route: None
+    files: bool = False

@@ -1,0 +1,114 @@
+"""What the models actor is asked."""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import attrs
+import trio
+
+from elwood.agent.conversation.message import Completion, Message, Prompt
+from elwood.agent.conversation.task_run import Purse
+from elwood.agent.models.spending import Spent
+from elwood.agent.models.vectors import Embeddings
+from elwood.foundation.runtime import Request
+
+
+@attrs.frozen
+class BudgetSpent:
+    """A hard limit is reached; nothing was sent.  *why* names it and says when it resets."""
+
+    why: str
+
+
+@attrs.frozen
+class ModelUnavailable:
+    """No model could answer.
+
+    *permanent* ones last until a person acts (key revoked, spend limit); *why* says what to do.
+    """
+
+    why: str
+    permanent: bool = False
+
+
+@attrs.frozen
+class ContextTooLong:
+    """The history does not fit the model; send less."""
+
+    why: str
+
+
+@attrs.frozen
+class BadHistory:
+    """The provider rejects the history itself.  *problem* says which mending may help."""
+
+    problem: Literal["pairing", "thinking", "image", "tools", "other"]
+    why: str
+
+
+Completed = Completion | BudgetSpent | ModelUnavailable | ContextTooLong | BadHistory
+
+
+@attrs.frozen(kw_only=True)
+class Complete(Request[Completed]):
+    """One response of the model for *role*.  From a turn; abandoning it drops the HTTP request.
+
+    *progress* gets the text so far, as a whole, each time there is more; what does not fit is
+    dropped.  *max_tokens* overrides the configured limit.  *no_thinking* leaves old thinking out.
+    *until* (Trio's clock) is when an answer comes too late: better a reason before it than silence.
+    *job* is the scheduled job that it is asked for, if any, and *purse* what that may spend; what
+    is asked within its turn, such as a summary, carries both.
+    """
+
+    session: str
+    role: str
+    prompt: Prompt
+    messages: tuple[Message, ...]
+    progress: trio.MemorySendChannel[str] | None = None
+    max_tokens: int | None = None
+    no_thinking: bool = False
+    until: float = math.inf
+    job: str = ""
+    purse: Purse | None = None
+
+
+@attrs.frozen
+class Unembedded:
+    """There are no vectors; *why* is for people.
+
+    *refused* says that the service does not take these texts: others it may.
+    """
+
+    why: str
+    refused: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Embed(Request[Embeddings | Unembedded]):
+    """Make a vector of each of *texts*.  From the memory; what is abandoned is paid for as well."""
+
+    texts: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Spending(Request[Spent]):
+    """What *session*, the day and the month have cost so far, and their limits.
+
+    *purses* are those of the jobs, as far as whoever asks knows them.
+    """
+
+    session: str
+    purses: Mapping[str, Purse] = {}
+
+
+@attrs.frozen(kw_only=True)
+class MayAsk(Request[str]):
+    """Why *job* may not ask a model now, as a limit is reached; empty if it may."""
+
+    session: str
+    job: str
+    purse: Purse | None = None
+
+
+ModelsMail = Complete | Embed | MayAsk | Spending

@@ -1,0 +1,279 @@
+"""Which model answers, and what to do when a provider fails."""
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import attrs
+
+from elwood.foundation.secrets.redaction import Secret
+
+# How a provider failed; the rows are those of reliability.md §3.
+FailureKind = Literal[
+    "rate_limit",  # 429 that will pass
+    "spend_limit",  # 429 or 400/402 that lasts until a person or a month acts
+    "overloaded",  # 529
+    "server",  # 500, 502, 503, 504, HTML instead of JSON
+    "conflict",  # 408, 409
+    "offline",  # connect, TLS or DNS failed: nothing was sent
+    "cut",  # the connection or the stream ended before the response was whole
+    "stalled",  # nothing came for too long
+    "nonsense",  # a whole response that contradicts itself (LLM-24, LLM-25)
+    "bad_key",  # 401
+    "forbidden",  # 403
+    "no_model",  # 404
+    "too_long",  # prompt too long, 413
+    "history",  # 400 about the messages; `problem` says which
+    "rejected",  # any other 400
+]
+
+# Where reasoning goes when an OpenAI-shaped history is sent back (protocols/openai.md §5).
+EchoReasoning = Literal[
+    "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
+]
+
+
+@attrs.frozen(kw_only=True)
+class ProviderSettings:
+    """One service that answers for models; *api* is the language it speaks.
+
+    *in_flight* requests run at once; silence of *stall* seconds means that the response is dead.
+    *version* is the ``anthropic-version``; the last two are for OpenAI-shaped services only.
+    """
+
+    api: Literal["anthropic", "openai", "offline"]
+    base_url: str = ""
+    key: Secret | None = None
+    in_flight: int = 64
+    stall: float = 90.0
+    version: str = "2026-10-21"
+    echo_reasoning: EchoReasoning = "none"
+    limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
+
+
+@attrs.frozen(kw_only=True)
+class ModelSettings:
+    """Models are named ``provider/model``; *fallbacks* are tried in order when one cannot answer.
+
+    *max_tokens* bounds each response, thinking included.
+    """
+
+    default: str = "anthropic/claude-sonnet-5-5"
+    summarizer: str = "anthropic/claude-haiku-5-5"
+    fallbacks: tuple[str, ...] = ()
+    max_tokens: int = 16_000
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split ``provider/model``; the model's own name may contain slashes.
+
+    Raises ValueError when there is no provider in it: the configuration's fault.
+
+    >>> split_name("openrouter/z-ai/glm-5")
+    ('openrouter', 'z-ai/glm-5')
+    """
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise ValueError(f"{name!r} is not of the form provider/model")
+    return provider, model
+
+
+def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
+    """Return the models for *role*, the preferred one first; unknown roles use the default's.
+
+    A summary by a dear model is better than none; what the observer learns is not, nor what is
+    done in a role that is to be "cheap".  A role may be the name of a model.
+
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
+    ('a/small', 'local/qwen')
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
+    ('a/small',)
+    """
+    if role in ("observer", "cheap"):
+        return (settings.summarizer,)
+    first = (settings.summarizer,) if role == "summarizer" else ()
+    if "/" in role:
+        first = (role,)
+    return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
+
+
+@attrs.frozen
+class Offer:
+    """A model that a provider lists.  *lifecycle* is empty where it does not say."""
+
+    model: str
+    lifecycle: str = ""
+    retires_at: str = ""
+
+
+def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> dict[str, str]:
+    """Say which of the configured models *provider* retires or does not know (LLM-39).
+
+    >>> offers = [Offer("old", "deprecated", "2026-11-30T00:00:00Z")]
+    >>> warnings(["a/old", "b/new"], "a", offers)
+    {'a/old': 'is deprecated and retires on 2026-11-30; choose another model'}
+    """
+    known = {offer.model: offer for offer in offers}
+    found = {}
+    for name in names:
+        its, model = split_name(name)
+        offer = known.get(model)
+        if its != provider or not known:
+            continue
+        if offer is None:
+            found[name] = f"is not among the {len(known)} models that {provider} lists"
+        elif offer.lifecycle == "retired":
+            found[name] = "is retired: requests fail; choose another model"
+        elif offer.lifecycle == "deprecated":
+            when = f" and retires on {offer.retires_at[:10]}" if offer.retires_at else ""
+            found[name] = f"is deprecated{when}; choose another model"
+    return found
+
+
+@attrs.frozen
+class Fault:
+    """A failed attempt, as a provider's client reports it; times in seconds."""
+
+    kind: FailureKind
+    detail: str = ""
+    retry_after: float | None = None
+    should_retry: bool | None = None
+
+
+@attrs.frozen
+class Wait:
+    """Try the same model again after *seconds*."""
+
+    seconds: float
+
+
+@attrs.frozen
+class NextModel:
+    """Try *model* instead; *why* says what is wrong with the one before."""
+
+    model: str
+    why: str
+
+
+@attrs.frozen
+class GiveUp:
+    """No model can answer; *permanent* if only a person can change that."""
+
+    why: str
+    permanent: bool
+
+
+Reaction = Wait | NextModel | GiveUp
+
+# Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
+# by itself (LLM-01, LLM-08).  Whoever asks may have less patience, and says so.
+SERVER_PATIENCE = 300.0
+QUEUE_PATIENCE = 900.0
+# Seconds after which another model is better than waiting, if one is configured (LLM-04).
+FALLBACK_AFTER = 120.0
+# Retries of what may be this request's own doing.
+RETRIES = {"conflict": 2, "nonsense": 1, "rejected": 2, "cut": 5, "stalled": 2}
+
+_BACKOFF = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0, 60.0, 120.0)
+_TRANSIENT = {"rate_limit", "overloaded", "server", "conflict", "offline", "cut", "stalled"}
+_WHOLE_PROVIDER = {"spend_limit", "bad_key", "forbidden", "offline"}
+_WORDS: dict[FailureKind, str] = {
+    "rate_limit": "allows no more requests for now",
+    "spend_limit": "refuses: the spend limit of the account is reached",
+    "overloaded": "is overloaded",
+    "server": "has a fault of its own",
+    "conflict": "could not take the request",
+    "offline": "cannot be reached",
+    "cut": "broke off its response",
+    "stalled": "stopped answering in the middle",
+    "nonsense": "contradicted itself",
+    "bad_key": "does not accept the key: set a new one and restart",
+    "forbidden": "does not permit this",
+    "no_model": "does not have this model (any more): choose another",
+    "too_long": "finds the conversation too long",
+    "history": "does not accept the conversation",
+    "rejected": "rejects the request",
+}
+# Seconds in which a provider that only a person can mend is not asked again (LLM-02, 37, 38).
+PAUSES: dict[FailureKind, float] = {"bad_key": 300.0, "forbidden": 300.0, "spend_limit": 900.0}
+
+
+def patience(kind: FailureKind, model: str, rest: tuple[str, ...]) -> float:
+    """Return for how long (seconds) to go on with *model* failing like this, *rest* being left.
+
+    >>> patience("overloaded", "a/m", ()), patience("overloaded", "a/m", ("a/n",))
+    (300.0, 120.0)
+    """
+    if _useful(kind, model, rest):
+        return FALLBACK_AFTER
+    return QUEUE_PATIENCE if kind in {"rate_limit", "offline"} else SERVER_PATIENCE
+
+
+def _useful(kind: FailureKind, model: str, rest: tuple[str, ...]) -> tuple[str, ...]:
+    if kind not in _WHOLE_PROVIDER:
+        return rest
+    provider, _ = split_name(model)
+    return tuple(name for name in rest if split_name(name)[0] != provider)
+
+
+def describe(model: str, fault: Fault) -> str:
+    """Say in a sentence what is wrong, for the owner.
+
+    >>> describe("anthropic/claude-sonnet-5-5", Fault("overloaded", "Overloaded"))
+    'anthropic (claude-sonnet-5-5) is overloaded: Overloaded'
+    """
+    provider, name = split_name(model)
+    detail = f": {fault.detail}" if fault.detail else ""
+    return f"{provider} ({name}) {_WORDS[fault.kind]}{detail}"
+
+
+def react(
+    fault: Fault,
+    *,
+    model: str,
+    rest: tuple[str, ...],
+    attempt: int,
+    elapsed: float,
+    jitter: float,
+    left: float = math.inf,
+) -> Reaction:
+    """Decide what follows the *attempt*-th failure (from 1) of *model* in a row.
+
+    *rest* are the models still to try, *elapsed* the seconds since this one was first wanted,
+    *jitter* a random number from 0 to 1; in *left* seconds nobody will want an answer any more.
+
+    >>> react(Fault("overloaded"), model="a/m", rest=(), attempt=2, elapsed=1.0, jitter=0.0)
+    Wait(seconds=1.0)
+    >>> react(Fault("no_model"), model="a/m", rest=("b/n",), attempt=1, elapsed=0.0, jitter=0.0)
+    NextModel(model='b/n', why='a (m) does not have this model (any more): choose another')
+    """
+    kind = fault.kind
+    if _retriable(fault, attempt):
+        seconds = _delay(fault, attempt, jitter)
+        if elapsed + seconds <= patience(kind, model, rest) and seconds < left:
+            return Wait(seconds)
+    rest = _useful(kind, model, rest) if left > 0 else ()
+    why = describe(model, fault)
+    if rest and kind not in {"too_long", "history"}:
+        return NextModel(rest[0], why)
+    return GiveUp(why, permanent=kind in {"bad_key", "forbidden", "spend_limit", "no_model"})
+
+
+def _retriable(fault: Fault, attempt: int) -> bool:
+    if fault.should_retry is False:
+        return False  # the header wins (LLM-07)
+    if attempt > RETRIES.get(fault.kind, attempt):
+        return False
+    if fault.kind in _TRANSIENT or fault.kind == "nonsense":
+        return True
+    return fault.should_retry is True and fault.kind == "rejected"
+
+
+def _delay(fault: Fault, attempt: int, jitter: float) -> float:
+    if fault.retry_after is not None:
+        # A little later than asked, never earlier: all who wait were told the same.
+        return fault.retry_after + jitter * min(5.0, 0.1 + 0.25 * fault.retry_after)
+    longest = 30.0 if fault.kind == "offline" else _BACKOFF[-1]
+    delay = min(longest, _BACKOFF[min(attempt, len(_BACKOFF)) - 1])
+    # Short waits lose up to a quarter, as the SDK does; long ones get full jitter (LLM-04).
+    return delay * (1 - 0.25 * jitter) if delay <= 8.0 else max(8.0, delay * (1 - jitter))

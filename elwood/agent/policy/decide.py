@@ -1,0 +1,298 @@
+"""The decision about one call: may it run, must the owner be asked, is it forbidden.
+
+The table is security.md §5.  Nothing here loosens with what a conversation has read, or with who
+asks for it: a label more, or somebody else than the owner, gives the same answer or a stricter one.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Literal, assert_never
+
+import attrs
+
+from elwood.agent.conversation.actions import (
+    Action,
+    Approve,
+    AskOwner,
+    CallRemote,
+    CreateTool,
+    FetchUrl,
+    Other,
+    ReadFiles,
+    Reschedule,
+    RunCommand,
+    SaveMemory,
+    Schedule,
+    SearchMemory,
+    SearchWeb,
+    SendMessage,
+    SendRequest,
+    WriteFile,
+)
+from elwood.agent.conversation.labels import Label
+from elwood.foundation.text.escape_invisible import shown_whole
+
+# Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
+VERSION = 2
+# Characters of path and query that a model may send to a stranger's host: a page needs no more
+# (TA-16).
+MAX_EXTRA = 200
+# Sources named in a reason, and characters of each: the question shows them all.
+MAX_NAMES = 3
+MAX_NAME = 60
+
+Word = Literal["allow", "ask", "deny"]
+Who = Literal["owner", "guest", "task"]
+
+
+@attrs.frozen
+class Allow:
+    """It may run.  *why* is for the receipt."""
+
+    why: str = ""
+
+
+@attrs.frozen
+class Ask:
+    """The owner must say yes.
+
+    *remember* tells whether a standing permission counts, and may be offered with the question.
+    """
+
+    why: str
+    remember: bool
+
+
+@attrs.frozen
+class Deny:
+    """It does not run, whoever says yes."""
+
+    why: str
+
+
+Decision = Allow | Ask | Deny
+
+
+@attrs.frozen(kw_only=True)
+class Situation:
+    """In which conversation a call is made, and for whom.
+
+    *origins* are what made it untrusted.  *named_before* are the URLs and hosts (see
+    `core.mentions`) that the owner wrote before anything untrusted was read, *named_now* those
+    that the owner wrote in this turn.  A *guest* was let in but is not the owner, a *task* is
+    work that nobody waits for.
+    """
+
+    label: Label
+    principal: Who
+    origins: tuple[str, ...] = ()
+    named_before: frozenset[str] = frozenset()
+    named_now: frozenset[str] = frozenset()
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether strangers may steer the model; a guest is one by being there (TA-52)."""
+        return self.label.untrusted or self.principal == "guest"
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What the owner holds of single tools.
+
+    *tools* has a word for a tool's name: "deny" forbids it, "ask" asks for each call, "allow"
+    answers questions that could be answered for good, in conversations without strangers' words.
+    """
+
+    tools: Mapping[str, Word] = attrs.field(factory=dict)
+
+
+def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Decision:
+    """Decide about a call of *tool* that would do *action*.
+
+    Pure and total.  The strictest of three views wins: that of the act in this conversation, that
+    of who is behind it, and the owner's word about the tool; "allow" answers what could be
+    remembered, and nothing else.  Where strangers may steer, no question is answered by a
+    standing permission (AP-15, TA-14, TA-35).
+
+    Where private data was read too, a page is fetched unasked only by the very address that the
+    owner wrote before: what the model adds to a known host's address can carry the data out, so
+    security.md's "the URL itself is a channel" is held above the letter of TA-31.
+
+    >>> told = Situation(label=Label(), principal="owner")
+    >>> read = Situation(label=Label(untrusted=True), principal="owner", origins=("example.org",))
+    >>> decide("schedule", Schedule(), told, Rules())
+    Allow(why='')
+    >>> decide("schedule", Schedule(), read, Rules()).why
+    'it has something done later, and this conversation has read example.org'
+    >>> decide("mail", SendMessage("person"), told, Rules())
+    Ask(why='it says something to somebody else', remember=True)
+    >>> decide("mail", SendMessage("person"), told, Rules(tools={"mail": "allow"}))
+    Allow(why='your settings allow mail')
+    """
+    decision = _of_act(action, situation)
+    if isinstance(decision, Allow):
+        decision = _of_person(action, situation) or decision
+    if isinstance(decision, Ask) and situation.is_untrusted:
+        decision = Ask(f"{decision.why}, and {_read(situation)}", remember=False)
+    match rules.tools.get(tool), decision:
+        case ("deny", Allow() | Ask()):
+            return Deny(f"your settings forbid {tool}")
+        case ("ask", Allow()):
+            return Ask(f"your settings ask about {tool}", remember=not situation.is_untrusted)
+        case ("allow", Ask(remember=True)):
+            return Allow(f"your settings allow {tool}")
+        case _:
+            return decision
+
+
+def strictness(decision: Decision) -> int:
+    """Order decisions, so that of two the stricter one can win (AP-26).
+
+    >>> [strictness(d) for d in (Allow(), Ask("", True), Ask("", False), Deny(""))]
+    [0, 1, 2, 3]
+    """
+    match decision:
+        case Allow():
+            return 0
+        case Ask(_, remember):
+            return 1 if remember else 2
+        case Deny():
+            return 3
+
+
+def version(rules: Rules) -> str:
+    """Name these rules and this policy: what was approved under others is asked again.
+
+    >>> version(Rules()) == version(Rules(tools={"mail": "ask"}))
+    False
+    """
+    text = json.dumps([VERSION, sorted(rules.tools.items())])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _of_act(action: Action, situation: Situation) -> Decision:
+    untrusted = situation.is_untrusted
+    leaking = untrusted and situation.label.private
+    match action:
+        case ReadFiles() | SearchMemory() | AskOwner() | SaveMemory() | SendMessage("owner"):
+            return Allow()
+        case Approve():
+            return Deny("only you can approve something")
+        case WriteFile(protected=True):
+            why = "the file instructs Elwood or starts programs"
+            return Deny(f"{why}, and {_read(situation)}") if untrusted else Ask(why, remember=False)
+        case WriteFile(foreign=foreign):
+            why = "it overwrites or deletes a file not written in this conversation"
+            return Ask(why, remember=False) if foreign and untrusted else Allow()
+        case RunCommand(judged, why):
+            if judged == "forbidden":
+                return Deny(why or "the command is forbidden")
+            if judged == "unclear":
+                return Ask(why or "the command is not one of the safe ones", remember=True)
+            return Allow()
+        case FetchUrl():
+            return _of_fetch(action, situation)
+        case SearchWeb(quotes):
+            why = "the words to search for contain private data"
+            return Ask(why, remember=False) if untrusted and quotes else Allow()
+        case SendRequest(host, destination):
+            if destination == "blocked":
+                return Deny(f"your settings block {host}")
+            if destination == "allowed" and not untrusted:
+                return Allow("the host is on your list")
+            return Ask(f"it sends something to {host}", remember=destination != "ask")
+        case SendMessage(to):
+            whom = "a group" if to == "group" else "somebody else"
+            return Ask(f"it says something to {whom}", remember=True)
+        case Reschedule(own=True):
+            return Allow("it is the task whose run this is")
+        case Schedule() | Reschedule():
+            return Ask("it has something done later", remember=False) if untrusted else Allow()
+        case CreateTool():
+            return Ask("it makes or changes a tool, which is code", remember=False)
+        case CallRemote("read", open_world):
+            why = "it takes private data to a service that others can see"
+            return Ask(why, remember=False) if leaking and open_world else Allow()
+        case CallRemote(risk) | Other(risk):
+            return _of_risk(risk)
+        case _:
+            assert_never(action)
+
+
+def _of_fetch(fetch: FetchUrl, situation: Situation) -> Decision:
+    if fetch.destination == "blocked":
+        return Deny(f"your settings block {fetch.host}")
+    if fetch.destination == "ask":
+        return Ask(f"your settings ask about {fetch.host}", remember=False)
+    if not situation.is_untrusted:
+        return Allow()
+    before = situation.named_before
+    if situation.label.private:
+        # The empty path or "/": nothing can be said in it.
+        if fetch.url in before or (fetch.host in before and fetch.extra <= 1):
+            return Allow("you named this page before anything untrusted was read")
+        return Ask(f"the address at {fetch.host} could carry private data out", remember=False)
+    if {fetch.url, fetch.host} & (before | situation.named_now):
+        return Allow("you named the host")
+    if fetch.extra > MAX_EXTRA:
+        why = f"the address at {fetch.host} carries {fetch.extra} characters"
+        return Ask(why, remember=False)
+    return Allow()
+
+
+def _of_risk(risk: Literal["read", "write", "destructive"]) -> Decision:
+    if risk == "read":
+        return Allow()
+    if risk == "write":
+        return Ask("it changes something", remember=True)
+    return Ask("it destroys something", remember=False)
+
+
+def _of_person(action: Action, situation: Situation) -> Ask | None:
+    """Ask about what the owner could have unasked, but whoever is behind this call cannot.
+
+    A guest gets talk and the open web; all else is the owner's.  A task makes no tasks: it may only
+    end itself.  One that has all three of strangers' words, private data and an effect waits for
+    the owner (TA-45, Rule of Two).
+    """
+    if situation.principal == "guest":
+        match action:
+            case AskOwner() | SendMessage("owner") | SearchWeb() | FetchUrl():
+                return None
+            case _:
+                return Ask("a guest wants it", remember=False)
+    if situation.principal == "task" and action in (Schedule(), Reschedule()):
+        return Ask("a task wants to change what is done later", remember=False)
+    everything = Label(untrusted=True, private=True)
+    if situation.principal == "task" and situation.label == everything and _has_effect(action):
+        return Ask("it would be done while nobody looks", remember=False)
+    return None
+
+
+def _has_effect(action: Action) -> bool:
+    match action:
+        case ReadFiles() | SearchMemory() | SearchWeb() | FetchUrl() | AskOwner():
+            return False
+        case SendMessage("owner") | RunCommand("safe") | CallRemote("read") | Other("read"):
+            return False
+        case Reschedule(own=True):
+            return False
+        case _:
+            return True
+
+
+def _read(situation: Situation) -> str:
+    """Say in the middle of a sentence whose words may steer the model."""
+    names = [_short(name) for name in situation.origins[:MAX_NAMES]] or ["strangers' words"]
+    more = len(situation.origins) - MAX_NAMES
+    if more > 0:
+        names.append(f"{more} more")
+    said = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"this conversation has read {said}"
+
+
+def _short(name: str) -> str:
+    # Strangers choose the names of what is theirs.
+    cut = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
+    return shown_whole(cut).replace("\n", "")

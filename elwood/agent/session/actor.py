@@ -1,0 +1,275 @@
+"""One conversation: takes messages in at once, and has the long work done beside."""
+
+import logging
+
+import trio
+
+from elwood.agent.conversation.message import repair_text
+from elwood.agent.session.commands.actor_commands import Commands
+from elwood.agent.session.commands.slash import Command, parse
+from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.log.archiving import Archive
+from elwood.agent.session.log.entries import (
+    MAX_WAITING,
+    Entry,
+    Received,
+    Replied,
+    Route,
+)
+from elwood.agent.session.log.let_go import doubtful, let_go
+from elwood.agent.session.log.next_work import commands, is_command, moves
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import TOLD
+from elwood.agent.session.messages import (
+    Await,
+    Busy,
+    Decided,
+    Inbound,
+    Interrupt,
+    NotNow,
+    Reception,
+    Refused,
+    SessionsMail,
+    Taken,
+    Unheard,
+)
+from elwood.agent.session.turn.runner import TurnRunner
+from elwood.agent.session.turn.surroundings import Surroundings
+from elwood.features.memory.observe import Observer
+from elwood.foundation.log import bind
+from elwood.foundation.runtime import (
+    Mailbox,
+    trouble,
+    waiting,
+    well,
+)
+from elwood.foundation.secrets.redaction import (
+    Clean,
+    Credential,
+    Masked,
+    screen,
+)
+from elwood.foundation.storage.journal import DiskFull, Journal, JournalDamaged
+
+log = logging.getLogger("elwood.sessions")
+
+OPEN = "opening the conversation's log"
+# Seconds between two tries to open the log on a full disk.
+PAUSE = 5.0
+# Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
+ALARM = 30.0
+
+STOP = Command("stop")
+# What stands in the log for a message that was nothing but a credential.
+NOT_KEPT = "[a credential was here; it was not kept]"
+BELONGS = (
+    "That looks like a credential ({}). I have not kept it, and the model has not seen it. It "
+    "still stands in this chat: delete it here, and replace it if others may have read it.\n\n"
+    "Secrets that I need belong into a file of their own that is named in config.toml "
+    '(`key = "file:/…"`), into a systemd credential (`LoadCredential=`), or into the environment; '
+    "docs/operating.md says more. I read them when I start."
+)
+
+
+class SessionActor:
+    """The only writer of its journal."""
+
+    def __init__(self, id_: str, journal: Journal[Entry, Session], house: Surroundings) -> None:
+        self._id = id_
+        self._house = house
+        self._log = SessionLog(journal, lambda state: house.publish(id_, state))
+        limit = house.delivery_limit
+        self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
+        self._runner = TurnRunner(id_, self._log, self._delivery, house)
+        self._observer = Observer(id_, self._log, house)
+        self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
+        self._archive = Archive(self._log, self._runner, house)
+
+    async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
+        """Live until idle for long enough, or stopped."""
+        with bind(session=self._id):
+            try:
+                if await self._open(mailbox):
+                    await self._live(mailbox)
+            finally:
+                self._log.close()
+
+    async def _open(self, mailbox: Mailbox[SessionsMail]) -> bool:
+        """Open the log, however long it takes; False if we are stopped before."""
+        while True:
+            try:
+                await self._log.open()
+                await self._house.mark(self._id, True)
+            except JournalDamaged as error:
+                if not await self._refuse_all(mailbox, error):
+                    return False
+            except DiskFull as error:
+                trouble(OPEN, str(error))
+                if not await self._answer_all(mailbox, NotNow(str(error)), PAUSE):
+                    return False
+            else:
+                well(OPEN)
+                return True
+
+    async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
+        await let_go(self._id, self._log, self._house)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._delivery.run)
+            nursery.start_soon(self._runner.daily.note)
+            nursery.start_soon(self._observer.run)
+            await self._archive.put_away_if_due()
+            left = []
+            for received in commands(self._log.state):
+                # What a crash cut off here must come before a turn is resumed, or begun on a yes.
+                if parse(received.text) == STOP:
+                    await self._runner.withdraw()
+                    if self._runner.stop(received):
+                        continue
+                elif moves(received):
+                    self._runner.stop(None)
+                left.append(received)
+            nursery.start_soon(self._commands.resume, nursery, left)
+            self._runner.work(nursery)
+            if self._log.state.pending:
+                nursery.start_soon(self._runner.decided, nursery)
+            while await self._take_next(mailbox, nursery):
+                pass
+            # Stopped: what has begun may come to its end within the grace of the supervisor.
+            while self._runner.is_working or self._log.state.undelivered:
+                await self._log.wait_change()
+            nursery.cancel_scope.cancel()
+        await self._runner.daily.settle()
+        state = self._log.state
+        if state.is_idle and not state.pending and not self._observer.is_behind:
+            await self._house.mark(self._id, False)  # nothing to be woken for
+
+    async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
+        """Take one message; False when the session has been idle for long enough, or stopped."""
+        message: SessionsMail | None = None
+        with trio.move_on_after(self._house.idle):
+            try:
+                message = await mailbox.receive()
+            except trio.EndOfChannel:
+                return False
+        match message:
+            case Inbound():
+                message.reply.set(await self._receive(message, nursery))
+            case Await():
+                nursery.start_soon(self._await, message)
+            case Interrupt():
+                self._runner.stop(None)
+            case Decided():
+                nursery.start_soon(self._runner.decided, nursery)
+            case None:
+                await self._archive.put_away_if_due()
+                return not self._log.state.is_idle
+        return True
+
+    async def _refuse_all(self, mailbox: Mailbox[SessionsMail], damage: JournalDamaged) -> bool:
+        """Take nothing in, and say why, until a person has mended the log (CP-34)."""
+        log.error("session refuses work", extra={"why": str(damage)})
+        refused = Refused(f"This conversation's log is damaged. {damage}")
+        with waiting(f"a person, as {damage}", limit=ALARM):
+            while await self._answer_all(mailbox, refused, self._house.idle):
+                try:
+                    await self._log.open()
+                except JournalDamaged:
+                    continue
+                return True
+        return False
+
+    async def _answer_all(
+        self, mailbox: Mailbox[SessionsMail], answer: Reception, seconds: float
+    ) -> bool:
+        """Give all messages of the next *seconds* the same answer; False if we are stopped."""
+        with trio.move_on_after(seconds):
+            async for message in mailbox:
+                if isinstance(message, Inbound):
+                    message.reply.set(answer)
+                elif isinstance(message, Await):
+                    message.reply.set(Unheard())
+            return False
+        return True
+
+    async def _receive(self, inbound: Inbound, nursery: trio.Nursery) -> Reception:
+        state = self._log.state
+        if inbound.id in state.seen:
+            return Taken()
+        await self._archive.put_away_if_due()
+        text = repair_text(inbound.text)
+        screened = screen(text) if inbound.errand is None else Clean()
+        if isinstance(screened, Masked):
+            text = screened.text
+        if isinstance(screened, Credential):
+            text = NOT_KEPT
+        elif inbound.quote:
+            text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
+        received = Received(
+            inbound.id,
+            self._house.strip(text),
+            inbound.principal.id,
+            inbound.route,
+            inbound.sent_at,
+            inbound.message,
+            inbound.edits,
+            inbound.untrusted or not inbound.principal.owner,
+            inbound.errand,
+        )
+        waiting = max(len(state.waiting), len(state.undelivered))
+        # A command is short work, and a stop must come through when much is waiting.
+        if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
+            return Busy(waiting)
+        if (why := self._house.refusal()) and not is_command(received):
+            return Refused(f"{why}.")
+        if isinstance(screened, Credential):
+            # Its answer goes into the same line: it is never a message that the model is shown.
+            return await self._take(received, _said(received, BELONGS.format(screened.kind)))
+        if why := doubtful(received, self._house):
+            return await self._take(received, _said(received, why))
+        if received.errand is not None and received.errand.says in TOLD:
+            quiet = received.errand.says == "note"
+            route = self._house.whither(received)
+            said = _said(received, received.text, route=route, quiet=quiet)
+            return await self._take(received, said)
+        begun = None if is_command(received) else await self._runner.beginning(received)
+        # When nothing else is to be done the start of its turn goes along, saving a write.
+        taken = await self._take(received, *([begun] if begun else ()))
+        if isinstance(taken, NotNow):
+            return taken
+        if inbound.principal.owner and received.errand is None and received.route.private:
+            self._house.heard(received.route)
+        if is_command(received):
+            nursery.start_soon(self._commands.carry_out, nursery, received)
+        else:
+            self._runner.arrived()
+            self._runner.work(nursery, begun)
+        return taken
+
+    async def _await(self, wanted: Await) -> None:
+        """Answer when the run has ended: until then it waits, or is the open turn's."""
+        while True:
+            state = self._log.state
+            open_ = [] if state.turn is None else [one.id for one in state.turn.inputs]
+            if (done := state.runs.get(wanted.id)) is not None:
+                wanted.reply.set(done)
+                return
+            if wanted.id not in state.waiting and wanted.id not in open_:
+                wanted.reply.set(Unheard())
+                return
+            await self._log.wait_change()
+
+    async def _take(self, received: Received, *more: Entry) -> Taken | NotNow:
+        try:
+            await self._log.record(received, *more)
+        except DiskFull as error:
+            return NotNow(str(error))
+        return Taken()
+
+
+def _said(
+    received: Received, text: str, *, route: Route | None = None, quiet: bool = False
+) -> Replied:
+    """Answer *received* with *text*, without a turn; where it came from, if no *route* is given."""
+    route = route or received.route
+    return Replied(received.id, None, (received.id,), route, text, quiet=quiet)

@@ -1,0 +1,136 @@
+"""Slash commands: what they are called and what they mean."""
+
+from typing import Literal
+
+import attrs
+
+from elwood.agent.approvals.messages import (
+    Revoke,
+    Rule,
+    Settled,
+    Standing,
+    Trust,
+)
+from elwood.agent.approvals.prompt_text import answer_of
+from elwood.foundation.runtime import Request
+
+COMMANDS = {
+    "new": "start a new conversation",
+    "undo": "take back your last message and what followed; again: further back",
+    "retry": "answer your last message once more",
+    "branch": "keep the conversation as it is here, and go on: /branch NAME",
+    "tree": "list the other conversations and branches of this chat",
+    "resume": "go back to one of them: /resume NUMBER or NAME; alone: to the one before",
+    "export": "write the conversation into a file: /export md or html",
+    "stop": "stop what is being done",
+    "status": "say what is going on and what it has cost",
+    "budget": "show what was spent today and this month, on what, and the limits",
+    "receipts": "list what was really done here, newest last (/receipts 20: so many)",
+    "allow": "let a call run that waits: /allow CODE [once, conversation, always or source]",
+    "deny": "refuse a call that waits: /deny CODE",
+    "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
+    "trust": "permit requests to a domain: /trust example.org",
+    "memory": "say what I remember; /memory search, show, pending, keep, drop or undo",
+    "tasks": "list what is planned; /tasks pause, resume, cancel, run or stop ID; /tasks all",
+    "help": "say what I understand",
+}
+
+Name = Literal[
+    "new",
+    "undo",
+    "retry",
+    "branch",
+    "tree",
+    "resume",
+    "export",
+    "stop",
+    "status",
+    "budget",
+    "receipts",
+    "memory",
+    "tasks",
+    "help",
+]
+Verb = Literal["allow", "deny", "approvals", "trust"]
+
+
+@attrs.frozen
+class Command:
+    """One of the known commands, with what was typed behind it if it takes something."""
+
+    name: Name
+    given: str = ""
+
+
+@attrs.frozen
+class Approval:
+    """A command about approvals, with the words behind it."""
+
+    verb: Verb
+    words: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Unknown:
+    """Looks like a command, but is none; *name* is as typed."""
+
+    name: str
+
+
+def parse(text: str) -> Command | Approval | Unknown:
+    """Read a slash command; a bot's name behind ``@`` is ignored.
+
+    >>> parse("/stop now")
+    Command(name='stop', given='')
+    >>> parse("/Status@elwood_bot")
+    Command(name='status', given='')
+    >>> parse("/branch before the trip")
+    Command(name='branch', given='before the trip')
+    >>> parse("/allow abc234 always")
+    Approval(verb='allow', words=('abc234', 'always'))
+    >>> parse("/dance")
+    Unknown(name='dance')
+    """
+    first, *words = text.split()
+    word = first.removeprefix("/").split("@")[0].lower()
+    match word:
+        case "receipts" | "memory" | "tasks" | "branch" | "resume" | "export":
+            return Command(word, " ".join(words))
+        case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "budget" | "help":
+            return Command(word)
+        case "allow" | "deny" | "approvals" | "trust":
+            return Approval(word, tuple(words))
+        case "start":  # Telegram sends it when a chat is opened
+            return Command("help")
+        case _:
+            return Unknown(word)
+
+
+def request(approval: Approval, by: str) -> Request[Settled] | None:
+    """Make of a command what approvals is asked, by the person *by*; None if it makes no sense.
+
+    >>> request(Approval("allow", ("ABC234",)), "tg:1")
+    Rule(code='ABC234', answer='once', by='tg:1')
+    >>> request(Approval("allow", ("ABC234", "maybe")), "tg:1")
+    """
+    match approval.verb, approval.words:
+        case "allow", (code,):
+            return Rule(code=code, answer="once", by=by)
+        case "allow", (code, word) if (answer := answer_of(word)) and answer != "denied":
+            return Rule(code=code, answer=answer, by=by)
+        case "deny", (code,):
+            return Rule(code=code, answer="denied", by=by)
+        case "approvals", ():
+            return Standing(by=by)
+        case "approvals", ("revoke", number) if number.isascii() and number.isdigit():
+            return Revoke(number=int(number[:9]), by=by)
+        case "trust", (host,):
+            return Trust(host=host, by=by)
+    return None
+
+
+def help_text() -> str:
+    """List the commands."""
+    lines = [f"/{name}: {meaning}" for name, meaning in COMMANDS.items()]
+    lines.append("/NAME of a skill: use it, for what is said behind it")
+    return "Write to me in plain words. Besides, I understand:\n" + "\n".join(lines)

@@ -1,0 +1,147 @@
+"""Brings replies to their channel: each part is recorded before it is sent and after.
+
+A send has no idempotency key, so there is one window in which nobody knows; what may have
+arrived is sent again marked as a repeat, never silently (reliability.md, rule 2).
+"""
+
+import logging
+from collections.abc import Mapping
+
+import trio
+
+from elwood.agent.channels.messages import (
+    Button,
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.conversation.choices import typing
+from elwood.agent.session.log.entries import (
+    Delivered,
+    Entry,
+    Posted,
+    Posting,
+    Replied,
+)
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.turns import Undelivered
+from elwood.foundation.runtime import (
+    ActorCrashed,
+    ActorDown,
+    Address,
+    Blocking,
+    waiting,
+)
+from elwood.foundation.text.reply import parts
+
+log = logging.getLogger("elwood.delivery")
+
+# First and longest wait between two attempts at a delivery, seconds.
+FIRST_DELAY = 0.5
+MAX_DELAY = 60.0
+# How much longer to wait if the outbox crashed, perhaps of this very message: its own restart is
+# delayed by the same times, and others must have their turn in between.
+AFTER_CRASH = 4.0
+# Characters of Markdown from which rendering might hold up everybody else for a moment.
+MUCH = 10_000
+
+
+class Delivery:
+    """Delivers the replies of one session, in their order; one that takes *limit* s is stuck."""
+
+    def __init__(
+        self,
+        log_: SessionLog,
+        outboxes: Mapping[str, Address[OutboxMail]],
+        blocking: Blocking,
+        limit: float,
+    ) -> None:
+        self._log = log_
+        self._blocking = blocking
+        self._limit = limit
+        self._outboxes = outboxes
+        self._unsent: set[tuple[str, int]] = set()
+
+    async def accept(self, replied: Replied, *before: Entry) -> None:
+        """Record *before* and *replied* as one; from then on the reply is ours, unless quiet."""
+        if self._log.state.undelivered or replied.quiet:
+            await self._log.record(*before, replied, last_words=True)
+            return
+        # Nothing is in front of it: the first part's record can go along, saving a write.
+        self._unsent.add((replied.reply, 0))
+        posting = Posting(replied.reply, 0, 1)
+        await self._log.record(*before, replied, posting, last_words=True)
+
+    async def run(self) -> None:
+        """Deliver for as long as the session lives."""
+        while True:
+            for undelivered in list(self._log.state.undelivered.values()):
+                reply = undelivered.replied.reply
+                with waiting(f"delivery of {reply}", limit=self._limit):
+                    await self._deliver(undelivered)
+            if not self._log.state.undelivered:
+                await self._log.wait_change()
+
+    async def _deliver(self, undelivered: Undelivered) -> None:
+        replied = undelivered.replied
+        if len(replied.text) <= MUCH:
+            pieces = parts(replied.text, replied.footer)
+        else:
+            pieces = await self._blocking(lambda: parts(replied.text, replied.footer))
+        typed = tuple(Button(text, typing(number)) for number, text in enumerate(replied.buttons))
+        for number, piece in enumerate(pieces):
+            if number in undelivered.posted:
+                continue
+            key = (replied.reply, number)
+            attempt = undelivered.attempts.get(number, 0)
+            recorded = key in self._unsent
+            self._unsent.discard(key)
+            repeat = attempt > 0 and not recorded
+            delay = FIRST_DELAY
+            while True:
+                if not recorded:
+                    attempt += 1
+                    await self._log.record(Posting(*key, attempt), last_words=True)
+                recorded = False
+                post = Post(
+                    route=replied.route,
+                    part=piece,
+                    repeat=repeat,
+                    buttons=typed if number == len(pieces) - 1 else (),
+                )
+                pause = delay
+                try:
+                    outcome = await self._ask(post)
+                except ActorDown as error:
+                    outcome = Unsent(str(error))
+                except ActorCrashed as error:
+                    outcome = Unsure(str(error))
+                    pause = AFTER_CRASH * delay
+                match outcome:
+                    case Sent(message):
+                        done = (Delivered(replied.reply),) if number == len(pieces) - 1 else ()
+                        await self._log.record(Posted(*key, message), *done, last_words=True)
+                        break
+                    case Undeliverable(why):
+                        log.warning("reply is undeliverable", extra={"why": why})
+                        await self._log.record(Delivered(replied.reply, why), last_words=True)
+                        return
+                    case Unsure():
+                        repeat = True
+                    case Unsent():
+                        pass
+                log.info("delivery is tried again", extra={"outcome": repr(outcome)})
+                await trio.sleep(pause)
+                delay = min(MAX_DELAY, delay * 2)
+        if replied.reply in self._log.state.undelivered:
+            # Another version cut it into more parts, and all that we would send have arrived.
+            await self._log.record(Delivered(replied.reply), last_words=True)
+
+    async def _ask(self, post: Post) -> Sent | Unsure | Unsent | Undeliverable:
+        outbox = self._outboxes.get(post.route.channel)
+        if outbox is None:  # a house that runs without it: another one will send it
+            return Unsent(f"there is no channel {post.route.channel} here")
+        return await outbox.ask(post)

@@ -1,0 +1,85 @@
+"""What a conversation records that came out of a backup with work under way.
+
+That work may have been done since the backup was taken; so it is told, and not gone on with.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from elwood.agent.conversation.message import INTERRUPTED
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    Entry,
+    Outcome,
+    Posting,
+    Received,
+    Replied,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import OpenCall
+from elwood.agent.session.reading.receipts import activity
+from elwood.foundation.text.reply import parts
+
+TOLD = (
+    "I was restored from a backup of {}. What was under way then{} I have not gone on with, as it "
+    "may have been done since. Ask again for what is still to be done."
+)
+
+
+def settle(session: Session, when: str) -> tuple[Entry, ...]:
+    """List the entries, for one line, after which nothing of before the restore is left to be done.
+
+    Calls come to what is known of them; the open turn and all that waits are answered with when
+    the backup was taken, *when*, runs of tasks in silence; what was not sent yet will be sent
+    marked as a repeat.
+
+    >>> settle(Session(), "today")
+    ()
+    """
+    return tuple(_settled(session, when))
+
+
+def _settled(session: Session, when: str) -> Iterator[Entry]:
+    for undelivered in session.undelivered.values():
+        replied = undelivered.replied
+        for part in range(len(parts(replied.text, replied.footer))):
+            if part not in undelivered.posted:
+                attempt = undelivered.attempts.get(part, 0) + 1
+                yield Posting(replied.reply, part, attempt)
+    for kept in session.pending.values():
+        one = kept.pending
+        yield CallDecided(one.turn, one.call, one.plan, "withdrawn")
+    turn, waiting = session.turn, list(session.waiting.values())
+    said = tuple(received for received in waiting if received.errand is None)
+    runs = tuple(received for received in waiting if received.errand is not None)
+    if turn is not None:
+        ended = [_ended(turn.id, call) for call in turn.calls.values() if call.ended is None]
+        yield from ended
+        text = TOLD.format(when, f" ({turn.under_way})")
+        footer = activity([*turn.receipts, *ended])
+        if turn.errand is None:
+            heard, said, quiet = (*turn.inputs, *said), (), False
+        else:
+            heard, runs, quiet = (*turn.inputs, *runs), (), True
+        yield Replied(turn.id, turn.id, _ids(heard), turn.route, text, footer, True, quiet)
+    # Of runs the timetable tells what became: nobody waits for their answers.
+    for heard, quiet in ((said, False), (runs, True)):
+        if heard:
+            inputs, text = _ids(heard), TOLD.format(when, "")
+            yield Replied(inputs[0], None, inputs, heard[0].route, text, "", True, quiet)
+
+
+def _ids(heard: Iterable[Received]) -> tuple[str, ...]:
+    return tuple(received.id for received in heard)
+
+
+def _ended(turn: str, call: OpenCall) -> CallEnded:
+    outcome: Outcome = "denied"
+    text, target = "not begun before the backup was taken", ""
+    if call.started is not None:
+        pure = call.started.effect == "pure"
+        outcome, text = ("failed", "cut off") if pure else ("unknown", INTERRUPTED)
+        target = call.started.target
+    elif call.pending is not None:
+        target = call.pending.target
+    return CallEnded(turn, call.key, call.call.name, outcome, text, target, ruling=call.ruling)

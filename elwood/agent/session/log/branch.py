@@ -1,0 +1,135 @@
+"""The present line of a conversation: what the model sees of it, and what it has been told.
+
+`Line` is the part of a session that moves with the head.  Everything else a session knows (what
+waits, what is on its way, receipts) stays when the conversation goes another way.
+"""
+
+import msgspec
+
+from elwood.agent.conversation.labels import Label, Taint
+from elwood.agent.conversation.mentions import remember
+from elwood.agent.conversation.message import (
+    Human,
+    Message,
+    Notice,
+    Prompt,
+    mend,
+)
+from elwood.agent.session.log.branch_entries import Resumed
+from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.nodes import Node, node_of, plain
+from elwood.agent.session.log.private_texts import private_texts
+from elwood.agent.session.log.turns import TOLD
+from elwood.foundation.text.tokens import estimate_prompt
+
+
+class Line(msgspec.Struct):
+    """One line of the conversation.  Changed in place by the session's fold.
+
+    *prompt_tokens* is an estimate.  *taint* is what was read on it; *named* are URLs and hosts that
+    the owner wrote before anything untrusted was; *private_calls* the ids of calls that gave
+    private data.  *untold* are notices that wait until no request is under way, and no call: they
+    would come between.  Only while a turn is open are there any.
+    """
+
+    path: list[Node] = []
+    prompt: Prompt | None = None
+    prompt_tokens: int = 0
+    taint: Taint = msgspec.field(default_factory=Taint)
+    named: dict[str, None] = {}
+    private_calls: dict[str, None] = {}
+    untold: list[str] = []
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation as it is sent: sound, whatever happened to the log."""
+        return tuple(mend(node.message for node in self.path))
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the conversation has, without the prompt."""
+        return sum(node.tokens for node in self.path)
+
+    def private_texts(self) -> list[str]:
+        """List the private data on this line, as far as the model still sees it."""
+        return private_texts(self.path, self.private_calls, summed_up=self.taint.private)
+
+    def push(self, seq: int, message: Message, *, begins: bool = False) -> None:
+        """Take a message of the entry *seq* in."""
+        self.path.append(node_of(seq, message, begins=begins))
+
+    def tell(self, seq: int) -> None:
+        """Take what is untold in: nothing is under way that it would come between."""
+        if self.untold:
+            self.push(seq, Notice("\n\n".join(self.untold)))
+            self.untold = []
+
+    def bring(self, origins: tuple[str, ...], private: bool) -> None:
+        """Something comes in from a line that was left, with the label it had there."""
+        self.taint.add(Label(private=private), "")
+        for origin in origins:
+            self.taint.add(Label(untrusted=True), origin)
+
+    def hear(self, received: Received) -> None:
+        """Take in what a message brings besides its words."""
+        origin, errand = f"a message sent by {received.principal}", received.errand
+        private = errand is not None and errand.private
+        self.taint.add(Label(untrusted=received.untrusted, private=private), origin)
+        # What a run told the person is the model's: what it names, the owner has not named.
+        if not self.taint.sources and (errand is None or errand.says not in TOLD):
+            remember(self.named, received.text)
+
+    def summarise(self, summary: str, upto: int, begun: int) -> None:
+        """Let *summary* stand for what the entries before *upto* brought.
+
+        What people said in the turn that began at the entry *begun* stays.
+        """
+        kept = [
+            plain(node)
+            for node in self.path
+            if node.seq >= upto or (node.seq >= begun and isinstance(node.message, Human))
+        ]
+        # Its place is before what is kept, or a rewinding would lose it.
+        self.path = [node_of(min(upto, begun) - 1, Notice(summary)), *kept]
+
+    def begin_epoch(self, prompt: Prompt) -> None:
+        """Go on behind another prompt; thinking is bound to the one it was made behind."""
+        self._stand_behind(prompt)
+        self.path = list(map(plain, self.path))
+
+    def _stand_behind(self, prompt: Prompt | None) -> None:
+        self.prompt = prompt
+        self.prompt_tokens = estimate_prompt(prompt) if prompt else 0
+
+    def move(self, resumed: Resumed) -> None:
+        """Become the line that *resumed* tells."""
+        self.path = [*self.path[: resumed.keep], *resumed.nodes]
+        if not resumed.same_prompt:
+            self._stand_behind(resumed.prompt)
+        self.taint = Taint(dict.fromkeys(resumed.sources), resumed.private)
+        self.named = dict.fromkeys(resumed.named)
+        self.private_calls = dict.fromkeys(resumed.private_calls)
+        # What is left untold is of calls that the line left knows of.
+        self.untold = []
+
+
+def resumed(present: Line, found: Line, to: int, number: int = 0) -> Resumed:
+    """Make the entry that moves from *present* to *found*, what the log added up to at *to*."""
+    keep = 0
+    for here, there in zip(present.path, found.path, strict=False):
+        if here != there:
+            break
+        keep += 1
+    same = present.prompt == found.prompt
+    return Resumed(
+        to,
+        number,
+        keep,
+        tuple(found.path[keep:]),
+        None if same else found.prompt,
+        same,
+        tuple(found.taint.sources),
+        found.taint.private,
+        tuple(found.named),
+        tuple(found.private_calls),
+    )

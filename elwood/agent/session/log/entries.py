@@ -1,0 +1,300 @@
+"""A session's log: its entries, what they add up to, and what is left to do.
+
+The log is the truth: this fold over it is all a session knows.  It is also the tree of the
+conversation: each entry's parent is the head at the time it was written, and `Rewound` and
+`Resumed` (`core/branches.py`) move the head, so a branch is a path back to the root.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.conversation.message import Assistant, Prompt, Usage
+from elwood.agent.conversation.task_run import Errand
+from elwood.agent.session.log.branch_entries import (
+    Archived,
+    Branched,
+    Resumed,
+    Retried,
+)
+
+# Accepted messages that may wait in one session before it answers Busy.
+MAX_WAITING = 20
+# Ids remembered so that a redelivered message is not taken twice (TG-19).
+MAX_SEEN = 10_000
+# Starts of the same inputs after which they are given up as poison.
+MAX_ATTEMPTS = 3
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where an answer goes.
+
+    *channel* is the channel's name, *chat* and *topic* its ids; *private* chats may show drafts;
+    *reply_to* is the message id that the answer refers to, if that helps the reader.
+    """
+
+    channel: str
+    chat: int = 0
+    topic: int | None = None
+    private: bool = True
+    reply_to: int | None = None
+
+
+# Where an answer goes that goes nowhere: it is kept.
+NOWHERE = Route("nowhere")
+
+
+class Received(msgspec.Struct, frozen=True, tag="received"):
+    """A message was accepted.  *id* is unique for ever (``tg:<bot>:<update_id>``).
+
+    *message* names the message in its channel, so that an edit can find it; *edits* is that name
+    when this is an edit.  *sent_at* is the sender's time, Unix seconds.  *untrusted* are words
+    that are not the owner's: somebody else's, or forwarded ones.  *errand* is there if it is a run
+    of a task, which nobody typed.
+    """
+
+    id: str
+    text: str
+    principal: str
+    route: Route
+    sent_at: float
+    message: str | None = None
+    edits: str | None = None
+    untrusted: bool = False
+    errand: Errand | None = None
+
+
+class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
+    """Work on *inputs* begins, for the *attempt*-th time; *text* is what the model is shown.
+
+    *calls* are what waited for the owner and may run now (keys of `Session.pending`).
+    """
+
+    turn: str
+    inputs: tuple[str, ...]
+    attempt: int
+    text: str
+    calls: tuple[str, ...] = ()
+
+
+class Joined(msgspec.Struct, frozen=True, tag="joined"):
+    """Further inputs became part of a running turn."""
+
+    turn: str
+    inputs: tuple[str, ...]
+    text: str
+
+
+class Prompted(msgspec.Struct, frozen=True, tag="prompted"):
+    """A new epoch: this prompt stands before every message from here on, as sent."""
+
+    prompt: Prompt
+
+
+class Said(msgspec.Struct, frozen=True, tag="said"):
+    """A model's complete response; it was allowed *max_tokens* (0: written before we noted it)."""
+
+    turn: str
+    message: Assistant
+    usage: Usage
+    max_tokens: int = 0
+
+
+class Noticed(msgspec.Struct, frozen=True, tag="noticed"):
+    """The harness told the model something."""
+
+    turn: str
+    text: str
+
+
+class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
+    """Notes were offered to the model that may help with what was said; *label* is theirs."""
+
+    turn: str
+    text: str
+    label: Label
+
+
+Effect = Literal["pure", "keyed", "probe", "once"]
+# `waiting` is not the end: the call is kept, and runs when the owner allows it.
+Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
+# How a call was decided.  `once`, `conversation` and `always` are the owner's yes; `standing` is
+# one given before; `expired` and `withdrawn` mean no as `denied` does.
+Ruling = Literal[
+    "once", "conversation", "always", "source", "standing", "denied", "expired", "withdrawn"
+]
+
+
+def allows(ruling: Ruling | None) -> bool:
+    """Tell whether a call may run that was decided so.
+
+    >>> allows("standing"), allows("withdrawn"), allows(None)
+    (True, False, False)
+    """
+    return ruling not in (None, "denied", "expired", "withdrawn")
+
+
+class CallPending(msgspec.Struct, frozen=True, tag="pending"):
+    """The owner is asked about a call; *plan* is the hash of what would run, and how.
+
+    *untrusted* says whether strangers' words had been read by then.
+    """
+
+    turn: str
+    call: str
+    tool: str
+    plan: str
+    target: str = ""
+    untrusted: bool = False
+
+
+class CallDecided(msgspec.Struct, frozen=True, tag="decided"):
+    """*by* decided about a call that was pending with *plan*."""
+
+    turn: str
+    call: str
+    plan: str
+    ruling: Ruling
+    by: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run."""
+        return allows(self.ruling)
+
+
+class Endorsed(msgspec.Struct, frozen=True, tag="endorsed"):
+    """The owner trusts what was read from *origins* in this conversation so far."""
+
+    origins: tuple[str, ...]
+    by: str
+
+
+class CallStarted(msgspec.Struct, frozen=True, tag="started"):
+    """A tool is about to run: written, and on the disk, before it does anything.
+
+    *plan* is the hash of what runs, *ruling* says who allowed it if anybody had to.
+    """
+
+    turn: str
+    call: str
+    tool: str
+    effect: Effect
+    target: str = ""
+    plan: str = ""
+    ruling: str = ""
+
+
+class CallEnded(msgspec.Struct, frozen=True, tag="ended"):
+    """A call has its result.  *target* says in a few words what it was about.
+
+    *label* is what the text brings into the conversation, from *origin*; *ruling* as in
+    `CallStarted`.
+    """
+
+    turn: str
+    call: str
+    tool: str
+    outcome: Outcome
+    text: str
+    target: str = ""
+    label: Label = CLEAN
+    origin: str = ""
+    ruling: str = ""
+
+
+class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
+    """*summary* stands for everything before the path's entry *upto* (exclusive).
+
+    If that lies in the open turn, what people said in it stays nevertheless.
+    *why* says what came between if it is none of what was said.
+    """
+
+    summary: str
+    upto: int
+    why: str = ""
+
+
+class Rewound(msgspec.Struct, frozen=True, tag="rewound"):
+    """The head of the conversation moved back to the entry *to*; 0 is the root (``/new``)."""
+
+    to: int
+
+
+class Replied(msgspec.Struct, frozen=True, tag="replied"):
+    """*inputs* have their answer: *text*, with *footer* made from receipts.
+
+    *turn* is None for a slash command.  *failed* says that the answer is a statement of failure;
+    a *quiet* one is kept and not sent: nobody waits for it.  *buttons* type what stands on them.
+    """
+
+    reply: str
+    turn: str | None
+    inputs: tuple[str, ...]
+    route: Route
+    text: str
+    footer: str = ""
+    failed: bool = False
+    quiet: bool = False
+    buttons: tuple[str, ...] = ()
+
+
+class Posting(msgspec.Struct, frozen=True, tag="posting"):
+    """Part *part* of a reply is about to be sent, for the *attempt*-th time."""
+
+    reply: str
+    part: int
+    attempt: int
+
+
+class Posted(msgspec.Struct, frozen=True, tag="posted"):
+    """Part *part* has arrived, as the channel's message *message*."""
+
+    reply: str
+    part: int
+    message: str
+
+
+class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
+    """A reply is done with: arrived, or *why* it never can."""
+
+    reply: str
+    why: str = ""
+
+
+class Observed(msgspec.Struct, frozen=True, tag="observed"):
+    """The observer has looked at what ends with the entry *upto*, and learned so many *facts*.
+
+    That is the present line so far, or a line that was put away before it was looked at.
+    """
+
+    upto: int
+    facts: int
+
+
+Entry = (
+    Received
+    | TurnStarted
+    | Joined
+    | Prompted
+    | Said
+    | Noticed
+    | Reminded
+    | CallPending
+    | CallDecided
+    | Endorsed
+    | CallStarted
+    | CallEnded
+    | Compacted
+    | Rewound
+    | Replied
+    | Posting
+    | Posted
+    | Delivered
+    | Observed
+    | Branched
+    | Resumed
+    | Retried
+    | Archived
+)

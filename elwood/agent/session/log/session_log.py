@@ -1,0 +1,105 @@
+"""A session's journal while the session lives: the one place where its entries are written."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import trio
+
+from elwood.agent.conversation.message import Results
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.state import Session
+from elwood.foundation.runtime import trouble, well
+from elwood.foundation.storage.journal import DiskFull, Journal
+
+T = TypeVar("T")
+WRITE = "writing the conversation's log"
+# Seconds between two tries to write on a full disk, doubling up to the last.
+FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
+
+
+class SessionLog:
+    """Writes entries and tells who waits for a change.
+
+    *publish* shows the state to `elwood inspect` after each entry, and None at the end.
+    """
+
+    def __init__(
+        self, journal: Journal[Entry, Session], publish: Callable[[Session | None], None]
+    ) -> None:
+        self._journal = journal
+        self._publish = publish
+        self._changed = trio.Event()
+
+    @property
+    def state(self) -> Session:
+        """What the log adds up to."""
+        return self._journal.state
+
+    @property
+    def last(self) -> float:
+        """When the newest entry was written, Unix time."""
+        return self._journal.last
+
+    async def look_back(self, read: Callable[[Iterator[tuple[int, float, Entry]]], T]) -> T:
+        """Give what *read* makes of the whole log.  Raises JournalDamaged."""
+        return await self._journal.look_back(read)
+
+    def sees(self, text: str) -> bool:
+        """Tell whether *text* stands in a result that the model still sees."""
+        return any(
+            text in result.text
+            for node in self.state.path
+            if isinstance(node.message, Results)
+            for result in node.message.results
+        )
+
+    async def open(self) -> None:
+        """Read the log.  Raises JournalDamaged."""
+        await self._journal.open()
+        self._publish(self.state)
+
+    async def record(self, *entries: Entry, last_words: bool = False) -> None:
+        """Write *entries* as one, on the disk when this returns.
+
+        Raises DiskFull, so that nothing is done without its record.  *last_words* have happened
+        already: they use the reserved space, and then wait for room as `keep` does.
+        """
+        if last_words:
+            await self.keep(*entries, last_words=True)
+        else:
+            await self._write(entries, False)
+
+    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+        """Write *entries* as one, however long the disk stays full.
+
+        The work waits with what it knows in hand: a crash would cost that, and end in giving up.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._write(entries, last_words)
+            except DiskFull as error:
+                trouble(WRITE, str(error))
+            else:
+                well(WRITE)
+                return
+            await trio.sleep(pause)
+            pause = min(LAST_PAUSE, 2 * pause)
+
+    async def _write(self, entries: tuple[Entry, ...], last_words: bool) -> None:
+        await self._journal.append(*entries, last_words=last_words)
+        self._publish(self.state)
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake who waits for a change."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_change(self) -> None:
+        """Wait for the next entry."""
+        await self._changed.wait()
+
+    def close(self) -> None:
+        """The session leaves the memory."""
+        self._publish(None)

@@ -1,0 +1,279 @@
+"""What a session's log adds up to, and what is left to do.
+
+`Session` is the fold over the entries of `core/session.py`, in the order of the log.  It is
+changed in place by `apply` alone, so that a turn costs the same however long the log is.
+"""
+
+import msgspec
+
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import Human, Notice
+from elwood.agent.session.log.branch_entries import (
+    Archived,
+    Branched,
+    Resumed,
+    Retried,
+)
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Compacted,
+    Delivered,
+    Endorsed,
+    Entry,
+    Joined,
+    Noticed,
+    Observed,
+    Posted,
+    Posting,
+    Prompted,
+    Received,
+    Reminded,
+    Replied,
+    Rewound,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.inbox import Inbox
+from elwood.agent.session.log.nodes import said_node
+from elwood.agent.session.log.tree import Tree, Why
+from elwood.agent.session.log.turns import (
+    UNANSWERED,
+    Kept,
+    OpenCall,
+    Past,
+    Turn,
+    Undelivered,
+    call_key,
+    is_answer,
+    outcome,
+)
+from elwood.features.daily_notes.notes import Done, done, is_private
+from elwood.features.memory.observer_backlog import Unobserved
+from elwood.foundation.text.tokens import Calibration
+
+# Receipts that are remembered, without their texts: what /receipts shows at most.
+MAX_RECEIPTS = 50
+
+
+class Session(Inbox):
+    """All that a session knows: the present line of the conversation, and what belongs to none.
+
+    *pending* are calls that wait for the owner while the conversation goes on, by
+    ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
+    lines.  *failed* says that its
+    newest answer states a failure, *archived* that the person has not been told yet that their
+    conversation was put away.  *calibration* corrects estimates: what the models have counted, on
+    whatever line.  *unobserved* is what nothing was learned from yet; *done* the newest turn that
+    ended.
+    """
+
+    turn: Turn | None = None
+    turns: int = 0
+    undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
+    pending: dict[str, Kept] = msgspec.field(default_factory=dict)
+    receipts: list[Past] = msgspec.field(default_factory=list)
+    tree: Tree = msgspec.field(default_factory=Tree)
+    failed: bool = False
+    unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
+    done: Done | None = None
+    archived: bool = False
+    calibration: Calibration = msgspec.field(default_factory=Calibration)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do."""
+        return not (self.waiting or self.turn or self.undelivered)
+
+    def apply(self, seq: int, at: float, entry: Entry) -> None:
+        """Take the entry number *seq*, written at Unix time *at*, into account."""
+        match entry:
+            case Received():
+                self.receive(entry)
+            case TurnStarted():
+                self._start(seq, entry)
+            case Joined(_, inputs, text):
+                turn = self._open_turn(entry)
+                turn.inputs.extend(self.take(inputs))
+                turn.attempts = 1
+                self.preface(seq, inputs)
+                self.push(seq, Human(text))
+            case Prompted(prompt):
+                self.begin_epoch(prompt)
+            case Said():
+                self._say(seq, entry)
+            case Noticed(_, text):
+                self.push(seq, Notice(text))
+            case Reminded(_, text, label):
+                self.taint.add(label, "memory")
+                self.push(seq, Notice(text))
+            case CallPending(_, call):
+                open_call = self._open_turn(entry).calls[call]
+                open_call.pending, open_call.decided = entry, None
+            case CallDecided():
+                self._decide(seq, at, entry)
+            case Endorsed(origins):
+                self.taint.endorse(origins)
+            case CallStarted(_, call, effect=effect):
+                turn = self._open_turn(entry)
+                turn.calls[call].started = entry
+                turn.acted = turn.acted or effect == "once"
+            case CallEnded(_, call):
+                self._end_call(seq, self._open_turn(entry), entry)
+                self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
+                del self.receipts[:-MAX_RECEIPTS]
+            case Compacted(summary, upto, why):
+                self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)
+                if self.turn is not None:
+                    self.turn.cut = why
+            case Rewound(to):
+                if to == 0:
+                    self._leave(seq, at, "new")
+                    self.archived = False
+                self.path = [node for node in self.path if node.seq <= to]
+                if not self.path and not (self.turn and self.turn.calls):
+                    self._change_to(Resumed(0, same_prompt=True))
+            case Branched(name):
+                self.tree.mark(name, self.path, seq, at)
+            case Archived():
+                self._leave(seq, at, "archived")
+                self._change_to(Resumed(0, same_prompt=True))
+                self.archived = True
+            case Resumed():
+                self._leave(seq, at, "left" if entry.number else "undone")
+                self.tree.go_on(entry.number)
+                self._change_to(entry)
+                self.unobserved.go_on(self.path)
+                self.archived = False
+            case Retried():
+                self._retry(entry)
+            case Replied():
+                self._reply(seq, at, entry)
+            case Posting(reply, part, attempt):
+                self.undelivered[reply].attempts[part] = attempt
+            case Posted(reply, part, message):
+                self.undelivered[reply].posted[part] = message
+            case Delivered(reply):
+                del self.undelivered[reply]
+            case Observed(upto):
+                self.unobserved.look(upto)
+
+    def _leave(self, seq: int, at: float, why: Why) -> None:
+        self.tree.leave(self.path, seq - 1, at, why)
+        if why != "undone":  # nothing is learned from what the owner took back
+            self.unobserved.put_away(self.path, seq)
+
+    def _change_to(self, line: Resumed) -> None:
+        """Go on with *line* and its label; what is still to come in brings its own."""
+        old = self.taint
+        self.move(line)
+        for key, kept in self.pending.items():
+            origins = tuple(dict.fromkeys((*kept.origins, *old.sources)))
+            private = kept.private or old.private
+            self.pending[key] = msgspec.structs.replace(kept, origins=origins, private=private)
+        for received in self.waiting.values():
+            self.hear(received)
+
+    def _retry(self, entry: Retried) -> None:
+        asked = self.waiting[entry.input]
+        untrusted = asked.untrusted or entry.untrusted
+        asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
+        self.waiting[entry.input] = asked
+        self.bring(entry.origins, entry.private)
+        self.hear(asked)
+        if entry.notice:
+            self.notices[entry.input] = entry.notice
+
+    def _start(self, seq: int, entry: TurnStarted) -> None:
+        if self.turn is not None and self.turn.id == entry.turn:
+            self.turn.attempts = entry.attempt
+            return
+        self.turns += 1
+        inputs = list(self.take(entry.inputs))
+        calls = [key for key in entry.calls if key in self.pending]
+        if entry.calls and not (inputs or calls):
+            return  # withdrawn while this was being written
+        turn = self.turn = Turn(entry.turn, inputs, start=seq)
+        for key in calls:
+            turn.kept.append(kept := self.pending.pop(key))
+            self.bring(kept.origins, kept.private)
+            turn.calls[key] = kept.opened(key)
+        self.preface(seq, entry.inputs)
+        if entry.text:
+            self.push(seq, Human(entry.text), begins=True)
+        self.taint.add(Label(private=is_private(entry.text)), "")
+
+    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
+        turn = self.turn
+        call = turn.calls.get(entry.call) if turn and turn.id == entry.turn else None
+        if turn is not None and call is not None and call.ended is None:
+            call.decided, call.decided_at = entry, at
+            if not entry.allowed:
+                turn.denied.append(entry.plan)
+            return
+        key = call_key(entry.turn, entry.call)
+        if (kept := self.pending.get(key)) is None or (kept.decided is not None and entry.allowed):
+            return
+        if entry.allowed:
+            self.pending[key] = msgspec.structs.replace(kept, decided=entry, decided_at=at)
+            return
+        del self.pending[key]
+        self.bring(kept.origins, kept.private)
+        self.untold.append(kept.refused(entry.ruling))
+        if self.turn is None:
+            self.tell(seq)
+
+    def _say(self, seq: int, entry: Said) -> None:
+        turn, message = self._open_turn(entry), entry.message
+        self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
+        turn.attempts = 0
+        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
+        turn.rounds += 1
+        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
+
+    def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
+        turn.attempts = 0
+        open_call = turn.calls[entry.call]
+        open_call.ended = entry
+        turn.receipts.append(entry)
+        self.taint.add(entry.label, entry.origin or entry.tool)
+        if entry.label.private:
+            self.private_calls[open_call.call.id] = None
+        if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
+            kept = Kept(open_call.call, pending, turn.principal, turn.route, errand=turn.errand)
+            self.pending[call_key(turn.id, entry.call)] = kept
+        if all(call.ended is not None for call in turn.calls.values()):
+            self._close_calls(seq, turn)
+
+    def _close_calls(self, seq: int, turn: Turn) -> None:
+        if not turn.calls:
+            return
+        self.push(seq, outcome(turn))
+        turn.calls = {}
+        self.tell(seq)
+
+    def _reply(self, seq: int, at: float, entry: Replied) -> None:
+        turn = None if entry.turn is None else self.turn
+        if turn is not None:
+            label = self.taint.label
+            self.done = done(at, turn.inputs, turn.receipts, entry, label) or self.done
+            self._close_calls(seq, turn)
+            last = self.path[-1] if self.path else None
+            if last is not None and last.seq >= turn.start and not is_answer(last.message):
+                # Or the model would go on with what was stopped or given up (poison again).
+                self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
+            self.turn = None
+        self.answer(entry, turn, self.pending)
+        if self.turn is None:
+            self.tell(seq)
+        self.failed = entry.failed
+        self.archived = self.archived and entry.turn is None
+        if entry.text and not entry.quiet:
+            self.undelivered[entry.reply] = Undelivered(entry)
+
+    def _open_turn(self, entry: Entry) -> Turn:
+        if self.turn is None:
+            raise ValueError(f"{type(entry).__name__} outside of a turn")
+        return self.turn

@@ -1,0 +1,238 @@
+"""The parts of what a session knows: the running turn, its calls, what is on its way."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from elwood.agent.conversation.mentions import addresses
+from elwood.agent.conversation.message import (
+    INTERRUPTED,
+    Assistant,
+    Message,
+    Notice,
+    Result,
+    Results,
+    ToolCall,
+)
+from elwood.agent.conversation.task_run import Errand, without_quiet
+from elwood.agent.session.log.entries import (
+    NOWHERE,
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Received,
+    Replied,
+    Route,
+    Ruling,
+)
+
+# What the model is told of a call that waited, and of a turn that it did not answer.
+REFUSED = {
+    "denied": "The owner denied the call that waited: {}. Do not try it again unasked.",
+    "expired": "The owner did not answer in time, so the call that waited will not run: {}.",
+    "withdrawn": "The call that waited was withdrawn and will not run: {}.",
+}
+# What the model is told of what the person was sent without it.
+TOLD = {
+    "text": "The person was sent the reminder that they had asked for: {}",
+    "note": "A scheduled run of yours, in a conversation of its own, told the person: {}",
+}
+UNANSWERED = (
+    "That turn ended without an answer of yours; do not go on with it unless you are asked again. "
+    "The person was told: {}"
+)
+
+
+# What is said of the run of a task that had nothing to tell but what its records say.
+UNCERTAIN = "I was cut off in a scheduled run, and do not know whether all of it was done."
+
+
+class OpenCall(msgspec.Struct):
+    """A call of the running turn: proposed, maybe pending, decided, started, ended.
+
+    *key* names it within the turn.  *decided_at* is in Unix time.
+    """
+
+    key: str
+    call: ToolCall
+    pending: CallPending | None = None
+    decided: CallDecided | None = None
+    decided_at: float = 0.0
+    started: CallStarted | None = None
+    ended: CallEnded | None = None
+
+    @property
+    def ruling(self) -> str:
+        """Who allowed or denied it and how: ``once tg:1``; empty if nobody had to."""
+        decided = self.decided
+        return "" if decided is None else f"{decided.ruling} {decided.by}".strip()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A call whose turn has gone on without it: it runs when the owner allows it.
+
+    *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
+    conversation that was put away; *errand* is there if it was proposed in the run of a task.
+    """
+
+    call: ToolCall
+    pending: CallPending
+    principal: str
+    route: Route
+    decided: CallDecided | None = None
+    decided_at: float = 0.0
+    origins: tuple[str, ...] = ()
+    private: bool = False
+    errand: Errand | None = None
+
+    def opened(self, key: str) -> OpenCall:
+        """Make a call of the running turn of it, named *key* there."""
+        return OpenCall(key, self.call, self.pending, self.decided, self.decided_at)
+
+    def refused(self, ruling: Ruling) -> str:
+        """Say to the model that it will not run."""
+        return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
+
+
+class Past(msgspec.Struct, frozen=True):
+    """A call that ended at Unix time *at*; the text of its receipt is left out."""
+
+    at: float
+    receipt: CallEnded
+
+
+class Turn(msgspec.Struct):
+    """The turn that has no answer yet.
+
+    *attempts* counts starts in a row without progress; *calls* are those of the last response;
+    *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
+    it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
+    left out in it has no summary.  *acted* says that something was begun that must not be done
+    twice unasked.
+    """
+
+    id: str
+    inputs: list[Received]
+    start: int
+    attempts: int = 1
+    rounds: int = 0
+    calls: dict[str, OpenCall] = {}
+    receipts: list[CallEnded] = []
+    denied: list[str] = []
+    kept: list[Kept] = []
+    cut: str = ""
+    acted: bool = False
+
+    @property
+    def errand(self) -> Errand | None:
+        """What bounds it, if nobody typed what it is about."""
+        return self.inputs[-1].errand if self.inputs else self.kept[-1].errand
+
+    @property
+    def route(self) -> Route:
+        """Where the answer goes: where the newest input came from."""
+        return self.inputs[-1].route if self.inputs else self.kept[-1].route
+
+    @property
+    def principal(self) -> str:
+        """Who made it happen: whoever spoke last."""
+        return self.inputs[-1].principal if self.inputs else self.kept[-1].principal
+
+    @property
+    def named(self) -> frozenset[str]:
+        """URLs and hosts that the owner wrote in this turn."""
+        own = (received for received in self.inputs if not received.untrusted)
+        return frozenset(name for received in own for name in addresses(received.text))
+
+    @property
+    def under_way(self) -> str:
+        """Say what it is doing, in a few words."""
+        open_ = [call for call in self.calls.values() if call.ended is None]
+        running = [
+            f"{call.started.tool} {call.started.target}".strip()
+            for call in open_
+            if call.started is not None
+        ]
+        asking = [
+            f"{call.pending.tool} {call.pending.target}".strip()
+            for call in open_
+            if call.pending is not None and call.started is None
+        ]
+        if asking and not running:
+            return f"a question to you: {', '.join(asking)}"
+        return ", ".join(running) or "the model's answer"
+
+
+class Undelivered(msgspec.Struct):
+    """A reply on its way: parts that arrived, and attempts at those that have not."""
+
+    replied: Replied
+    posted: dict[int, str] = {}
+    attempts: dict[int, int] = {}
+
+
+def usable(tools: Iterable[str], turn: Turn | None) -> list[str]:
+    """List those of *tools* that may be used in *turn*: the run of a task may be held to some."""
+    only = turn.errand.tools if turn is not None and turn.errand is not None else None
+    return [tool for tool in tools if only is None or tool in only]
+
+
+def call_key(turn: str, call: str) -> str:
+    """Name a call within its session for good: providers use an id again in another turn."""
+    return f"{turn}/{call}"
+
+
+def is_answer(message: Message) -> bool:
+    """Tell whether *message* are words of the model that end a turn."""
+    return isinstance(message, Assistant) and not message.calls
+
+
+def result_of(call: OpenCall) -> Result:
+    """Say to the model what came of *call*; one that never ended may or may not have happened."""
+    if call.ended is None:
+        text = INTERRUPTED if call.started else "not run: the turn was stopped"
+        return Result(call.call.id, text, failed=True)
+    return Result(call.call.id, call.ended.text, failed=call.ended.outcome != "ok")
+
+
+def late(call: OpenCall) -> str:
+    """Say to the model what came of a call that waited longer than its turn."""
+    result = result_of(call)
+    what = f"{call.call.name} {call.pending.target if call.pending else ''}".strip()
+    head = f"The owner allowed the call that waited: {what}."
+    return f"{head} Its result{' (failed)' if result.failed else ''}, as data:\n{result.text}"
+
+
+def outcome(turn: Turn) -> Message:
+    """Say to the model what came of all calls of the last response of *turn*."""
+    kept = {call_key(one.pending.turn, one.pending.call) for one in turn.kept}
+    if kept.isdisjoint(turn.calls):
+        return Results(tuple(result_of(call) for call in turn.calls.values()))
+    # Their results were "waiting"; a second one for the same call would be refused.
+    return Notice("\n\n".join(map(late, turn.calls.values())))
+
+
+def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
+    """Say what *turn* answers, and whether that is kept and not sent.
+
+    Whoever planned a run tells of its failures, when they last.  But as long as there is a place
+    for it, it is told at once that something may have happened, and that nothing came of what the
+    owner has allowed: nobody else tells that.
+
+    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=Errand("t"))
+    >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
+    ('It rains.', False)
+    >>> cut = CallEnded("t1", "c", "water", "unknown", "interrupted")
+    >>> spoken(Turn("t1", [run], 0, receipts=[cut]), "HEARTBEAT_OK", failed=False)[0][:29]
+    'I was cut off in a scheduled '
+    """
+    errand = turn.errand
+    if errand is None:
+        return text, False
+    text = without_quiet(text)
+    is_uncertain = any(one.outcome == "unknown" for one in turn.receipts)
+    is_in_vain = failed and not turn.inputs
+    if turn.route != NOWHERE and (is_uncertain or is_in_vain):
+        return text or UNCERTAIN, False
+    return text, errand.says == "silent" or failed or not text

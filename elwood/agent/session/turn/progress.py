@@ -1,0 +1,50 @@
+"""What is shown of a turn while it runs: the text so far, or that somebody is writing."""
+
+import trio
+
+from elwood.agent.channels.messages import Draft, Typing
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.turn.surroundings import Surroundings
+
+# Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
+TYPING_EVERY = 4.0
+# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
+SILENT = 0.5
+# Characters of a draft: twice what the longest message has, so that what is held back at the end
+# lies beyond it; more would be looked through for nothing each time the model says a word.
+DRAFT = 8192
+# Draft ids of one turn: one per model response, so fewer than this.
+DRAFTS_PER_TURN = 1000
+
+
+class Showing:
+    """Shows the turn number *number* on *route*; make one per start of a turn."""
+
+    def __init__(self, house: Surroundings, route: Route, number: int) -> None:
+        self._house = house
+        self._route = route
+        self._draft = number * DRAFTS_PER_TURN
+        self._shown = False
+        self._loud_at = trio.current_time() + SILENT
+
+    def text(self, response: int, text: str) -> bool:
+        """Show the *text* so far of a response, by its number; False if it cannot be shown."""
+        if trio.current_time() < self._loud_at:
+            return False
+        text = self._house.so_far(text[:DRAFT])
+        if not text.strip():
+            return False
+        draft = Draft(route=self._route, draft=self._draft + response, text=text)
+        self._shown = self._offer(draft)
+        return self._shown
+
+    async def typing(self) -> None:
+        """Show that somebody is writing until there is a text."""
+        await trio.sleep_until(self._loud_at)
+        while not self._shown:
+            self._offer(Typing(route=self._route))
+            await trio.sleep(TYPING_EVERY)
+
+    def _offer(self, message: Draft | Typing) -> bool:
+        outbox = self._house.outboxes.get(self._route.channel)
+        return outbox is not None and outbox.offer(message)

@@ -1,0 +1,302 @@
+"""Runs a session's turns one after another: starts, stops, time limits, and the reply of each."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import msgspec
+import trio
+
+from elwood.agent.approvals.cancel_pending import Withdrawing
+from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.log import archive
+from elwood.agent.session.log.entries import (
+    Received,
+    Replied,
+    Rewound,
+    TurnStarted,
+)
+from elwood.agent.session.log.next_work import (
+    GiveUp,
+    Nothing,
+    Resume,
+    Start,
+    is_command,
+    next_work,
+)
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.turns import spoken, usable
+from elwood.agent.session.reading.receipts import activity
+from elwood.agent.session.turn.compaction import told
+from elwood.agent.session.turn.deps import GIVEN_UP, Answer, Means
+from elwood.agent.session.turn.inputs import render, stale_note
+from elwood.agent.session.turn.progress import Showing
+from elwood.agent.session.turn.surroundings import Surroundings
+from elwood.agent.session.turn.turn import run_turn
+from elwood.agent.session.turn.unsupported_claims import judged
+from elwood.features.daily_notes.session_part import Daily
+from elwood.features.memory.commands import reminder
+from elwood.foundation.log import bind
+from elwood.foundation.runtime import waiting
+
+log = logging.getLogger("elwood.turns")
+
+
+class TurnRunner:
+    """Runs the turns of one session; at most one at a time."""
+
+    def __init__(self, id_: str, log_: SessionLog, delivery: Delivery, house: Surroundings) -> None:
+        self._id = id_
+        self._log = log_
+        self._delivery = delivery
+        self._house = house
+        self._gate = house.gate(id_, log_)
+        self.daily = Daily(id_, log_, house)
+        self.withdraw = Withdrawing(log_, self._gate.seeking, house.timetable)
+        self._arrival = trio.Event()
+        self._scope: trio.CancelScope | None = None
+        self._stopping = False
+        self._ending = False
+        self._held = 0
+        self._stopped_by: Received | None = None
+        # Held by the command that moves the conversation.
+        self._rest = trio.Lock()
+        self.is_working = False
+
+    async def beginning(self, received: Received) -> TurnStarted | None:
+        """Make the entry that starts a turn on *received*; None if something comes before that.
+
+        Who writes it, in one line with *received*, must call `work` with it at once.
+        """
+        if self.is_working or received.errand is not None:
+            return None
+        recalled = await self.daily.recall((received,))
+        state = self._log.state
+        if self.is_working or state.turn is not None or state.waiting or state.pending:
+            return None
+        return self._start(Start((received,)), recalled)
+
+    def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
+        """Begin with what is to be done, unless that has begun already.
+
+        *begun* is the turn to be run first, if its start has been written.
+        """
+        if not self.is_working and not isinstance(next_work(self._log.state), Nothing):
+            self.is_working = True
+            nursery.start_soon(self._run_turns, begun)
+
+    @asynccontextmanager
+    async def at_rest(self, nursery: trio.Nursery) -> AsyncIterator[None]:
+        """Hold the conversation still while the block, a command that waits, moves it.
+
+        What was said before the command is begun, and stopped with what runs.  Nothing else begins
+        until the command is answered (`next_work`).
+        """
+        async with self._rest:
+            stopped = None
+            while True:
+                turn = self._log.state.turn
+                if turn is not None and turn is not stopped and self.stop(None):
+                    stopped = turn
+                self.work(nursery)
+                if not self.is_working:
+                    break
+                await self._log.wait_change()
+            self._stopping = False
+            yield
+        self.work(nursery)
+
+    def arrived(self) -> None:
+        """Tell a running turn that another message waits."""
+        self._arrival.set()
+        self._arrival = trio.Event()
+
+    async def decided(self, nursery: trio.Nursery) -> None:
+        """Decisions of the owner may have come: fetch them, and do what is allowed now."""
+        self._gate.seeking.hints.give()
+        await self._forsake()
+        await self._gate.seeking.learn()
+        self.work(nursery)
+
+    def stop(self, command: Received | None) -> bool:
+        """Stop the open turn; False if there is none, or its reply is being written.
+
+        It ends as soon as it can be cancelled, or before it is resumed after a restart.  Its
+        reply says what was under way, and answers *command* as well.
+        """
+        if self._log.state.turn is None or self._ending:
+            return False
+        self._stopping = True
+        self._stopped_by = command or self._stopped_by
+        if self._scope is not None:
+            self._scope.cancel()
+        return True
+
+    async def halt(self, command: Received | None) -> tuple[bool, int]:
+        """Stop the open turn, and let go of all calls that wait; nothing begins meanwhile.
+
+        Return whether the turn's reply answers *command*, and how many calls were let go.
+        """
+        self._held += 1
+        try:
+            stopped = self.stop(command)  # at once: approvals may be away
+            gone = await self.withdraw()
+        finally:
+            self._held -= 1
+            self._log.changed()
+        # The start of a turn may have been on its way to the disk.
+        return stopped or self.stop(command), gone
+
+    async def _forsake(self) -> None:
+        """Let go of what a cancelled task had asked for, also if it was begun on a yes."""
+        if await self.withdraw.forsaken():
+            self.stop(None)
+
+    def _start(self, start: Start, recalled: str = "") -> TurnStarted:
+        ids = tuple(received.id for received in start.inputs)
+        text = recalled if self.daily.is_due(start.inputs) else ""
+        if start.inputs:
+            text += render(start.inputs, self._house.now(), self._house.zone)
+        return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
+
+    async def _run_turns(self, started: TurnStarted | None) -> None:
+        try:
+            while True:
+                if started is None:
+                    started = await self._next_turn()
+                if started is None:
+                    break
+                with bind(turn=started.turn):
+                    await self._run_turn(started)
+                if self._log.state.pending:
+                    await self._gate.seeking.learn()
+                started = None
+        finally:
+            self.is_working = False
+            self._log.changed()
+        await self.daily.note()
+
+    async def _next_turn(self) -> TurnStarted | None:
+        """Write down that the next turn starts; None if there is nothing to do."""
+        state = self._log.state
+        while True:
+            await self._forsake()
+            said = [r for r in state.waiting.values() if r.errand is None and not is_command(r)]
+            recalled = await self.daily.recall(said)
+            while self._held:
+                await self._log.wait_change()
+            before: tuple[Rewound, ...] = ()
+            match next_work(state):
+                case Nothing():
+                    return None
+                case GiveUp():
+                    assert state.turn is not None
+                    await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
+                    await self._reply(Answer(GIVEN_UP, failed=True))
+                    continue
+                case Start() as start:
+                    started = self._start(start, recalled)
+                    if any(one.errand and one.errand.fresh for one in start.inputs):
+                        before = (Rewound(0),)
+                case Resume(attempt):
+                    assert state.turn is not None
+                    started = TurnStarted(state.turn.id, (), attempt, "")
+            await self._log.keep(*before, started)
+            if state.turn is not None:  # or what it was for has been withdrawn meanwhile
+                return started
+
+    async def _run_turn(self, started: TurnStarted) -> None:
+        turn = self._log.state.turn
+        assert turn is not None
+        limit = self._house.turns.deadline
+        answer: Answer | None = None
+        log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
+        with waiting(f"turn {turn.id}", limit=self._house.turn_limit):
+            with trio.CancelScope() as self._scope, trio.move_on_after(limit):
+                if self._stopping:
+                    self._scope.cancel()
+                if (notes := await reminder(self._house, self._log.state)) is not None:
+                    await self._log.keep(notes)
+                answer = await self._think()
+            self._scope = None
+            if answer is None:
+                what = turn.under_way
+                await self._gate.abandon(turn.id, list(turn.calls.values()))
+                if self._stopping:
+                    answer = Answer(f"Stopped. Under way was {what}.")
+                else:
+                    text = f"I stopped after {limit:.0f} s, the limit of a turn"
+                    answer = Answer(f"{text}. Under way was {what}.", failed=True)
+            await self._reply(answer)
+        log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
+
+    async def _think(self) -> Answer:
+        house, turn = self._house, self._log.state.turn
+        assert turn is not None
+        errand = turn.errand
+        showing = Showing(house, turn.route, self._log.state.turns)
+        prompt = await house.prompt()
+        if errand is not None:
+            names = usable([spec.name for spec in prompt.tools], turn)
+            offered = tuple(spec for spec in prompt.tools if spec.name in names)
+            prompt = msgspec.structs.replace(prompt, tools=offered)
+
+        async def complete(request: Complete) -> Completed:
+            # All that is asked in a run is charged to its task, a summary too.
+            if errand is not None:
+                request = attrs.evolve(request, job=errand.job, purse=errand.purse)
+            return await house.complete(request)
+
+        means = Means(
+            session_id=self._id,
+            session=self._log.state,
+            role=errand.role if errand else "default",
+            prompt=prompt,
+            hint=house.suggest("\n".join(said.text for said in turn.inputs), self._log.sees),
+            max_tokens=house.max_tokens,
+            settings=house.turns,
+            gate=self._gate,
+            record=self._log.keep,
+            complete=complete,
+            render=lambda inputs: render(inputs, house.now(), house.zone),
+            show=lambda text: errand is None and showing.text(turn.rounds + 1, text),
+            arrival=lambda: self._arrival.wait(),
+        )
+        async with trio.open_nursery() as nursery:
+            if errand is None:  # nobody waits for an errand
+                nursery.start_soon(showing.typing)
+            answer = await run_turn(means)
+            nursery.cancel_scope.cancel()
+        return answer
+
+    async def _reply(self, answer: Answer) -> None:
+        """Record the answer of the open turn, and leave it to the delivery."""
+        state, turn = self._log.state, self._log.state.turn
+        assert turn is not None
+        inputs = [received.id for received in turn.inputs]
+        stop, self._stopped_by = self._stopped_by, None
+        if stop is not None:
+            # Who says stop means what waits as well; the outcome of each is this statement.
+            inputs += [r.id for r in state.waiting.values() if not is_command(r)]
+            inputs.append(stop.id)
+        self._stopping, self._ending = False, True
+        text, quiet = spoken(turn, answer.text, failed=answer.failed)
+        head = ""
+        if turn.errand is None:
+            head = archive.NOTE if state.archived else ""
+            head += stale_note(turn.inputs, self._house.now())
+        replied = Replied(
+            turn.id,
+            turn.id,
+            tuple(inputs),
+            self._house.whither(stop or turn),
+            head + await judged(text, turn, state, self._house),
+            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
+            answer.failed,
+            quiet=quiet and stop is None,  # who says stop is answered
+        )
+        await self.daily.settle()  # the turn before, which this one takes the place of
+        await self._delivery.accept(replied, *answer.entries)
+        self._ending = False

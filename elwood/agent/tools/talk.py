@@ -1,0 +1,287 @@
+"""The tools that say something now: a message with files, a question with answers to press."""
+
+import hashlib
+from functools import partial
+from typing import Annotated
+
+import attrs
+import msgspec
+import trio
+from msgspec import Meta
+
+from elwood.agent.channels.messages import (
+    Attachment,
+    Button,
+    Sent,
+    Unsure,
+)
+from elwood.agent.conversation.actions import AskOwner
+from elwood.agent.conversation.actions import SendMessage as Sending
+from elwood.agent.conversation.choices import choice, numbered
+from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.plans import Plan
+from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.messenger import Outcome, Place, Voice
+from elwood.features.files.texts import failure
+from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.paths import shown
+from elwood.foundation.text.characters import utf16_length
+from elwood.foundation.text.markdown import Rich, to_entities
+from elwood.foundation.text.splitting import split
+
+# Characters of a message: five of Telegram's; more belongs into a file.
+MAX_TEXT = 20_000
+# Files of one message, and bytes of all of them: they are held in the memory while they are sent.
+MAX_FILES = 10
+MAX_BYTES = 20 << 20
+# UTF-16 units of a text that stands under a file instead of before it (telegram.md §3).
+MAX_CAPTION = 1024
+# Characters of a question, and answers that it offers, each of so many characters: a row each.
+MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
+# Bytes of a file that are read at once.
+_PART = 1 << 20
+# Seconds to wait for others that send files.
+PATIENCE = 20.0
+# Seconds before the deadline of the call at which sending ends itself: it knows what went out.
+TO_SAY_WHAT = 1.0
+
+
+class SendMessage(msgspec.Struct, forbid_unknown_fields=True):
+    text: Annotated[str, Meta(max_length=MAX_TEXT, description="What to say, as Markdown")]
+    to: Annotated[
+        str,
+        Meta(
+            pattern=r"^(here|owner|tg:[0-9]{1,19})$",
+            description="'here' (this conversation), 'owner', or a person who was let in, 'tg:123'",
+        ),
+    ] = "here"
+    files: Annotated[
+        tuple[str, ...],
+        Meta(max_length=MAX_FILES, description="Files to attach, relative to the workspace"),
+    ] = ()
+
+
+class AskUser(msgspec.Struct, forbid_unknown_fields=True):
+    question: Annotated[
+        str, Meta(min_length=1, max_length=MAX_QUESTION, description="The question, as Markdown")
+    ]
+    options: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=MAX_OPTION)], ...],
+        Meta(max_length=MAX_OPTIONS, description="Short answers to choose from, if there are any"),
+    ] = ()
+
+
+@attrs.frozen
+class _Letter:
+    """What would be sent, and where: *paths* with sizes and hashes, *files* if they were kept."""
+
+    place: Place
+    paths: tuple[str, ...]
+    sizes: tuple[int, ...]
+    hashes: tuple[str, ...]
+    files: tuple[Attachment, ...]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        hashes = {f"file {number}": sha for number, sha in enumerate(self.hashes)}
+        return {"to": repr(self.place.route), **hashes}
+
+
+async def plan_message(given: SendMessage, hands: Hands) -> Plan:
+    """Say what would go to whom: the whole text, and each file with its hash."""
+    letter = await _letter(given, hands, keep=False)
+    lines = [f"To {letter.place.name}"]
+    for name, size, sha in zip(letter.paths, letter.sizes, letter.hashes, strict=True):
+        lines.append(f"File {shown(name)}: {size:,} bytes, sha256 {sha}")
+    # What is chosen freely stands last: it cannot pass for another recipient or file.
+    subject = "\n".join([*lines, "Text:", given.text])
+    outgoing = "\n".join([given.text, *letter.paths])
+    return Plan(Sending(letter.place.whom), subject, letter.facts, outgoing)
+
+
+async def send_message(given: SendMessage, hands: Hands) -> str:
+    """Send what was examined, if it is still the same, and say what became of each part."""
+    voice = _voice(hands)
+    if not given.files:
+        return await _send(given, hands, voice)
+    with trio.move_on_after(PATIENCE) as scope:
+        await voice.uploads.acquire()
+    if scope.cancelled_caught:
+        raise ToolFailure("not sent: others are sending files; try again in a minute")
+    try:
+        return await _send(given, hands, voice)
+    finally:
+        voice.uploads.release()
+
+
+async def plan_question(given: AskUser, hands: Hands) -> Plan:
+    """Say what would be asked."""
+    await trio.lowlevel.checkpoint()
+    text = "\n".join([given.question, *given.options])
+    return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
+
+
+async def ask_user(given: AskUser, hands: Hands) -> str:
+    """Ask, and leave the answer to the next message."""
+    voice = _voice(hands)
+    options = [flatten(option, MAX_OPTION) for option in given.options]
+    if not all(options) or len(set(options)) < len(options):
+        raise ToolFailure("options must be different, and show something; nothing was asked")
+    pieces = _pieces(given.question)
+    buttons = tuple(Button(option, choice(number)) for number, option in enumerate(options))
+    route = voice.here()
+    for number, piece in enumerate(pieces):
+        last = number == len(pieces) - 1
+        outcome = await voice.post(route, piece, buttons=buttons if last else ())
+        if not isinstance(outcome, Sent):
+            raise _failure(outcome, [f"the question, part {n + 1}" for n in range(number)])
+    listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
+    return f"asked{listed}; the answer will come as the next message: end your turn"
+
+
+async def _letter(given: SendMessage, hands: Hands, *, keep: bool) -> _Letter:
+    """Examine a message; *keep* its files' bytes, which are hashed as they are read."""
+    place = await _voice(hands).place(given.to)
+    if place is None:
+        raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
+    if not (given.text.strip() or given.files):
+        raise ToolFailure("there is neither text nor a file in it; nothing was sent")
+    if len(set(given.files)) < len(given.files):
+        raise ToolFailure("a file is named twice; nothing was sent")
+    read: list[_Read] = []
+    room = MAX_BYTES
+    for path in given.files:
+        read.append(await hands.blocking(partial(_read, hands, path, room, keep)))
+        room -= read[-1].size
+    names = [path.rsplit("/", 1)[-1] for path in given.files]
+    files = tuple(Attachment(name, one.data) for name, one in zip(names, read, strict=True))
+    sizes, hashes = tuple(one.size for one in read), tuple(one.sha for one in read)
+    return _Letter(place, given.files, sizes, hashes, files if keep else ())
+
+
+@attrs.frozen
+class _Read:
+    size: int
+    sha: str
+    data: bytes
+
+
+def _read(hands: Hands, path: str, room: int, keep: bool) -> _Read:
+    """Hash a file, and *keep* the very bytes that were hashed."""
+    name = shown(path)
+    size, sha, parts = 0, hashlib.sha256(), []
+    try:
+        with hands.root.file(path) as file:
+            while part := file.read(_PART):
+                size += len(part)
+                if size > room:
+                    text = f"files of {MAX_BYTES:,} bytes together can be sent, and {name} is more"
+                    raise ToolFailure(f"{text}; nothing was sent")
+                sha.update(part)
+                if keep:
+                    parts.append(part)
+    except (PathRefused, Unconfined) as error:
+        raise failure(path, error) from error
+    if not size:
+        raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
+    return _Read(size, sha.hexdigest(), b"".join(parts))
+
+
+async def _send(given: SendMessage, hands: Hands, voice: Voice) -> str:
+    letter = await _letter(given, hands, keep=True)
+    if letter.facts != dict(hands.facts):
+        raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
+    posts = _posts(given.text, letter.files)
+    sent: list[str] = []
+    messages: list[str] = []
+    until = trio.current_effective_deadline() - TO_SAY_WHAT
+    for what, part, files in posts:
+        outcome: Outcome = Unsure("no answer in time")
+        with trio.move_on_at(until):
+            outcome = await voice.post(letter.place.route, part, files)
+        if not isinstance(outcome, Sent):
+            raise _failure(outcome, sent, of=len(posts), what=what)
+        sent.append(what)
+        messages.append(f"{outcome.message} ({what})" if len(posts) > 1 else outcome.message)
+    return f"sent as message {', '.join(messages)}"
+
+
+def _posts(
+    text: str, files: tuple[Attachment, ...]
+) -> list[tuple[str, Rich, tuple[Attachment, ...]]]:
+    """Make posts of a message, each of which arrives or does not, and name them.
+
+    Each file is one of its own; a short text, or the short end of a long one, goes with the first.
+    """
+    pieces = _pieces(text) if text.strip() else []
+    caption = Rich("")
+    if files and pieces and utf16_length(pieces[-1].text) <= MAX_CAPTION:
+        caption = pieces.pop()
+    words = [f"text part {n + 1} of {len(pieces)}" for n in range(len(pieces))]
+    if len(pieces) == 1:
+        words = ["the text"]
+    posts: list[tuple[str, Rich, tuple[Attachment, ...]]] = [
+        (what, piece, ()) for what, piece in zip(words, pieces, strict=True)
+    ]
+    for number, file in enumerate(files):
+        first = number == 0 and caption.text
+        what = f"{shown(file.name)} with text" if first else shown(file.name)
+        posts.append((what, caption if first else Rich(""), (file,)))
+    return posts
+
+
+def _pieces(text: str) -> list[Rich]:
+    return list(split(to_entities(text)))
+
+
+def _failure(
+    outcome: Outcome, sent: list[str], *, of: int = 1, what: str = "the question"
+) -> ToolFailure:
+    """Say what became of a message that did not arrive as a whole."""
+    assert not isinstance(outcome, Sent)
+    before = f"; before it went out: {', '.join(sent)}" if sent else ""
+    after = "; nothing after it was sent" if of > len(sent) + 1 else ""
+    if isinstance(outcome, Unsure):
+        text = f"{what} may or may not have arrived: {outcome.why}{before}{after}"
+        return ToolFailure(text, unknown=True)
+    return ToolFailure(f"not sent: {what}: {outcome.why}{before}{after}")
+
+
+def _voice(hands: Hands) -> Voice:
+    if hands.voice is None:
+        raise ToolFailure("there is nobody to talk to here")
+    return hands.voice
+
+
+SEND_MESSAGE = Tool(
+    name="send_message",
+    id="talk.message.send",
+    description=(
+        "Send a message now, with files if you want, besides your answer: to hand over a file, or "
+        "to tell somebody else. Your answer at the end of the turn is sent anyway; do not repeat "
+        "it here."
+    ),
+    input=SendMessage,
+    run=send_message,
+    risk="write",
+    effect="once",
+    timeout=180.0,
+    target=lambda given: ", ".join([given.to, *map(shown, given.files)]),
+    plan=plan_message,
+)
+
+ASK_USER = Tool(
+    name="ask_user",
+    id="talk.question.ask",
+    description=(
+        "Ask the person in this conversation something, with answers to choose from if you like. "
+        "It does not wait: the answer comes as the next message."
+    ),
+    input=AskUser,
+    run=ask_user,
+    risk="write",
+    effect="once",
+    timeout=60.0,
+    target=lambda given: flatten(given.question, 100),
+    plan=plan_question,
+)

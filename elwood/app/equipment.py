@@ -1,0 +1,280 @@
+"""What sessions act with: tools, hands, rules, and the gate that all of it passes."""
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
+from zoneinfo import ZoneInfo
+
+import attrs
+import trio
+
+from elwood.agent.approvals.client import Hints, Seeking
+from elwood.agent.approvals.grants import CODE_ALPHABET
+from elwood.agent.approvals.messages import ApprovalsMail, Recognise
+from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.task_run import PRINCIPAL, Errand, job_of
+from elwood.agent.models.embeddings import Embedder
+from elwood.agent.policy.decide import (
+    Rules,
+    Who,
+    Word,
+    version,
+)
+from elwood.agent.session.commands.exporting import Exports
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.gate import Gate
+from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.messenger import Voice
+from elwood.app.config import Config
+from elwood.app.config.settings import Policy
+from elwood.features.backup.restored import restored
+from elwood.features.daily_notes.index import Pages
+from elwood.features.daily_notes.store import Threads
+from elwood.features.files.write_tools import EDIT_FILE, WRITE_FILE
+from elwood.features.memory.actor import Remembering
+from elwood.features.memory.daily_quota import Allowance
+from elwood.features.memory.learning_deps import Learning
+from elwood.features.memory.messages import MemoryMail
+from elwood.features.memory.notebook import MemoryNotebook
+from elwood.features.memory.store import Memory
+from elwood.features.skills.git_client import Git
+from elwood.features.skills.installer import Places
+from elwood.features.skills.store import Shelf
+from elwood.features.tasks.bounds import Reach
+from elwood.features.tasks.messages import TimetableMail
+from elwood.features.web.client import Web
+from elwood.features.web.search_client import search_of
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import Address, Blocking
+from elwood.foundation.sandbox import NoSandbox, pick, reap
+from elwood.foundation.secrets.redaction import reveals, strip
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.paths import shown
+
+log = logging.getLogger("elwood")
+
+# Seconds to give back what was held, also when the house is being ended.
+CLOSING = 5.0
+
+
+@asynccontextmanager
+async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
+    """Give hands that can run commands, search and fetch, for as long as the block lasts.
+
+    Commands that an earlier house left running are ended first (CP-15).
+    """
+    paths = config.paths
+    if left := await blocking(lambda: reap(paths.state / "running")):
+        log.warning("ended commands of an earlier run", extra={"count": left})
+    places = Places(paths.state / "skills", paths.workspace)
+    await blocking(places.sweep)
+    hands = Hands(paths.workspace, blocking, git=Git(config.egress), places=places)
+    shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
+    hands = attrs.evolve(hands, skills=shelf)
+    try:
+        folders = (paths.workspace, paths.state, config.skills.folders)
+        picked = await pick(config.sandbox, *folders, blocking=blocking)
+    except NoSandbox as error:
+        log.warning("commands cannot be run", extra={"why": error.why})
+        hands = attrs.evolve(hands, sandbox=error)
+    else:
+        log.info("sandbox ready", extra={"rung": picked.rung, "notes": "; ".join(picked.notes)})
+        hands = attrs.evolve(hands, sandbox=picked.executor)
+    web, client = Web(config.egress), Client(connections=4)
+    try:
+        yield attrs.evolve(hands, web=web, search=search_of(config.search, client))
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
+            await web.aclose()
+            await client.aclose()
+            if not isinstance(hands.sandbox, NoSandbox):
+                await hands.sandbox.close()
+
+
+def remembering(
+    config: Config, outside: Outside, disk: Disk, embedder: Embedder | None
+) -> Remembering:
+    """Make the actor that remembers."""
+    memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)
+    return Remembering(
+        memory,
+        blocking=outside.blocking,
+        now=outside.now,
+        embedder=embedder,
+        pages=Pages(config.paths.state, config.paths.workspace),
+    )
+
+
+def learning(
+    config: Config,
+    disk: Disk,
+    memory: Address[MemoryMail],
+    outboxes: Mapping[str, Address[OutboxMail]],
+    places: Callable[[], Sequence[Route]],
+) -> Learning:
+    """Make what sessions learn with; the owner is asked at the first of *places*.
+
+    The model of rules cannot observe anything, so it is not asked to.
+    """
+    settings = config.learning
+    provider = config.providers.get(config.models.summarizer.partition("/")[0])
+    if provider is None or provider.api == "offline":
+        settings = attrs.evolve(settings, mode="off")
+    return Learning(
+        settings=settings,
+        notebook=MemoryNotebook(memory),
+        allowance=Allowance(config.paths.state / "learning.day", disk, settings.calls_per_day),
+        outboxes=outboxes,
+        places=places,
+    )
+
+
+def typed_code(length: int) -> str:
+    """Make a code that nobody can guess, and that can be typed."""
+    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
+
+
+class Equipment:
+    """Makes the gates of all sessions.
+
+    *owners* are the principals whose words are the owner's; the words of tasks are their own.
+    *places* are where the owner can be told something, *threads* the daily notes; *export* gives
+    files to people.  *now* is the wall clock; *restored* is there if the state was restored.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        hands: Hands,
+        tools: Sequence[Tool],
+        approvals: Address[ApprovalsMail],
+        channels: Sequence[Channel],
+        outboxes: Mapping[str, Address[OutboxMail]],
+        memory: Address[MemoryMail],
+        now: Callable[[], float],
+        dry_run: bool,
+        timetable: Address[TimetableMail] | None = None,
+    ) -> None:
+        self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
+        self.places = tuple(route for channel in channels for route in channel.owner)
+        root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
+        self.threads = Threads(root, zone, hands.blocking, lambda text: strip(text, config.secrets))
+        self._config = config
+        self._hands = attrs.evolve(
+            hands, memory=memory, timetable=timetable, zone=config.owner.timezone, now=now
+        )
+        self._tools = {tool.name: tool for tool in tools}
+        self._approvals = approvals
+        self._now = now
+        self._dry_run = dry_run
+        for task in config.tasks:
+            for name in set(task.tools or ()) - self._tools.keys():
+                setting = f"tasks, {task.id}: tools: {name}"
+                log.warning("no tool has this name", extra={"setting": setting})
+        self._rules = Rules(tools=words(config.policy, tools))
+        self._voice = Voice(
+            outboxes=outboxes,
+            owners=self.places,
+            recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
+        )
+        carrying = frozenset(channel.name for channel in channels if channel.files)
+        self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
+        self._version = version(self._rules)
+        self.restored = restored(config.paths.state)
+
+    def gate(self, session: str, log_: SessionLog) -> Gate:
+        """Make the gate of one session."""
+        config = self._config
+        return Gate(
+            state=lambda: log_.state,
+            tools=self._tools,
+            hands=attrs.evolve(
+                self._hands,
+                untrusted=lambda: log_.state.taint.label.untrusted,
+                source=lambda: _source(session, log_.state),
+                wrote=lambda path: wrote(log_, path),
+                voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
+                sees=log_.sees,
+                session=session,
+                job=lambda: job_of(_errand(log_.state)),
+                reach=lambda: Reach(
+                    tuple(sorted(self._tools)), config.limits.purse(None), _errand(log_.state)
+                ),
+            ),
+            record=log_.record,
+            rules=self._rules,
+            seeking=Seeking(
+                session=session,
+                state=lambda: log_.state,
+                record=log_.record,
+                approvals=self._approvals,
+                hints=Hints(),
+                version=self._version,
+                wait=config.approvals.wait,
+                lasts=config.approvals.expires,
+                now=self._now,
+            ),
+            strip=lambda text: strip(text, config.secrets),
+            reveals=lambda text: reveals(text, config.secrets),
+            who=self._who,
+            dry_run=self._dry_run,
+            deadline=config.turn.tool_deadline,
+        )
+
+    def sandbox(self) -> str:
+        """Say in one line where commands run."""
+        sandbox = self._hands.sandbox
+        if isinstance(sandbox, NoSandbox):
+            return f"Commands cannot be run: {sandbox.why}"
+        return f"Commands run in: {sandbox.rung}."
+
+    def _who(self, principal: str) -> Who:
+        if principal.startswith(PRINCIPAL):
+            return "task"
+        return "owner" if principal in self.owners else "guest"
+
+
+def _here(state: Session) -> Route:
+    assert state.turn is not None, "tools run in turns"
+    return state.turn.route
+
+
+def _errand(state: Session) -> Errand | None:
+    return state.turn.errand if state.turn else None
+
+
+def _source(session: str, state: Session) -> str:
+    """Say where what is remembered now comes from."""
+    who = f" by {state.turn.principal}" if state.turn else ""
+    read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
+    return f"{session}{who}{read}"
+
+
+def wrote(log_: SessionLog, path: str) -> bool:
+    """Tell whether the file was written in this conversation, as far as its receipts say."""
+    return any(
+        past.receipt.tool in (WRITE_FILE.name, EDIT_FILE.name)
+        and past.receipt.outcome == "ok"
+        and past.receipt.target == shown(path)
+        for past in log_.state.receipts
+    )
+
+
+def words(policy: Policy, tools: Sequence[Tool]) -> dict[str, Word]:
+    """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
+
+    What the owner's words name and no tool bears is told in the log.
+    """
+    found = {tool.name: tool.policy for tool in tools if tool.policy is not None}
+    for pattern, word in policy.words().items():
+        named = [t.name for t in tools if t.name == pattern or fnmatchcase(t.id, pattern)]
+        if not named:
+            log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
+        found |= dict.fromkeys(named, word)
+    return found

@@ -1,0 +1,63 @@
+"""What ``elwood init`` does: writes the first files, and never over one that is there."""
+
+import os
+import sys
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+
+from elwood.agent.session.turn.workspace import default_documents
+from elwood.app.config import ConfigErrors, load
+from elwood.app.config.reference import template
+
+# Folders and files are for their owner only: they hold conversations and perhaps secrets.
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def install(config: Path, environ: MutableMapping[str, str]) -> int:
+    """Write *config* and the workspace documents it asks for; return the exit code."""
+    try:
+        _write(config, template().encode(), say=print)
+        paths = load(config, environ, secrets=False).paths
+        for folder in (paths.state, paths.workspace):
+            folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        copy_documents(paths.workspace, say=print)
+    except ConfigErrors as errors:
+        for problem in errors.problems:
+            print(problem, file=sys.stderr)
+        return 78
+    except OSError as error:
+        # The documents that we ship may be missing: that error says it in words of its own.
+        what = f"cannot write {error.filename}: {error.strerror}" if error.filename else error
+        print(what, file=sys.stderr)
+        return 1
+    print(f"\nNext: put your keys into {config}, then run: elwood doctor")
+    return 0
+
+
+def copy_documents(folder: Path, *, say: Callable[[str], None]) -> None:
+    """Write the documents that we ship into *folder*, and *say* for each what was done."""
+    shipped = default_documents()
+    # A sandbox can keep commands from writing skills only in folders that are there.
+    (folder / ".agents" / "skills").mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    for document in documents(shipped):
+        _write(folder / document, (shipped / document).read_bytes(), say=say)
+
+
+def documents(shipped: Path) -> list[Path]:
+    """List the documents in the folder *shipped*, relative to it."""
+    found = (path.relative_to(shipped) for path in shipped.rglob("*") if path.is_file())
+    return sorted(path for path in found if path.suffix == ".md" or path.parts[0] == "skills")
+
+
+def _write(path: Path, content: bytes, *, say: Callable[[str], None]) -> None:
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, FILE_MODE)
+    except FileExistsError:
+        say(f"kept     {path}")
+        return
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    say(f"written  {path}")

@@ -1,0 +1,218 @@
+"""The ways to run the house: as a service, on the console, for one message, as a demonstration."""
+
+import gc
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+import attrs
+import trio
+
+from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.models.embeddings import embedder_of
+from elwood.agent.models.provider import Provider
+from elwood.agent.models.providers import make_provider
+from elwood.agent.models.routing import ModelSettings, ProviderSettings, split_name
+from elwood.agent.tools import Tool
+from elwood.agent.tools.catalog import merge
+from elwood.app.builtin_tools import builtin
+from elwood.app.channels import (
+    Saying,
+    console,
+    notices,
+    telegram,
+)
+from elwood.app.config import Config, Paths
+from elwood.app.equipment import equipped
+from elwood.app.init import copy_documents
+from elwood.app.main import LAST_TURN, House
+from elwood.features.backup.sources import STAGE, BackupFailed
+from elwood.features.health.systemd import Notify
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import Escalated
+from elwood.foundation.storage.lock import AlreadyRunning, holding
+
+log = logging.getLogger("elwood")
+
+OK, FAILURE, MISCONFIGURED = 0, 1, 78
+
+
+def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_TURN) -> int:
+    """Run the service until SIGTERM; return the exit code.
+
+    *more_tools* stand beside the built-in ones.  What has begun may go on for *grace* seconds
+    after SIGTERM.
+    """
+    if config.telegram.token is None:
+        print(
+            f"{config.file}: no channel is set up, so nobody could talk to me. Set telegram.token "
+            "(a credential, a file or ELWOOD_TELEGRAM_TOKEN), or try `elwood chat`.",
+            file=sys.stderr,
+        )
+        return MISCONFIGURED
+
+    async def body() -> int:
+        notify = Notify.from_environment(os.environ, os.getpid())
+        outside, channels = (
+            Outside(notify=notify),
+            [telegram(config.telegram, config.watchdog.poll)],
+        )
+        return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
+
+    return _run(config, body)
+
+
+def chat(config: Config) -> int:
+    """Talk on the console; return the exit code."""
+
+    async def body() -> int:
+        return await _live(config, Outside(), [console()])
+
+    return _run(config, body)
+
+
+def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> int:
+    """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
+    said = Saying(session or f"once-{secrets.token_hex(4)}", text)
+
+    async def body() -> int:
+        channel = attrs.evolve(
+            console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
+        )
+        # What is due is for a house that stays.
+        await _live(config, Outside(), [notices(), channel], dry_run=dry_run, keeps_time=False)
+        return OK if said.is_answered else FAILURE
+
+    return _run(config, body)
+
+
+def demo() -> int:
+    """Talk on the console with the rule-based model, in a fresh folder; return the exit code."""
+    folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
+    paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
+    copy_documents(paths.workspace, say=lambda line: None)
+    config = Config(
+        paths=paths,
+        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        providers={"offline": ProviderSettings(api="offline")},
+        file=folder / "config.toml",
+    )
+    if sys.stdin.isatty():
+        print(
+            "This is Elwood with an offline model: a few rules, no language model. Everything\n"
+            f"else is real; the state is in {folder}.\n"
+            'Try "help", "list the files" or "read SOUL.md"; /quit ends.'
+        )
+    return chat(config)
+
+
+# --- how it runs ----------------------------------------------------------------------------------
+
+
+def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
+    state = config.paths.state
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with holding(state):
+            _mend(state)
+            if not config.paths.workspace.exists():
+                # A first start without `elwood init`, as under NixOS.
+                copy_documents(config.paths.workspace, say=log.info)
+            _tune_collector()
+            return trio.run(body)
+    except (AlreadyRunning, BackupFailed, Escalated) as error:
+        print(error, file=sys.stderr)
+        return FAILURE
+    except OSError as error:
+        print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
+        return FAILURE
+
+
+def _mend(state: Path) -> None:
+    """Bring a restore to its end that was cut off."""
+    if not (state / STAGE).exists():
+        return  # importing what can do it, and unpack archives, takes 20 ms and 1 MB
+    from elwood.features.backup.restore import mend
+
+    if mend(state):
+        log.warning("a restore that was cut off was brought to its end")
+
+
+def _tune_collector() -> None:
+    """Spend less on the search for garbage: what was imported is none, and cycles are rare here.
+
+    A thousand conversations at once are a million objects, and Python's own figures would have
+    them all looked at every few hundred new ones (measured: a sixth of the CPU time).
+    """
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
+
+
+async def _live(
+    config: Config,
+    outside: Outside,
+    channels: list[Channel],
+    *,
+    dry_run: bool = False,
+    keeps_time: bool = True,
+    more_tools: Sequence[Tool] = (),
+    grace: float = LAST_TURN,
+) -> int:
+    """Run a house until it is stopped."""
+    escalated: Escalated | None = None
+    async with (
+        equipped(config, outside.blocking) as hands,
+        aclosing(Client(connections=4)) as client,
+    ):
+        house = House(
+            config,
+            outside,
+            channels,
+            providers=_providers(config, outside),
+            tools=merge({"Elwood": builtin(), "the caller": more_tools}),
+            hands=hands,
+            embedder=embedder_of(config.memory.embeddings, config.providers, client),
+            dry_run=dry_run,
+            keeps_time=keeps_time,
+            grace=grace,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_signals, house.stop)
+            try:
+                await house.live()
+            except Escalated as error:
+                escalated = error  # out of the nursery it would come as a group, with a traceback
+            nursery.cancel_scope.cancel()
+    if escalated is not None:
+        raise escalated
+    return OK
+
+
+async def _watch_signals(stop: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            log.info("asked to stop")
+            stop.set()
+            break
+    # The next signal does what it always does: nobody has to wait for an orderly end.
+
+
+def _providers(config: Config, outside: Outside) -> dict[str, Provider]:
+    """Make the clients of the providers in use."""
+    providers = {}
+    for name in sorted({split_name(model)[0] for model in config.models_in_use}):
+        settings = config.providers[name]
+        providers[name] = make_provider(
+            name,
+            settings,
+            client=Client(connections=settings.in_flight),
+            now=outside.now,
+            new_id=outside.new_id,
+        )
+    return providers

@@ -1,1 +1,0 @@
-"""Decisions: functions from values to values; no clock, no I/O, no randomness."""

@@ -1,0 +1,279 @@
+"""Puts a backup in the place of what is there, which is moved aside.  Everything here blocks.
+
+First it is unpacked into *restoring*, in the state folder, and proven whole; until then nothing
+else has changed.  Then the plan of all renames is put there, by a rename: from that moment on the
+backup counts.  Whoever finds a plan, at a start or before another restore, carries it out (`mend`):
+each rename is done or not, and doing those that are left comes to the same.  The state folder
+itself stays, with the lock on it and the backups: it may be a mount, or in a folder that is not
+ours.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import msgspec
+
+from elwood.features.backup import git_history as backup_git
+from elwood.features.backup import restored
+from elwood.features.backup.git_history import GitFailed
+from elwood.features.backup.rules import (
+    BUNDLE,
+    STATE,
+    WORKSPACE,
+    Manifest,
+    stamp,
+)
+from elwood.features.backup.sources import (
+    ASIDE,
+    DISPOSABLE,
+    OPEN,
+    PLAN,
+    STAGE,
+    BackupFailed,
+)
+from elwood.features.backup.store import (
+    Scope,
+    failed,
+    need_owner,
+    sync_folder,
+)
+from elwood.features.backup.unpack import unpack
+from elwood.foundation.storage.lock import holding
+
+
+class Move(msgspec.Struct, frozen=True):
+    """What is to be at *target* lies at *staged*; what is there now goes to *aside*.
+
+    Without *staged* nothing comes in its place.  Paths are as the file system has them.
+    """
+
+    target: bytes
+    aside: bytes
+    staged: bytes | None = None
+
+
+@attrs.frozen
+class Done:
+    """What *manifest* lists is in place; what was there before lies in *aside*.
+
+    *problems* are what could not be put back.
+    """
+
+    manifest: Manifest
+    aside: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+
+def restore(scope: Scope, archive: Path, *, clock: Callable[[], float]) -> Done:
+    """Put the backup *archive* in place; whoever runs here must have been stopped.
+
+    Raises AlreadyRunning, and BackupFailed: then nothing was changed.
+    """
+    scope = scope.real()
+    state = scope.state
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        need_owner(state)
+        with holding(state):
+            mend(state)
+            stage = state / STAGE
+            beside = _workspace_stage(scope)
+            try:
+                done, moves = _prepared(scope, archive, beside, clock)
+                _commit(stage, beside, moves)
+            except BaseException:  # and it goes on: nothing half-made stays
+                shutil.rmtree(stage, ignore_errors=True)
+                shutil.rmtree(beside, ignore_errors=True)
+                raise
+            mend(state)
+            return done
+    except OSError as error:
+        raise failed(error, state) from error
+
+
+def mend(state: Path) -> bool:
+    """Bring a restore to its end that was cut off; tell whether there was one.
+
+    The caller holds the lock on *state*.  Raises OSError, and BackupFailed if the plan was edited.
+    """
+    stage, plan = state / STAGE, state / PLAN
+    try:
+        moves = msgspec.json.decode(plan.read_bytes(), type=list[Move])
+    except FileNotFoundError:
+        shutil.rmtree(stage, ignore_errors=True)  # it had not begun
+        return False
+    except msgspec.DecodeError as error:
+        raise BackupFailed(
+            f"{plan} was changed: move what is in {stage} to its place by hand"
+        ) from error
+    for move in moves:
+        _make(move)
+    plan.unlink()
+    sync_folder(stage)
+    shutil.rmtree(stage)
+    return True
+
+
+def _make(move: Move) -> None:
+    target = Path(os.fsdecode(move.target))
+    staged = None if move.staged is None else Path(os.fsdecode(move.staged))
+    if staged is not None and not os.path.lexists(staged):
+        return  # it is in its place
+    if os.path.lexists(target):
+        aside = _free(Path(os.fsdecode(move.aside)))
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.rename(target, aside)
+        sync_folder(aside.parent)
+        sync_folder(target.parent)
+    if staged is not None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.rename(staged, target)
+        sync_folder(target.parent)
+        sync_folder(staged.parent)
+
+
+def _free(path: Path) -> Path:
+    """Give *path*, or one like it that is not taken."""
+    number, free = 1, path
+    while os.path.lexists(free):
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
+def _workspace_stage(scope: Scope) -> Path:
+    """Say where the workspace is unpacked: a rename must bring it to its place."""
+    if scope.workspace.is_relative_to(scope.state):
+        return scope.state / STAGE / WORKSPACE
+    return scope.workspace.with_name(f".{scope.workspace.name}.{STAGE}")
+
+
+def _prepared(
+    scope: Scope, archive: Path, beside: Path, clock: Callable[[], float]
+) -> tuple[Done, list[Move]]:
+    """Unpack everything and prove it; return what there is to be moved."""
+    stage = scope.state / STAGE
+    stage.mkdir(mode=0o700)
+    if beside.parent != stage:
+        shutil.rmtree(beside, ignore_errors=True)  # of a restore that was cut off
+    manifest = unpack(
+        archive,
+        {STATE: stage / STATE, WORKSPACE: beside, BUNDLE: stage / BUNDLE},
+        limit=scope.limit,
+    )
+    now = clock()
+    if now < manifest.at:
+        raise BackupFailed(
+            "by the clock of this machine the backup has not been taken yet; set the clock first"
+        )
+    new = stage / STATE
+    bad = [one.name for one in new.iterdir() if one.name in DISPOSABLE]
+    if bad:
+        raise BackupFailed(f"{archive} holds {bad[0]}, which no backup of ours does")
+    _mark_all(new)
+    note = msgspec.json.encode(restored.Restored(manifest.at, now))
+    _write(new / restored.NAME, note)
+    problems = list(_put_back_history(stage, beside, manifest))
+    moves = list(_moves(scope, beside, f"{ASIDE}{stamp(now)}"))
+    gone = [Path(os.fsdecode(move.aside)) for move in moves if os.path.lexists(move.target)]
+    inside = scope.state / f"{ASIDE}{stamp(now)}"
+    aside = tuple(dict.fromkeys(inside if path.parent == inside else path for path in gone))
+    return Done(manifest, aside, tuple(problems)), moves
+
+
+def _moves(scope: Scope, beside: Path, at: str) -> Iterator[Move]:
+    """Plan the renames; nothing of this machine or this moment is touched, nor the backups."""
+    state, workspace, new = scope.state, scope.workspace, scope.state / STAGE / STATE
+    brings = beside.is_dir()
+    kept = {
+        *DISPOSABLE,
+        *(folder.name for folder in (scope.folder, scope.runtime) if folder.parent == state),
+    }
+    if workspace.is_relative_to(state) and (workspace.parent == state or not brings):
+        kept.add(workspace.relative_to(state).parts[0])
+    fresh = {path.name for path in new.iterdir()}
+    for name in sorted(fresh | {path.name for path in state.iterdir()}):
+        if name not in kept and not name.startswith(ASIDE):
+            yield _move(state / name, state / at / name, new / name if name in fresh else None)
+    if (state / STAGE / BUNDLE).exists():
+        yield _move(state / BUNDLE, state / at / BUNDLE, state / STAGE / BUNDLE)
+    if not brings:
+        return
+    if state.is_relative_to(workspace):
+        raise BackupFailed(
+            f"{state} lies in {workspace}, which would be moved: name another folder"
+        )
+    if workspace.is_relative_to(state):
+        yield _move(workspace, state / at / WORKSPACE, beside)
+    else:
+        yield _move(workspace, workspace.with_name(f"{workspace.name}.{at}"), beside)
+
+
+def _move(target: Path, aside: Path, staged: Path | None) -> Move:
+    if os.path.ismount(target):
+        raise BackupFailed(
+            f"{target} is a file system of its own and cannot be moved aside: restore into a "
+            "folder that is none (paths.workspace)"
+        )
+    new = None if staged is None else os.fsencode(staged)
+    return Move(os.fsencode(target), os.fsencode(aside), new)
+
+
+def _mark_all(new: Path) -> None:
+    """Have every conversation woken once: which owed something is not known of one moment."""
+    (new / OPEN).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for journal in (new / OPEN).parent.glob("*.jsonl"):
+        (new / OPEN / journal.stem).touch(mode=0o600)
+
+
+def _put_back_history(stage: Path, workspace: Path, manifest: Manifest) -> Iterator[str]:
+    if manifest.head is None or not workspace.is_dir():
+        return
+    try:
+        backup_git.unbundle(stage / BUNDLE, workspace, manifest.head)
+    except GitFailed as error:
+        shutil.rmtree(workspace / ".git", ignore_errors=True)
+        yield (
+            f"the workspace's git history was not put back: {error}. "
+            f"It is in {stage.parent / BUNDLE}; git clone reads it"
+        )
+    else:
+        (stage / BUNDLE).unlink()
+
+
+def _commit(stage: Path, beside: Path, moves: list[Move]) -> None:
+    """Let the plan count, once all that it moves is on the disk."""
+    for made in (stage, beside):
+        if made.is_dir():
+            _settle(made)
+            sync_folder(made.parent)
+    plan = stage.parent / PLAN
+    temporary = plan.with_suffix(".tmp")
+    _write(temporary, msgspec.json.encode(moves))
+    os.rename(temporary, plan)
+    sync_folder(stage)
+
+
+def _settle(folder: Path) -> None:
+    """Wait until everything beneath *folder* is on the disk."""
+    for _, _, names, fd in os.fwalk(folder):
+        for name in names:
+            if stat.S_ISREG(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
+        os.fsync(fd)
+
+
+def _write(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)

@@ -1,0 +1,34 @@
+"""The note that the state folder came out of a backup, and when.
+
+What was under way when the backup was taken may have been done since; who finds work older than
+`restored_at` tells of it and does not do it.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from elwood.features.backup.sources import BackupFailed
+
+NAME = "restored.json"
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The state is as it was at *backup_at*, and was put here at *restored_at* (Unix times)."""
+
+    backup_at: float
+    restored_at: float
+
+
+def restored(state: Path) -> Restored | None:
+    """Read when the state folder *state* was restored last; None if it never was.
+
+    Raises OSError, and BackupFailed if somebody edited it.
+    """
+    path = state / NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Restored)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BackupFailed(f"{path} was changed: restore the backup again") from error

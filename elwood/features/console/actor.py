@@ -1,0 +1,238 @@
+"""The console as a channel: lines in, answers out; on a terminal or in a pipe.
+
+On a terminal the Outbox owns the prompt, because only it knows when an answer stands above it;
+the Intake writes nothing itself.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import assert_never
+
+import trio
+
+from elwood.agent.channels.messages import (
+    Draft,
+    OutboxMail,
+    Post,
+    Sent,
+    Typing,
+    Undeliverable,
+)
+from elwood.agent.conversation.choices import is_choice, numbered
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.messages import (
+    Busy,
+    Inbound,
+    NotNow,
+    Refused,
+    SessionsMail,
+    Taken,
+)
+from elwood.features.console.client import (
+    MAX_LINE,
+    Lines,
+    TooLong,
+    Write,
+    printable,
+    readable,
+)
+from elwood.foundation.runtime import Address, Mailbox, waiting
+from elwood.foundation.storage.paths import shown
+from elwood.foundation.text.markdown import Rich
+
+# Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
+TAKE_LIMIT = 30.0
+# Seconds before a line that found no room is offered again, lest a pipe spins.
+BUSY_PAUSE = 0.1
+# Seconds for telling the person something that belongs to no session.
+SAY_LIMIT = 60.0
+# Columns of the line that shows what is being written.
+PREVIEW = 72
+# Where answers to console messages go.
+ROUTE = Route(channel="console")
+
+
+class ConsoleIntake:
+    """Asks *sessions* to take each line; one id for each, so that asking again is harmless.
+
+    At the end of the input, or after ``/quit``, it waits for *quiet* (no session has work left)
+    and sets *done*.  On a *terminal* a person is told when too much is waiting; a pipe waits.
+    """
+
+    def __init__(
+        self,
+        lines: Lines,
+        sessions: Address[SessionsMail],
+        outbox: Address[OutboxMail],
+        *,
+        principal: Principal,
+        new_id: Callable[[], str],
+        now: Callable[[], float],
+        quiet: Callable[[], Awaitable[None]],
+        done: trio.Event,
+        session: str = "console",
+        terminal: bool = False,
+    ) -> None:
+        self._lines = lines
+        self._sessions = sessions
+        self._outbox = outbox
+        self._principal = principal
+        self._new_id = new_id
+        self._now = now
+        self._quiet = quiet
+        self._done = done
+        self._session = session
+        self._terminal = terminal
+
+    async def run(self, mailbox: Mailbox[None]) -> None:
+        """Read until the end of the input, then rest until the mailbox is closed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            async for _ in mailbox:
+                pass
+            nursery.cancel_scope.cancel()
+
+    async def _read(self) -> None:
+        while not self._done.is_set():
+            line = await self._lines.next()
+            if isinstance(line, TooLong):
+                await self._say(f"That line was longer than {MAX_LINE // 1024} KiB; I left it out.")
+            elif line is None or line.strip() == "/quit":
+                with waiting("the last answers"):
+                    await self._quiet()
+                self._done.set()
+            elif line.strip():
+                await self._take(line)
+            elif self._terminal:
+                await self._say("")  # the prompt again
+
+    async def _take(self, text: str) -> None:
+        name, sent_at = f"console:{self._new_id()}", self._now()
+
+        def inbound() -> Inbound:
+            return Inbound(
+                session=self._session,
+                id=name,
+                principal=self._principal,
+                route=ROUTE,
+                text=text,
+                sent_at=sent_at,
+            )
+
+        answer = None
+        while answer is None:
+            with (
+                trio.move_on_after(TAKE_LIMIT) as limit,
+                waiting("a session to take a line", limit=TAKE_LIMIT),
+            ):
+                answer = await self._sessions.insist(inbound)
+            if limit.cancelled_caught:
+                await self._say(f"Not taken within {TAKE_LIMIT:.0f} s; it may still be answered.")
+                return
+            if isinstance(answer, Busy) and not self._terminal:
+                answer = None  # it was not taken: offer it again when there is room
+                with waiting("room in the session"):
+                    await self._quiet()
+                    await trio.sleep(BUSY_PAUSE)
+        match answer:
+            case Taken():
+                pass
+            case Busy(count):
+                await self._say(f"{count} messages are waiting already; I did not take that one.")
+            case Refused(why) | NotNow(why):
+                await self._say(f"I did not take that: {why}")
+            case _:
+                assert_never(answer)
+
+    async def _say(self, text: str) -> None:
+        with trio.move_on_after(SAY_LIMIT):
+            await self._outbox.insist(lambda: Post(route=ROUTE, part=Rich(text)))
+
+
+class ConsoleOutbox:
+    """Prints what it is asked to post: the bare text, or on a terminal with prompts.
+
+    There *entered* counts the lines that were typed: from a prompt until the next line somebody may
+    be typing, an answer to a question say, and nothing wipes that away but a post.
+
+    A `Sent` means that the descriptor took it.  Files are named; the answers to a question stand
+    as a list.  Other buttons, and silence, mean nothing here.
+    """
+
+    def __init__(self, write: Write, *, entered: Callable[[], int] | None = None) -> None:
+        self._write = write
+        self._entered = entered
+        self._posts = 0
+        # Lines that had been typed when the prompt was written, and when a sign of life was.
+        self._prompt_at = self._sign_at = 0
+
+    async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
+        """Print until the mailbox is closed.  A reader that has gone away is not a crash."""
+        if self._entered is not None:
+            self._prompt_at = self._entered()
+            await self._try("you> ")
+        async for message in mailbox:
+            match message:
+                case Post():
+                    await self._post(message)
+                case Draft():
+                    await self._sign(f"… {_tail(message.text)}", again=True)
+                case Typing():
+                    await self._sign("…", again=False)
+                case _:
+                    assert_never(message)
+        if self._entered is not None:
+            await self._try("\r\x1b[K")
+
+    async def _sign(self, text: str, *, again: bool) -> None:
+        """Show on the line below what was typed that something goes on; *again* if it changed."""
+        if self._entered is None:
+            return
+        entered = self._entered()
+        if entered > self._prompt_at and (again or entered > self._sign_at):
+            self._sign_at = entered
+            await self._try(f"\r\x1b[K{text}")
+
+    async def _post(self, post: Post) -> None:
+        text = printable("\n".join(_lines(post))).rstrip("\n")
+        again = "(again) " if post.repeat else ""
+        if self._entered is not None:
+            self._prompt_at = self._entered()
+            gap = "\n" if "\n" in text else " "
+            shown = f"elwood>{gap}{again}{text}\n" if text else ""
+            line = f"\r\x1b[K{shown}you> "
+        else:
+            # A blank line between answers: they may have several lines each.
+            gap = "\n" if self._posts else ""
+            line = f"{gap}{again}{text}\n" if text else ""
+        if await self._try(line):
+            self._posts += 1
+            post.reply.set(Sent(str(self._posts)))
+        else:
+            post.reply.set(Undeliverable("nobody reads the console any more"))
+
+    async def _try(self, text: str) -> bool:
+        try:
+            with waiting("the console to take output"):
+                await self._write(text)
+        except (BrokenPipeError, trio.BrokenResourceError):
+            return False
+        return True
+
+
+def _lines(post: Post) -> list[str]:
+    """Write all that *post* shows."""
+    text = readable(post.part).rstrip("\n")
+    files = [f"[file {shown(file.name)}, {len(file.data):,} bytes]" for file in post.files]
+    options = numbered(button.text for button in post.buttons if is_choice(button.data))
+    return [part for part in (text, *files, options) if part]
+
+
+def _tail(text: str) -> str:
+    """Take the end of *text* that fits the preview line; wide characters count twice."""
+    flat = " ".join(printable(text).split())
+    room, start = PREVIEW, len(flat)
+    while start and room > 1:
+        start -= 1
+        room -= 1 if flat[start].isascii() else 2
+    return flat[start:]

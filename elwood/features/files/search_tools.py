@@ -1,0 +1,229 @@
+"""The tools that search the workspace: by what is in files, and by their names.
+
+No expression makes the search slow (`core.automaton`): Python's own could be made to hold all
+threads for years.
+"""
+
+import re
+from fnmatch import translate
+from functools import partial
+from typing import Annotated, Literal
+
+import attrs
+import msgspec
+from msgspec import Meta
+
+from elwood.agent.conversation.actions import ReadFiles
+from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.tools import (
+    Hands,
+    Output,
+    Tool,
+    ToolFailure,
+    always,
+)
+from elwood.features.files.automaton import OutOfBudget, Search
+from elwood.features.files.regex import BadExpression
+from elwood.features.files.texts import decoded, failure, raw_lines
+from elwood.features.files.tools import MAX_PAGE, named
+from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import File, Item, Root
+from elwood.foundation.storage.paths import shown
+
+# Lines, and names, that one call shows.
+MAX_MATCHES = 200
+MAX_NAMES = 500
+# Of a line that is shown, in characters: before the end of what was found, and after.
+BEFORE, AFTER = 200, 100
+# Bytes of files that one call reads.
+MAX_READ = 256 << 20
+# What one call may spend on searching, in characters; about 12 seconds.
+MAX_SPENT = 100_000_000
+# Of an expression, in characters.
+MAX_PATTERN = 500
+
+_Name = Annotated[str, Meta(max_length=255, pattern="^[^/]*$")]
+
+
+class Grep(msgspec.Struct, forbid_unknown_fields=True):
+    pattern: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MAX_PATTERN,
+            description=(
+                "Regular expression, searched for in each line; no look-around, no "
+                "back-references. Write \\ before a sign that is meant as it is"
+            ),
+        ),
+    ]
+    path: Annotated[str, Meta(description="Folder or file, relative to the workspace")] = "."
+    ignore_case: Annotated[bool, Meta(description="Take capitals and small letters as one")] = False
+    glob: Annotated[
+        _Name, Meta(description="Only files with such a name, as '*.py'; without folders")
+    ] = "*"
+
+
+class Find(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[
+        _Name, Meta(min_length=1, description="Name with * ? [abc], as '*.md'; without folders")
+    ]
+    path: Annotated[str, Meta(description="Folder to search, relative to the workspace")] = "."
+    kind: Annotated[
+        Literal["file", "folder"] | None, Meta(description="Only files, or only folders")
+    ] = None
+
+
+async def grep(given: Grep, hands: Hands) -> str | Output:
+    """Search the lines of text files."""
+    try:
+        search = Search(given.pattern, ignore_case=given.ignore_case, budget=MAX_SPENT)
+    except BadExpression as error:
+        raise ToolFailure(f"pattern cannot be used: {error}") from error
+    try:
+        found = await hands.blocking(partial(matches, hands.root, given, search))
+    except (PathRefused, Unconfined) as error:
+        raise failure(given.path, error) from error
+    if found.why_cut:
+        found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
+    elif not found.lines:
+        found.lines.append(f"nothing found in {found.files} text files")
+    text = "\n".join(found.lines)
+    return text if found.origin is None else Output(text, untrusted=True, origin=found.origin)
+
+
+async def find(given: Find, hands: Hands) -> str | Output:
+    """Search for files and folders by name."""
+    pattern = re.compile(translate(given.name))
+
+    def look() -> tuple[list[Item], bool]:
+        items, more = hands.root.walk(given.path)
+        kinds = ("file", "folder", "link") if given.kind is None else (given.kind,)
+        return [
+            item
+            for item in items
+            if item.kind in kinds and pattern.match(item.name.rsplit("/", 1)[-1])
+        ], more
+
+    try:
+        items, more = await hands.blocking(look)
+    except (PathRefused, Unconfined) as error:
+        raise failure(given.path, error) from error
+    lines: list[str] = []
+    room = MAX_PAGE
+    for item in items[:MAX_NAMES]:
+        line = f"{shown(item.name)}{'/' if item.kind == 'folder' else ''}"
+        room -= len(line) + 1
+        if room <= 0:
+            break
+        lines.append(line)
+    told = items[: len(lines)]
+    if len(told) < len(items):
+        lines.append(f"[{len(told)} of {len(items)} are shown]")
+    if more:
+        lines.append("[the folder has too much in it, not all was searched; choose a smaller path]")
+    return named("\n".join(lines) or "nothing found", told)
+
+
+@attrs.define
+class Matches:
+    """What a search found.
+
+    *why_cut* says why not everything was searched; *origin* names a marked file that *lines* are
+    from.  *read* counts bytes, *room* characters.
+    """
+
+    lines: list[str] = attrs.field(factory=list)
+    files: int = 0
+    read: int = 0
+    room: int = MAX_PAGE
+    why_cut: str = ""
+    origin: str | None = None
+
+
+def matches(root: Root, given: Grep, search: Search) -> Matches:
+    """Search what *given* says, as far as the bounds allow.  Raises PathRefused, Unconfined."""
+    found = Matches()
+    items, more = root.walk(given.path)
+    if more:
+        found.why_cut = "the folder has too much in it, not all was searched"
+    pattern = re.compile(translate(given.glob))
+    for item in items:
+        if item.kind != "file" or not pattern.match(item.name.rsplit("/", 1)[-1]):
+            continue
+        try:
+            with root.file(item.name) as file:
+                if _is_enough(item.name, file, search, found):
+                    break
+        except PathRefused:
+            continue  # no text, a second name, or gone meanwhile
+        except OutOfBudget:
+            found.why_cut = "stopped: the search took too long"
+            break
+    return found
+
+
+def _is_enough(path: str, file: File, search: Search, found: Matches) -> bool:
+    """Search one file; True if that is enough for this call."""
+    for number, raw in enumerate(raw_lines(path, file), 1):
+        found.files += number == 1
+        found.read += len(raw)
+        if found.read > MAX_READ:
+            found.why_cut = f"stopped after {MAX_READ >> 20} MiB of files"
+            return True
+        line = decoded(raw)
+        end = search.find(line)
+        if end is None:
+            continue
+        text = f"{shown(path)}:{number}: {_around(line, end)}"
+        found.room -= len(text) + 1
+        if len(found.lines) == MAX_MATCHES or found.room <= 0:
+            found.why_cut = f"the first {len(found.lines)} matches are shown; there are more"
+            return True
+        found.lines.append(text)
+        if file.untrusted and found.origin is None:
+            found.origin = shown(path)
+    return False
+
+
+def _around(line: str, end: int) -> str:
+    """Cut a long line to what stands around *end*."""
+    start = max(0, end - BEFORE)
+    text = f"{'… ' if start else ''}{line[start : end + AFTER]}"
+    return f"{text} …" if end + AFTER < len(line) else text
+
+
+GREP = Tool(
+    name="grep",
+    id="files.text.search",
+    description=(
+        "Search text files of the workspace, folders in folders included, for lines that match a "
+        "regular expression. Each line of the result is path:line: text. Links are not followed; "
+        "files that hold secrets, and .git, are left out."
+    ),
+    input=Grep,
+    run=grep,
+    risk="read",
+    effect="pure",
+    timeout=60.0,
+    target=lambda given: f"{shown(given.pattern)} in {shown(given.path)}",
+    plan=always(ReadFiles()),
+    gives=PRIVATE,
+)
+
+FIND = Tool(
+    name="find",
+    id="files.name.find",
+    description=(
+        "Find files and folders of the workspace by name, folders in folders included. Links are "
+        "not followed; names of secrets, and .git, are left out."
+    ),
+    input=Find,
+    run=find,
+    risk="read",
+    effect="pure",
+    timeout=30.0,
+    target=lambda given: f"{shown(given.name)} in {shown(given.path)}",
+    plan=always(ReadFiles()),
+    gives=PRIVATE,
+)

@@ -1,0 +1,274 @@
+"""Watches the house: tells the owner what is stuck, and systemd that we are alive."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import trio
+
+from elwood.agent.channels.messages import (
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.session.log.entries import Route
+from elwood.features.health.alarms import (
+    Alarm,
+    News,
+    Told,
+    after,
+    news,
+    words,
+)
+from elwood.features.health.disk_monitor import Vitals
+from elwood.features.health.systemd import Notify
+from elwood.foundation.runtime import (
+    ActorCrashed,
+    ActorDown,
+    Address,
+    Board,
+    Crashed,
+    Desk,
+    Ended,
+    Event,
+    Listener,
+    Mailbox,
+    Started,
+    Stuck,
+)
+from elwood.foundation.text.markdown import Rich
+
+log = logging.getLogger("elwood.health")
+
+# Seconds between two looks at the board.
+EVERY = 1.0
+# Seconds that a look may be late before it is worth a line: something blocked the loop.
+LATE = 1.0
+# Seconds that the channel has for one message to the owner, and between two tries.
+POST = 20.0
+RETRY = 10.0
+Outcome = Literal["sent", "unsure", "unsent", "down"]
+# Seconds that a vital actor may be away or deaf: more than its longest restart delay.
+VITAL = 90.0
+
+
+class Health:
+    """Stands on the lowest step; nobody waits for it.
+
+    It asks the outbox, one step above: no circle of waiting can form, because everybody else
+    only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
+    by name.  *vital* names the actors without which the house is not alive, each with the
+    seconds that it may be away or leave its messages unread.  *up* is set when the house is
+    ready for the world, *stop* when it begins to stop.  *strip* takes secrets out of texts;
+    *vitals* watch over the disk.
+    What the owner has been told outlives a crash of this actor, but not the process.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        outboxes: Mapping[str, Address[OutboxMail]],
+        owner: Callable[[], Sequence[Route]],
+        *,
+        notify: Notify,
+        vital: Mapping[str, float],
+        up: trio.Event,
+        stop: trio.Event,
+        strip: Callable[[str], str],
+        vitals: Vitals | None = None,
+    ) -> None:
+        self._board = board
+        self._outboxes = outboxes
+        self._owner = owner
+        self._notify = notify
+        self._vital = vital
+        self._up = up
+        self._stop = stop
+        self._strip = strip
+        self._vitals = vitals
+        self._told = Told()
+        self._stuck: dict[str, Stuck] = {}
+        self._silent: list[str] = []
+        self._status = ""
+        self._is_ready = False
+
+    async def run(self, mailbox: Mailbox[Event]) -> None:
+        """Look every second, and at once when something crashed, until the mailbox is closed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            nursery.start_soon(self._tell)
+            nursery.start_soon(self._announce)
+            if self._vitals is not None:
+                nursery.start_soon(self._vitals.run, self._how)
+            async for event in mailbox:
+                if isinstance(event, Crashed):
+                    self._look()
+            nursery.cancel_scope.cancel()
+        if not self._stop.is_set():  # stopped by an escalation, not from outside
+            self._notify.stopping()
+
+    async def _announce(self) -> None:
+        await self._up.wait()
+        log.info("house up")
+        self._say_ready()
+        await self._stop.wait()
+        self._notify.stopping()
+
+    async def _watch(self) -> None:
+        period = min(EVERY, (self._notify.watchdog or EVERY) / 3)
+        began = trio.current_time()
+        due = began
+        while True:
+            late = trio.current_time() - due
+            if late > LATE:
+                log.warning("loop was held up", extra={"seconds": round(late, 1)})
+            self._look()
+            self._ping(began)
+            self._say_ready()
+            due = trio.current_time() + period
+            await trio.sleep(period)
+
+    def _say_ready(self) -> None:
+        """Say it until it is taken: systemd would end us after a while if it were lost."""
+        if self._up.is_set() and not self._is_ready:
+            self._is_ready = self._notify.ready()
+
+    def _look(self) -> None:
+        """Compare with the look before; the log and the status line tell what has changed."""
+        stuck = {found.key: found for found in self._board.stuck()}
+        for key in stuck.keys() - self._stuck.keys():
+            log.warning("stuck", extra={"actor": stuck[key].actor, "what": stuck[key].what})
+        for key in self._stuck.keys() - stuck.keys():
+            gone = self._stuck[key]
+            log.info("no longer stuck", extra={"actor": gone.actor, "what": gone.subject})
+        self._stuck = stuck
+        status = self._how()
+        if status != self._status and self._notify.status(status):
+            self._status = status
+
+    def _how(self) -> str:
+        """Say how the house does."""
+        subjects = sorted(self._subjects())
+        if self._stop.is_set():
+            return "stopping"
+        if self._silent:
+            return f"not answering: {', '.join(self._silent)}"
+        if subjects:
+            return self._strip(f"stuck: {', '.join(subjects)}")
+        return "running" if self._up.is_set() else "starting"
+
+    def _ping(self, began: float) -> None:
+        """Tell systemd that we are alive, if that is true.
+
+        That this runs at all proves that the loop turns.
+        """
+        silent = [] if self._stop.is_set() else silent_actors(self._board, self._vital, began)
+        if silent != self._silent:
+            self._silent = silent
+            if silent:
+                log.error("vital actors silent, watchdog not fed", extra={"actors": silent})
+        if not silent:
+            self._notify.ping()
+
+    async def _tell(self) -> None:
+        """Keep the owner informed; what could not be sent is told later if it still holds."""
+        repeat = False
+        while True:
+            await trio.sleep(EVERY)
+            fresh = news(self._told, map(self._alarm, self._stuck.values()), trio.current_time())
+            if fresh is None:
+                repeat = False
+                continue
+            outcome = await self._post(fresh, repeat)
+            if outcome == "sent":
+                self._told = after(self._told, fresh, trio.current_time())
+                repeat = False
+                continue
+            repeat = outcome == "unsure" or (repeat and outcome == "down")
+            if outcome == "down":
+                continue  # one that crashes again and again is up for moments: none may be missed
+            log.warning("owner not told", extra={"stuck": len(fresh.begun), "why": outcome})
+            await trio.sleep(RETRY)
+
+    def _alarm(self, stuck: Stuck) -> Alarm:
+        return Alarm(stuck.key, self._strip(_subject(stuck)), self._strip(stuck.told))
+
+    async def _post(self, fresh: News, repeat: bool) -> Outcome:
+        """Send to the first place that takes it."""
+        result: Outcome = "unsent"
+        for route in self._owner():
+            outbox = self._outboxes.get(route.channel)
+            if outbox is None or f"{outbox.name}: unread messages" in self._subjects():
+                continue  # it would only wait there until it is wrong
+            post = Post(route=route, part=Rich(words(fresh)), repeat=repeat)
+            try:
+                with trio.fail_after(POST):
+                    answer = await outbox.ask(post)
+            except ActorDown:  # it has not seen it
+                result = "down" if result == "unsent" else result
+                continue
+            except (ActorCrashed, trio.TooSlowError):
+                result = "unsure"
+                continue
+            match answer:
+                case Sent():
+                    return "sent"
+                case Unsure():
+                    return "unsure"
+                case Unsent(why) | Undeliverable(why):
+                    log.warning("owner unreachable", extra={"channel": route.channel, "why": why})
+        return result
+
+    def _subjects(self) -> set[str]:
+        return set(map(_subject, self._stuck.values()))
+
+
+def _subject(stuck: Stuck) -> str:
+    return f"{stuck.actor}: {stuck.subject}" if stuck.actor else stuck.subject
+
+
+def silent_actors(board: Board, vital: Mapping[str, float], began: float) -> list[str]:
+    """Name the *vital* actors that have been away or deaf for longer than they may.
+
+    One that has no desk counts as away since *began*.
+    """
+    now = board.now()
+    return [
+        name
+        for name, limit in vital.items()
+        if now - _answering_until(board.desks.get(name), began, now) > limit
+    ]
+
+
+def _answering_until(desk: Desk | None, began: float, now: float) -> float:
+    """Return the time until which an actor surely answered: *now*, if it does."""
+    if desk is None:
+        return began
+    if desk.state not in ("running", "stopping"):
+        return desk.since
+    unread_since = desk.unread_since()
+    return now if unread_since is None else unread_since
+
+
+def listener(health: Address[Event]) -> Listener:
+    """Make what the supervisors call on every event: it logs, and wakes *health* if it can.
+
+    The events of a pool's children, which come and go with every conversation, are details.
+    """
+
+    def listen(event: Event) -> None:
+        level = logging.DEBUG if "/" in event.name else logging.INFO
+        match event:
+            case Started(name, restart):
+                log.log(level, "actor started", extra={"actor": name, "restart": restart})
+            case Crashed(name, error, delay):
+                fields = {"actor": name, "delay": delay}
+                log.error("actor crashed", extra=fields, exc_info=error)
+            case Ended(name):
+                log.log(level, "actor ended", extra={"actor": name})
+        health.offer(event)
+
+    return listen

@@ -1,0 +1,88 @@
+"""Watches over the disks, and writes down how the house does for those who look from outside."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+import msgspec
+import trio
+
+from elwood.features.control.view import Inspection, shorten
+from elwood.foundation.runtime import trouble, warn, well
+from elwood.foundation.storage.disk_space import Space, refusal, warning
+from elwood.foundation.storage.syscalls import DiskFull
+
+log = logging.getLogger("elwood.vitals")
+
+# Seconds between two looks.
+EVERY = 20.0
+# Looks between two writings of health.json: monitors ask once a minute.
+WRITE_EVERY = 3
+# Actors and sessions that stand in it.
+LISTED = 200
+
+LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What stands in health.json; *at* is Unix seconds.
+
+    *disk* tells of each folder how full its disk is, if anybody could say.
+    """
+
+    at: float
+    status: str
+    disk: Mapping[str, Space]
+    house: Inspection
+
+
+class Vitals:
+    """Looks every few seconds; *refusal* says why no new work is taken, if none is.
+
+    *folders* measure the disks of what they are named after, and raise OSError; *write* raises
+    DiskFull; *inspect* is what `elwood inspect` sees.
+    """
+
+    def __init__(
+        self,
+        folders: Mapping[str, Callable[[], Awaitable[Space]]],
+        write: Callable[[bytes], Awaitable[None]],
+        inspect: Callable[[], Inspection],
+        now: Callable[[], float],
+    ) -> None:
+        self.refusal = ""
+        self._folders = folders
+        self._spaces: dict[str, Space] = {}
+        self._write = write
+        self._inspect = inspect
+        self._now = now
+
+    async def run(self, status: Callable[[], str]) -> None:
+        """Look until cancelled; *status* says in a few words how the house does."""
+        looks = 0
+        while True:
+            await self._look()
+            if looks % WRITE_EVERY == 0:
+                house = shorten(self._inspect(), LISTED)
+                health = Health(self._now(), status(), self._spaces, house)
+                try:
+                    await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
+                except DiskFull as error:
+                    trouble(WRITE, str(error))
+                else:
+                    well(WRITE)
+            looks += 1
+            await trio.sleep(EVERY)
+
+    async def _look(self) -> None:
+        """Measure what can be; what cannot stays as it was seen last."""
+        for name, measure in self._folders.items():
+            try:
+                self._spaces[name] = await measure()
+            except OSError as error:
+                log.warning("room on the disk unknown", extra={"of": name, "why": str(error)})
+        self.refusal = refusal(self._spaces)
+        for what, why in ((LITTLE, warning(self._spaces)), (NONE, self.refusal)):
+            if why:
+                warn(what, why)
+            else:
+                well(what)

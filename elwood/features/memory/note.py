@@ -1,0 +1,281 @@
+"""A note: what is remembered across conversations, as a Markdown file that people may edit.
+
+Reading is total: whatever stands in the file, a note comes of it, and nothing that it says is
+lost.  Whatever cannot be read above a note is taken for the worst: it counts as untrusted unless
+it says that it is not, and as pending if it says what we do not know.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import inf
+from typing import Literal
+
+import attrs
+
+from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.labels import Label
+from elwood.foundation.text.slugs import KEY
+
+TAG = r"^\w[\w-]{0,31}$"
+TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
+# Characters of one note: about ten pages.
+MAX_NOTE = 20_000
+# Tags of one note, and characters of where it is from.
+MAX_TAGS, MAX_SOURCE = 10, 200
+# Characters of a time: ISO 8601 with a zone.
+MAX_TIME = 32
+# How much a note matters, from 1 to 5.
+LEAST, USUAL, MOST = 1, 3, 5
+# Bytes of a file that are read: a note in the longest encoding, and what stands above it.
+MAX_FILE = 4 * MAX_NOTE + 4096
+
+Status = Literal["kept", "pending"]
+WORST = Label(untrusted=True, private=True)
+# Seconds of what a time to live is counted in; months and years are those of a calendar, roughly.
+_SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
+_HEAD = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n+(.*))?", re.DOTALL)
+_FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(.*)")
+
+
+@attrs.frozen
+class Note:
+    """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC.
+
+    *importance* is from 1 to 5; *ttl* is how long it is of use after *updated* (``30d``), for ever
+    if empty.  *pending* ones wait for the owner: they are neither found nor offered.  *more* are
+    the lines that people wrote above the text and that mean nothing to us.
+    """
+
+    key: str
+    text: str
+    tags: tuple[str, ...] = ()
+    source: str = ""
+    importance: int = USUAL
+    ttl: str = ""
+    status: Status = "kept"
+    label: Label = WORST
+    created: str = ""
+    updated: str = ""
+    more: tuple[str, ...] = ()
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether it may hold strangers' words."""
+        return self.label.untrusted
+
+
+@attrs.frozen
+class Draft:
+    """What is to be remembered; None leaves what a note of this key says already."""
+
+    key: str
+    text: str
+    label: Label
+    source: str = ""
+    tags: tuple[str, ...] | None = None
+    importance: int | None = None
+    ttl: str | None = None
+    status: Status = "kept"
+    more: tuple[str, ...] | None = None
+
+
+def wrong(draft: Draft) -> str | None:
+    """Say why *draft* cannot be kept as it is; None if it can.
+
+    >>> wrong(Draft("tea", "Green.", Label()))
+    >>> wrong(Draft("Tea!", "Green.", Label()))
+    'a key has 1 to 64 small letters, digits and hyphens'
+    """
+    tags = draft.tags or ()
+    if not re.fullmatch(KEY, draft.key) or draft.key.endswith("\n"):
+        return "a key has 1 to 64 small letters, digits and hyphens"
+    if len(tags) > MAX_TAGS or not all(re.fullmatch(TAG, t) and t[-1] != "\n" for t in tags):
+        return f"a note has at most {MAX_TAGS} tags, each a word"
+    if not draft.text.strip():
+        return "a note needs a text"
+    if len(draft.text) > MAX_NOTE:
+        return f"a note has at most {MAX_NOTE:,} characters"
+    if draft.importance is not None and not LEAST <= draft.importance <= MOST:
+        return f"importance is from {LEAST} to {MOST}"
+    if draft.ttl and seconds(draft.ttl) is None:
+        return "a time to live is a number and h, d, w, m or y: 30d"
+    return None
+
+
+def seconds(ttl: str) -> int | None:
+    """Read a time to live, in seconds; None if it is none.
+
+    >>> seconds("2d"), seconds(""), seconds("soon")
+    (172800, None, None)
+    """
+    return int(ttl[:-1]) * _SECONDS[ttl[-1]] if re.fullmatch(TTL, ttl.strip()) else None
+
+
+def expires(note: Note) -> float | None:
+    """Say when (Unix time) *note* stops being of use; None if never, or if nobody can tell.
+
+    >>> expires(Note("a", "x", ttl="1h", updated="1970-01-01T01:00:00+00:00"))
+    7200.0
+    """
+    lasts = seconds(note.ttl)
+    since = moment(note.updated)
+    if since is None:
+        since = moment(note.created)
+    return since + lasts if lasts is not None and since is not None else None
+
+
+def longer(one: str, other: str) -> str:
+    """Choose the longer of two times to live; none is for ever.
+
+    >>> longer("3d", "1w"), longer("3d", "")
+    ('1w', '')
+    """
+    return max(one, other, key=lambda ttl: inf if (lasts := seconds(ttl)) is None else lasts)
+
+
+def stamped(now: float) -> str:
+    """Write the Unix time *now* as it stands in notes.
+
+    >>> stamped(0.0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+
+
+def moment(value: str) -> float | None:
+    """Read a time as it stands in notes, as Unix time; None if it is none.
+
+    >>> moment(stamped(60.0)), moment("soon")
+    (60.0, None)
+    """
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    try:
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (OverflowError, OSError):
+        return None
+
+
+def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Put the lines *new* in the place of those of *old* that have their names.
+
+    >>> above(("# mine", "asked: no"), ("asked: yes",))
+    ('# mine', 'asked: yes')
+    """
+    names = {line.partition(":")[0] for line in new}
+    return (*(line for line in old if line.partition(":")[0] not in names), *new)
+
+
+def render(note: Note) -> str:
+    """Write *note* as the file that it is; `parse` gives it back.
+
+    >>> print(render(Note("tea", "Green.", ("drinks",), label=Label(private=True))), end="")
+    ---
+    source:
+    tags: [drinks]
+    importance: 3
+    ttl:
+    status: kept
+    label: trusted
+    created:
+    updated:
+    ---
+    <BLANKLINE>
+    Green.
+    """
+    head = {
+        # May name what strangers call their files; it must not become a line of its own.
+        "source": flatten(note.source, MAX_SOURCE),
+        "tags": f"[{', '.join(note.tags)}]",
+        "importance": str(note.importance),
+        "ttl": note.ttl,
+        "status": note.status,
+        "label": _said(note.label),
+        "created": note.created,
+        "updated": note.updated,
+    }
+    lines = [f"{name}: {value}".rstrip() for name, value in head.items()]
+    return "\n".join(["---", *note.more, *lines, "---", "", note.text]) + "\n"
+
+
+def parse(key: str, content: str) -> Note:
+    """Read the file of *key*, whatever it holds.
+
+    >>> note = parse("tea", "---\\nlabel: trusted\\ntags:\\n  - hot\\n---\\nGreen.")
+    >>> note.text, note.tags, note.untrusted
+    ('Green.', ('hot',), False)
+    >>> parse("tea", "---\\nlabel: trusted\\nGreen.").untrusted
+    True
+    """
+    content = content.removeprefix("\ufeff").replace("\r\n", "\n")
+    found = _HEAD.fullmatch(content)
+    if found is None:
+        return Note(key, content[:MAX_NOTE].strip())
+    fields, more = _fields(found[1] or "")
+
+    def bare(name: str, missing: str = "") -> str:
+        return fields.get(name, missing).strip("'\"")
+
+    return Note(
+        key,
+        (found[2] or "")[:MAX_NOTE].strip(),
+        tuple(dict.fromkeys(_tags(fields.get("tags", "")))),
+        flatten(fields.get("source", ""), MAX_SOURCE),
+        _importance(bare("importance")),
+        ttl if seconds(ttl := bare("ttl")) is not None else "",
+        "kept" if bare("status", "kept") == "kept" else "pending",
+        _label(bare("label")),
+        flatten(bare("created"), MAX_TIME),
+        flatten(bare("updated"), MAX_TIME),
+        more,
+    )
+
+
+_KNOWN = ("source", "tags", "importance", "ttl", "status", "label", "created", "updated")
+
+
+def _fields(head: str) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Read the known fields; the lines of all others stay as they are."""
+    fields: dict[str, str] = {}
+    more: list[str] = []
+    name = ""
+    for line in head.split("\n"):
+        field = _FIELD.fullmatch(line)
+        if field is not None:
+            name = field[1].lower()
+        elif line.startswith("#"):
+            name = ""
+        if name not in _KNOWN:
+            more += [line] if line.strip() else []
+        elif field is None:  # a list over several lines
+            fields[name] = f"{fields[name]} {line.strip()}".strip()
+        else:
+            # The last of two lines of one name does not win: neither can be relied on.
+            fields[name] = "" if name in fields else field[2].strip()
+    return fields, tuple(more)
+
+
+def _tags(value: str) -> list[str]:
+    parts = (part.strip("'\"#").removeprefix("-") for part in re.split(r"[\[\],\s]+", value))
+    return [part for part in parts if re.fullmatch(TAG, part)]
+
+
+def _importance(value: str) -> int:
+    number = int(value) if re.fullmatch(r"[0-9]", value) else USUAL
+    return min(max(number, LEAST), MOST)
+
+
+def _label(value: str) -> Label:
+    said = set(re.split(r"[\s,]+", value.strip()))
+    return Label(
+        untrusted=not (said <= {"trusted", "private", "public"} and "trusted" in said),
+        private=not (said <= {"trusted", "untrusted", "public"} and "public" in said),
+    )
+
+
+def _said(label: Label) -> str:
+    trust = "untrusted" if label.untrusted else "trusted"
+    return trust if label.private else f"{trust}, public"

@@ -1,0 +1,265 @@
+"""The tools that keep facts for later conversations, look them up, and forget them."""
+
+import re
+from typing import Annotated
+
+import attrs
+import msgspec
+import trio
+from msgspec import Meta
+
+from elwood.agent.conversation.actions import Other
+from elwood.agent.conversation.actions import SaveMemory as Saving
+from elwood.agent.conversation.actions import SearchMemory as Searching
+from elwood.agent.conversation.labels import PRIVATE, Label
+from elwood.agent.conversation.plans import Plan
+from elwood.agent.tools import (
+    Hands,
+    Output,
+    Tool,
+    ToolFailure,
+)
+from elwood.features.memory.learning import MAX_PENDING
+from elwood.features.memory.messages import (
+    Forget,
+    MemoryMail,
+    PendingNotes,
+    ReadNotes,
+    Recall,
+    Remember,
+)
+from elwood.features.memory.note import (
+    MAX_NOTE,
+    MAX_TAGS,
+    MOST,
+    TAG,
+    TTL,
+    Draft,
+    Note,
+)
+from elwood.features.memory.observations import is_sighting, subject
+from elwood.features.memory.ranking import worth
+from elwood.features.memory.results import Saved, Unsaved
+from elwood.foundation.runtime import Address
+from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.words import asked
+
+# Notes that one search may show, and characters of all of them: below the limit of the tool.
+MAX_FOUND = 20
+MAX_SHOWN = 45_000
+
+
+class SaveMemory(msgspec.Struct, forbid_unknown_fields=True):
+    key: Annotated[
+        str,
+        Meta(pattern=KEY, description="Short name, in small letters and hyphens; names the note"),
+    ]
+    content: Annotated[str, Meta(max_length=MAX_NOTE, description="What to remember, as Markdown")]
+    tags: Annotated[
+        tuple[Annotated[str, Meta(pattern=TAG)], ...],
+        Meta(max_length=MAX_TAGS, description="Words to find it by; none leaves them as they are"),
+    ] = ()
+    importance: Annotated[
+        int, Meta(ge=0, le=MOST, description="From 1 to 5, usually 3; 0 leaves it as it is")
+    ] = 0
+    ttl: Annotated[
+        str,
+        Meta(pattern=f"{TTL}|^$", description="How long it is of use (12h, 30d, 6m) if not always"),
+    ] = ""
+
+
+class SearchMemory(msgspec.Struct, forbid_unknown_fields=True):
+    query: Annotated[
+        str, Meta(min_length=1, max_length=500, description="Words that the notes should have")
+    ]
+    limit: Annotated[int, Meta(ge=1, le=MAX_FOUND, description="Most notes to show")] = 5
+
+
+class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
+    key: Annotated[str, Meta(pattern=KEY, description="The note to forget")] = ""
+    query: Annotated[
+        str,
+        Meta(max_length=500, description="Or words: the notes that have all of them are forgotten"),
+    ] = ""
+
+
+async def save_memory(given: SaveMemory, hands: Hands) -> str | Output:
+    """Save one note."""
+    if not given.content.strip():
+        raise ToolFailure("content is empty; nothing was saved")
+    untrusted = hands.untrusted()
+    draft = Draft(
+        given.key,
+        given.content,
+        Label(untrusted=untrusted, private=True),
+        hands.source(),
+        given.tags or None,
+        given.importance or None,
+        given.ttl or None,
+    )
+    [answer] = await _memory(hands).ask(Remember(drafts=(draft,)))
+    marked = _MARKED if untrusted else ""
+    match answer:
+        case Unsaved(_, why):
+            raise ToolFailure(f"not saved: {why}")
+        case Saved(key, known=True, untrusted=strange):
+            text = f"{key} says the same already, so no second note was made"
+            return Output(text, strange, private=True, origin=f"memory: {key}" if strange else "")
+        case Saved(key, replaced):
+            return f"{'replaced' if replaced else 'saved'} {key}{marked}"
+
+
+async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
+    """Find notes, and lines of daily notes, by words."""
+    if not re.search(r"[^\W_]", given.query):
+        raise ToolFailure("query has no words; give some that the notes should have")
+    found = await _memory(hands).ask(Recall(query=given.query, limit=given.limit))
+    if not found.notes:
+        return "no note has any of these words"
+    room = MAX_SHOWN // len(found.notes)
+    text = "\n\n".join(_shown(note, room) for note in found.notes)
+    strange = [note.key for note in found.notes if note.untrusted]
+    origin = f"memory: {', '.join(strange)}" if strange else ""
+    return Output(text, untrusted=bool(strange), private=True, origin=origin)
+
+
+async def forget_memory(given: ForgetMemory, hands: Hands) -> Output:
+    """Forget the notes that were named when it was allowed."""
+    keys = tuple(hands.facts.get("notes", "").split())
+    if not keys:
+        raise ToolFailure("there is no such note; nothing was forgotten")
+    done = await _memory(hands).ask(Forget(keys=keys))
+    if not done.ok:
+        raise ToolFailure(done.text)
+    strange = hands.facts.get("untrusted", "")
+    origin = f"memory: {strange}" if strange else ""
+    return Output(done.text, bool(strange), private=True, origin=origin)
+
+
+async def plan_save(given: SaveMemory, hands: Hands) -> Plan:
+    """Say what would be remembered."""
+    await trio.lowlevel.checkpoint()
+    tags = f" [{', '.join(given.tags)}]" if given.tags else ""
+    return Plan(Saving(), f"Remember as {given.key}{tags}:\n{given.content}")
+
+
+async def plan_search(given: SearchMemory, hands: Hands) -> Plan:
+    """Say what would be looked up."""
+    await trio.lowlevel.checkpoint()
+    return Plan(Searching(), f"Look up in the memory: {given.query}")
+
+
+async def plan_forget(given: ForgetMemory, hands: Hands) -> Plan:
+    """Find which notes would be forgotten: a yes is for these and no others.
+
+    The owner is asked each time, as for all that is destroyed: not even `/memory undo` brings a
+    forgotten note back, and so nobody's words but a yes to these very keys may cause it.  The
+    question names the keys alone, for it is kept with the approvals: a text that is to vanish must
+    not be copied there.
+    """
+    if bool(given.key) == bool(given.query.strip()):
+        raise ToolFailure("give either a key or a query")
+    notes = await _meant(given, _memory(hands))
+    if not notes:
+        raise ToolFailure("there is no such note; nothing was forgotten")
+    if len(notes) > MAX_FOUND:
+        why = f"more than {MAX_FOUND} notes have these words; give more words, or keys one by one"
+        raise ToolFailure(f"{why}. Nothing was forgotten")
+    keys = [note.key for note in notes]
+    names = dict.fromkeys(map(_named, notes))
+    count = "1 note" if len(keys) == 1 else f"{len(keys)} notes"
+    question = f"Forget {count} for good: {', '.join(names)}"
+    strange = ", ".join(note.key for note in notes if note.untrusted)
+    return Plan(Other("destructive"), question, {"notes": " ".join(keys), "untrusted": strange})
+
+
+async def _meant(given: ForgetMemory, memory: Address[MemoryMail]) -> list[Note]:
+    """Find what is to be forgotten, also what was only noticed, or is out of date."""
+    waiting = await memory.ask(PendingNotes(limit=2 * MAX_PENDING))
+    if given.key:
+        notes = await memory.ask(ReadNotes(keys=(given.key,)))
+        return list(notes) or [note for note in waiting if subject(note) == given.key]
+    words = Recall(query=given.query, limit=MAX_FOUND + 1, every=True)
+    chosen = asked(given.query)
+    noticed = (
+        note
+        for note in waiting
+        if worth(attrs.evolve(note, key=subject(note)), chosen)[0] == len(chosen)
+    )
+    return [*(await memory.ask(words)).notes, *noticed] if chosen else []
+
+
+def _named(note: Note) -> str:
+    return f"{subject(note)} (noticed)" if is_sighting(note.more) else note.key
+
+
+_MARKED = ", marked as from a conversation with strangers' words"
+
+
+def _memory(hands: Hands) -> Address[MemoryMail]:
+    if hands.memory is None:
+        raise ToolFailure("there is no memory here")
+    return hands.memory
+
+
+def _shown(note: Note, room: int) -> str:
+    about = [f"tags: {', '.join(note.tags)}"] if note.tags else []
+    about += [f"updated {note.updated}"] if note.updated else []
+    about += [f"from {note.source}"] if note.source else []
+    about += ["may hold strangers' words"] if note.untrusted else []
+    head = f"## {note.key}" + (f" ({'; '.join(about)})" if about else "")
+    text = note.text
+    if len(text) > room:
+        text = f"{text[:room]}\n[cut: {len(text) - room} more characters; limit=1 shows more]"
+    return f"{head}\n{text}"
+
+
+SAVE_MEMORY = Tool(
+    name="save_memory",
+    id="memory.note.save",
+    description=(
+        "Remember something across conversations, as a note. A note of the same key is replaced: "
+        "to add to it, look it up first and save all of it."
+    ),
+    input=SaveMemory,
+    run=save_memory,
+    risk="write",
+    effect="keyed",
+    timeout=30.0,
+    target=lambda given: given.key,
+    plan=plan_save,
+)
+
+SEARCH_MEMORY = Tool(
+    name="search_memory",
+    id="memory.note.search",
+    description=(
+        "Look up what was remembered in earlier conversations: the notes that have most of the "
+        "words, in their key, tags or text; of several versions the newest comes first. Also finds "
+        "lines of your daily notes and reflections, by words and dates; read_file gives the rest."
+    ),
+    input=SearchMemory,
+    run=search_memory,
+    risk="read",
+    effect="pure",
+    timeout=30.0,
+    target=lambda given: given.query,
+    plan=plan_search,
+    gives=PRIVATE,
+)
+
+FORGET_MEMORY = Tool(
+    name="forget_memory",
+    id="memory.note.forget",
+    description=(
+        "Forget notes for good, when the user wants something forgotten: one by its key, or all "
+        "that have certain words. The user is asked first. To correct a note, save it anew."
+    ),
+    input=ForgetMemory,
+    run=forget_memory,
+    risk="destructive",
+    effect="keyed",
+    timeout=60.0,
+    target=lambda given: given.key or given.query,
+    plan=plan_forget,
+)

@@ -1,0 +1,241 @@
+"""The tool that runs commands, in the sandbox."""
+
+import hashlib
+import re
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from elwood.agent.conversation.actions import RunCommand
+from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.plans import Plan
+from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.features.files.reaching import reached
+from elwood.features.shell.git_commands import (
+    ENVIRONMENT,
+    READ_CONFIGURATION,
+    overridden,
+    overrides,
+)
+from elwood.features.shell.judge import (
+    CommandRules,
+    Forbidden,
+    Safe,
+    judge,
+)
+from elwood.features.shell.judge import Plan as Script
+from elwood.features.shell.shell_words import Unclear
+from elwood.foundation.sandbox import (
+    Command,
+    Executor,
+    NoSandbox,
+    Outcome,
+    SandboxFailed,
+)
+from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
+
+# Seconds for one command, unless the model says more, and the most; the tool itself has more, so
+# that what ends a command is its own limit.
+TIMEOUT, MAX_TIMEOUT, GRACE = 60, 600, 30.0
+# Bytes of output kept of one command; of more the middle is left out.
+MAX_OUTPUT = 45_000
+# Bytes that one program of a pipeline hands to the next.
+MAX_PIPED = 8 << 20
+# Files named in a command whose content is part of what is approved, and bytes of each.
+MAX_FILES, MAX_BYTES = 20, 16 << 20
+# What a word may be set apart by in a shell command.
+_APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
+
+
+class Run(msgspec.Struct, forbid_unknown_fields=True):
+    command: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=20_000,
+            description="A bash command. It runs in the workspace and has no network",
+        ),
+    ]
+    timeout: Annotated[
+        int, Meta(ge=1, le=MAX_TIMEOUT, description="Seconds after which it is ended")
+    ] = TIMEOUT
+
+
+async def examine(given: Run, hands: Hands) -> Plan:
+    """Judge a command by its words, and say what else its outcome hangs on."""
+    sandbox = _sandbox(hands)
+    match _judged(given, hands):
+        case Safe():
+            action = RunCommand("safe")
+        case Unclear(why):
+            action = RunCommand("unclear", why)
+        case Forbidden(why):
+            action = RunCommand("forbidden", why)
+    if sandbox.rung == "direct" and action.judged == "safe":
+        action = RunCommand("unclear", "commands are not confined here, so each is asked about")
+    facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
+    if action.judged == "unclear":
+        facts |= await hands.blocking(partial(_files, hands, given.command))
+    return Plan(action, given.command, facts)
+
+
+async def run_command(given: Run, hands: Hands) -> str:
+    """Run a command; what only looks runs as it was read, anything else in bash."""
+    sandbox = _sandbox(hands)
+    verdict = _judged(given, hands)
+    try:
+        if isinstance(verdict, Safe) and sandbox.rung != "direct":
+            outcome = await _run_script(verdict.plan, given, sandbox)
+        else:
+            argv = ("bash", "--norc", "--noprofile", "-c", given.command)
+            command = Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT)
+            outcome = await sandbox.run(command)
+    except SandboxFailed as error:
+        text = f"{error}; whether the command did something is not known"
+        raise ToolFailure(text, unknown=True) from error
+    return _told(outcome, given)
+
+
+def _sandbox(hands: Hands) -> Executor:
+    if isinstance(hands.sandbox, NoSandbox):
+        raise ToolFailure(f"commands cannot be run here: {hands.sandbox.why}")
+    return hands.sandbox
+
+
+def _judged(given: Run, hands: Hands) -> Safe | Unclear | Forbidden:
+    return judge(given.command, CommandRules(root=str(hands.workspace)))
+
+
+def _told(outcome: Outcome, given: Run) -> str:
+    text = outcome.output.decode("utf-8", "replace").rstrip("\n")
+    if outcome.timed_out:
+        raise ToolFailure(f"ended after {given.timeout} s; so far it printed:\n{text}")
+    if outcome.code != 0:
+        raise ToolFailure(f"exit code {outcome.code}\n{text}")
+    return text or "exit code 0, no output"
+
+
+async def _run_script(script: Script, given: Run, sandbox: Executor) -> Outcome:
+    """Run the steps of a safe script without a shell, each in a sandbox that cannot write."""
+    printed: list[bytes] = []
+    code: int | None = 0
+    for step in script.steps:
+        if (step.joined == "&&" and code != 0) or (step.joined == "||" and code == 0):
+            continue
+        flowing = b""
+        for index, argv in enumerate(step.pipeline):
+            last = index == len(step.pipeline) - 1
+            command = Command(
+                argv=await _hardened(argv, given, sandbox),
+                stdin=flowing,
+                timeout=given.timeout,
+                limit=MAX_OUTPUT if last else MAX_PIPED,
+                writable=False,
+                environment=ENVIRONMENT if argv[0] == "git" else {},
+                merge=last,
+            )
+            outcome = await sandbox.run(command)
+            if outcome.timed_out:
+                return outcome
+            if not last and outcome.cut:
+                raise ToolFailure(f"{argv[0]} printed more than {MAX_PIPED:,} bytes into the pipe")
+            flowing = outcome.output
+            if not last:
+                printed.append(outcome.errors)
+            code = outcome.code
+        printed.append(flowing)
+    return Outcome(code, b"".join(printed))
+
+
+async def _hardened(argv: tuple[str, ...], given: Run, sandbox: Executor) -> tuple[str, ...]:
+    """Switch off the programs that a hostile repository's configuration makes git run."""
+    if argv[0] != "git":
+        return argv
+    command = Command(
+        argv=READ_CONFIGURATION,
+        timeout=given.timeout,
+        writable=False,
+        environment=ENVIRONMENT,
+        merge=False,
+    )
+    found = await sandbox.run(command)
+    if found.code not in (0, 1):
+        return argv  # no repository: git says so itself
+    words = overrides(found.output.decode("utf-8", "replace").splitlines())
+    if isinstance(words, Unclear):
+        text = f"{words.why}, so git could run other programs here; use a plain bash command"
+        raise ToolFailure(text)
+    return overridden(argv, words)
+
+
+def _files(hands: Hands, command: str) -> dict[str, str]:
+    """Hash the files of the workspace, or of skills, that *command* names, and what git would push.
+
+    Blocks.
+    """
+    facts: dict[str, str] = {}
+    words = [word for word in dict.fromkeys(_APART.split(command)) if word]
+    for word in words:
+        if len(facts) >= MAX_FILES:
+            break
+        if (found := _hash(*reached(hands, word))) is not None:
+            facts[f"file {PurePosixPath(word)}"] = found
+    if "git" in words:
+        facts |= _head(hands.root)
+    return facts
+
+
+def _head(root: Root) -> dict[str, str]:
+    """Say where git's HEAD is: the branch, and the commit it stands at."""
+    text = _text(root, ".git/HEAD")
+    if text is None:
+        return {}
+    name = text.removeprefix("ref: ").strip()
+    commit = _text(root, f".git/{name}") if name != text.strip() else text
+    return {
+        "git HEAD": f"{name} {(commit or _text(root, '.git/packed-refs') or '').strip()}"[:10_000]
+    }
+
+
+def _text(root: Root, path: str) -> str | None:
+    try:
+        with root.file(path) as file, open(file.fd, "rb", closefd=False) as source:
+            return source.read(1 << 20).decode("utf-8", "replace")
+    except (PathRefused, Unconfined):
+        return None
+
+
+def _hash(root: Root, path: str) -> str | None:
+    try:
+        with root.file(path) as file, open(file.fd, "rb", closefd=False) as source:
+            digest, left = hashlib.sha256(), MAX_BYTES
+            while left > 0 and (block := source.read(1 << 20)):
+                digest.update(block)
+                left -= len(block)
+            return f"{digest.hexdigest()} {file.stat.st_size} {file.stat.st_ino}"
+    except (PathRefused, Unconfined):
+        return None
+
+
+RUN_COMMAND = Tool(
+    name="run_command",
+    id="shell.command.run",
+    description=(
+        "Run a bash command in the workspace, in a sandbox: no network, nothing outside of the "
+        "workspace can be changed. Commands that only look (ls, cat, git status, …) run at once; "
+        "the owner is asked about others. The result is the exit code, if it is not 0, and what "
+        "was printed."
+    ),
+    input=Run,
+    run=run_command,
+    risk="write",
+    effect="once",
+    timeout=MAX_TIMEOUT + GRACE,
+    target=lambda given: given.command,
+    plan=examine,
+    gives=PRIVATE,
+)

@@ -1,0 +1,131 @@
+"""What the timetable is asked: about tasks by tools and commands, about runs by the scheduler."""
+
+from typing import Literal
+
+import attrs
+
+from elwood.agent.approvals.messages import Settled
+from elwood.features.tasks.due_runs import Agenda
+from elwood.features.tasks.entries import Planned
+from elwood.features.tasks.task import (
+    Origin,
+    Result,
+    Seen,
+    Task,
+)
+from elwood.foundation.runtime import Request
+
+
+@attrs.frozen
+class Unscheduled:
+    """The task was not taken; *why* is for the model and people."""
+
+    why: str
+
+
+@attrs.frozen(kw_only=True)
+class Schedule(Request[Seen | Unscheduled]):
+    """Take *task*, made in a conversation.  Without an id it gets one of its title.
+
+    What differs from a task that is there in nothing but the id is that task: repeating it changes
+    nothing.
+    """
+
+    task: Task
+
+
+@attrs.frozen(kw_only=True)
+class ListTasks(Request[tuple[Seen, ...]]):
+    """All tasks, those that run next first; with *chores* also what the house does itself."""
+
+    chores: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class WhichCancelled(Request[frozenset[tuple[str, int]]]):
+    """Which of *runs*, each a task and the series of its run, belong to a task that was cancelled?
+
+    From sessions, before they do what the owner has allowed such a run.
+    """
+
+    runs: frozenset[tuple[str, int]]
+
+
+@attrs.frozen(kw_only=True)
+class Change(Request[Settled]):
+    """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
+
+    What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a
+    cancelled task does not finish the run that is under way.  What its *own* run cancels has come
+    to its end: what waits for the owner's yes goes on waiting.
+    """
+
+    id: str
+    verb: Literal["pause", "resume", "cancel", "run", "stop"]
+    by: str
+    stop: bool = False
+    own: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Adopt(Request[None]):
+    """These are the tasks of *origin* now; others of it are gone.  From the scheduler."""
+
+    origin: Origin
+    tasks: tuple[Task, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Consult(Request[Agenda]):
+    """What is to be done at Unix time *now*, and when to ask again.  From the scheduler."""
+
+    now: float
+
+
+@attrs.frozen(kw_only=True)
+class Begin(Request[bool]):
+    """Write down that a run begins; False if it must not, as things have changed meanwhile.
+
+    *seen* is the fingerprint of what its task watches.  Repeating it changes nothing.
+    """
+
+    run: Planned
+    seen: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class End(Request[bool]):
+    """Write down what became of a run; False if there is no room: ask again later.
+
+    *acted*: it did something that must not be done twice, so it is not tried again; *told*: the
+    owner hears of the failure from its conversation.  A run that found things `unchanged` need not
+    have begun.  Repeating it changes nothing.
+    """
+
+    run: Planned
+    result: Result
+    words: str = ""
+    acted: bool = False
+    told: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Heard(Request[None]):
+    """The owner has been told what `Agenda.tell` said, up to the entry *upto*."""
+
+    upto: int
+
+
+@attrs.frozen
+class Woken:
+    """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
+
+    A hint to the scheduler; it may be lost, and repeating it is harmless.
+    """
+
+    stop: str = ""
+
+
+TimetableMail = (
+    Schedule | ListTasks | WhichCancelled | Change | Adopt | Consult | Begin | End | Heard
+)

@@ -1,0 +1,199 @@
+"""A task as it is written in TOML: ``[[tasks]]`` of config.toml, and of agent.toml."""
+
+import attrs
+
+from elwood.agent.conversation.task_run import Purse
+from elwood.features.tasks.file_words import (
+    advice,
+    never,
+    placed,
+    read_hours,
+    read_moment,
+    read_route,
+    read_when,
+    write_hours,
+    write_moment,
+    write_route,
+    write_when,
+)
+from elwood.features.tasks.heartbeat import ID as HEARTBEAT
+from elwood.features.tasks.house_tasks import IDS
+from elwood.features.tasks.patterns import MAX_PATTERNS
+from elwood.features.tasks.task import (
+    CATCH_UP,
+    CATCH_UP_ONCE,
+    ID,
+    MAX_ID,
+    Origin,
+    Task,
+)
+from elwood.features.tasks.when import (
+    Cadence,
+    Cron,
+    Every,
+    Once,
+    When,
+)
+from elwood.foundation.text.slugs import key_of
+
+# Characters: a prompt is sent with each run, a title is shown in lists.
+MAX_PROMPT, MAX_TITLE = 20_000, 200
+# Characters of a title that is made of what is asked or said.
+_TITLE = 60
+# What is wrong with the key *0*, and the remedy.
+Fault = tuple[str, str, str]
+
+
+@attrs.frozen(kw_only=True)
+class TaskForm:
+    """The keys of a task; `core.tasks.Task` says what they mean.
+
+    *deliver* is the route, *start* that of an interval; *zone* "" is the owner's.
+    """
+
+    title: str = ""
+    id: str = ""
+    when: str
+    start: str = ""
+    ends: str = ""
+    zone: str = ""
+    hours: str = ""
+    prompt: str = ""
+    message: str = ""
+    watch: tuple[str, ...] | None = None
+    deliver: str = ""
+    silent: bool = False
+    session: str = ""
+    model: str = "default"
+    tools: tuple[str, ...] | None = None
+    tokens: int | None = None
+    usd: float | None = None
+    catch_up: float | None = None
+    untrusted: bool = False
+
+
+def bad_id(text: str) -> str:
+    """Say what is wrong with the id *text* and what to write instead; "" if it is fine.
+
+    >>> bad_id("water-plants"), bad_id("Water!")
+    ('', "'Water!' is no id: write small letters, digits and dashes, 64 at most")
+    """
+    if not text:
+        return "no id can be made of the title: write one, like water-plants"
+    if not ID.fullmatch(text):
+        shown = text[:MAX_ID]
+        return f"{shown!r} is no id: write small letters, digits and dashes, {MAX_ID} at most"
+    if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
+        return f"ids like {text!r} are those of HEARTBEAT.md: write another"
+    return f"the id {text!r} is that of a task of the house: write another" if text in IDS else ""
+
+
+def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
+    """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
+
+    >>> task = read_task(TaskForm(title="Tea", when="every day at 16:00", message="Tea!"),
+    ...                  "Europe/London", "config")
+    >>> task.id, task.when, task.zone
+    ('tea', Cron(expression='0 16 * * *'), 'Europe/London')
+    >>> read_task(TaskForm(title="Tea", when="hourly"), "UTC", "config")
+    [('prompt', 'is missing', 'write what is to be done as prompt, or what is to be said as \
+message')]
+    """
+    zone = form.zone or zone
+    title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
+    id = form.id or key_of(title)
+    when = _placed(form, zone, id)
+    ends = read_moment(form.ends, zone, end=True) if form.ends else None
+    hours = read_hours(form.hours)
+    route = read_route(form.deliver) if form.deliver else None
+    wrong_id = (bad_id(id) or None) if id or title else None
+    read = {"when": when, "ends": ends, "hours": hours, "deliver": route, "id": wrong_id}
+    faults = [(key, *advice(made)) for key, made in read.items() if isinstance(made, str)]
+    if form.start and isinstance(when, Cron | Once | Cadence):
+        faults.append(("start", "only intervals are counted from a time", "take it away"))
+    if not form.prompt and not form.message:
+        remedy = "write what is to be done as prompt, or what is to be said as message"
+        faults.append(("prompt", "is missing", remedy))
+    if form.prompt and form.message:
+        faults.append(("message", "there is a prompt, too", "write one of the two"))
+    if form.watch is not None and len(form.watch) > MAX_PATTERNS:
+        faults.append(("watch", f"more than {MAX_PATTERNS} patterns", "name folders instead"))
+    if faults or isinstance(when, str) or isinstance(ends, str):
+        return faults
+    if isinstance(hours, str) or isinstance(route, str):
+        return faults
+    if never(when, hours, zone, id):
+        return [("hours", "no time of when is ever within them", "change one of the two")]
+    once = isinstance(when, Once) and bool(form.message)
+    late = CATCH_UP_ONCE if once else CATCH_UP
+    is_bounded = form.tokens is not None or form.usd is not None
+    return Task(
+        id=id,
+        title=title,
+        when=when,
+        zone=zone,
+        prompt=form.prompt,
+        message=form.message,
+        hours=hours,
+        session=form.session,
+        route=route,
+        silent=form.silent,
+        role=form.model,
+        tools=form.tools,
+        purse=Purse(form.tokens, form.usd) if is_bounded else None,
+        catch_up=late if form.catch_up is None else form.catch_up,
+        watch=form.watch,
+        ends=ends,
+        untrusted=form.untrusted,
+        origin=origin,
+    )
+
+
+def _placed(form: TaskForm, zone: str, id: str) -> When | str:
+    when, hours = read_when(form.when, zone), read_hours(form.hours)
+    if isinstance(when, str) or isinstance(hours, str):
+        return when
+    if not form.start or not isinstance(when, Every):
+        return placed(when, hours, zone, id)
+    start = read_moment(form.start, zone)
+    return start if isinstance(start, str) else Every(when.seconds, start=start)
+
+
+def write_task(task: Task) -> dict[str, object]:
+    """Return the keys of *task* in TOML, those that say something; `read_task` reads them.
+
+    Moments are written by the second; chores are not for people to write.
+
+    >>> write_task(Task("tea", "Tea", Every(7200.0), message="Tea!", catch_up=60.0))
+    {'title': 'Tea', 'id': 'tea', 'when': 'every 2 hours', 'zone': 'UTC', 'message': 'Tea!', \
+'catch_up': 60.0}
+    """
+    purse = task.purse or Purse()
+    start = task.when.start if isinstance(task.when, Every) else 0.0
+    form = TaskForm(
+        title=task.title,
+        id=task.id,
+        when=write_when(task.when, task.zone),
+        # An interval that was not counted from 1970 may have been placed in the hours.
+        start=write_moment(start, task.zone)
+        if isinstance(task.when, Every) and (start or task.hours)
+        else "",
+        ends="" if task.ends is None else write_moment(task.ends, task.zone),
+        zone=task.zone,
+        hours="" if task.hours is None else write_hours(task.hours),
+        prompt=task.prompt,
+        message=task.message,
+        watch=task.watch,
+        deliver="" if task.route is None else write_route(task.route),
+        silent=task.silent,
+        session=task.session,
+        model=task.role,
+        tools=task.tools,
+        tokens=purse.tokens,
+        usd=purse.usd,
+        catch_up=task.catch_up,
+        untrusted=task.untrusted,
+    )
+    usual = TaskForm(when="")
+    written = attrs.asdict(form, recurse=False)
+    return {key: value for key, value in written.items() if value != getattr(usual, key)}

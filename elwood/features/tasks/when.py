@@ -1,0 +1,242 @@
+"""When things are planned: cron, intervals, moments, cadences, and hours in which they may run.
+
+Times are Unix seconds, zones are IANA names that were checked before.  Nothing here has a clock.
+"""
+
+import math
+import re
+from datetime import timedelta
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from elwood.features.tasks import crontab
+from elwood.features.tasks import timezones as wall
+
+# Seconds.  What runs more often than each minute should be a program, not a task.
+MIN_EVERY = 60.0
+MAX_EVERY = 366 * 86_400.0
+# Unix seconds of 2200-01-01: nothing later is planned, and dates are far from their end in 9999.
+LATEST = 7_258_118_400.0
+# Planned times that are told one by one; the rest are only counted.
+MOST = 100
+# Seconds.  Planned times that are older when they are looked for are not even counted.
+OLDEST = 10 * 366 * 86_400.0
+_OUT_OF_RANGE = "times are from 1970 to 2200"
+_HOUR = 3600
+_DAY = 86_400
+# Days that every month has.
+_MONTH = 28
+
+
+class Cron(msgspec.Struct, frozen=True, tag="cron"):
+    """By a cron expression of five fields, or @hourly, @daily, @weekly … as in crontab(5)."""
+
+    expression: str
+
+
+class Every(msgspec.Struct, frozen=True, tag="every"):
+    """Each *seconds* after *start*, whatever the clocks show; not at *start* itself."""
+
+    seconds: float
+    start: float = 0.0
+
+
+class Once(msgspec.Struct, frozen=True, tag="once"):
+    """At one moment."""
+
+    at: float
+
+
+class Cadence(msgspec.Struct, frozen=True, tag="cadence"):
+    """Once in each hour, day, week or month, at a time of its own that depends on the key."""
+
+    word: Literal["hourly", "daily", "weekly", "monthly"]
+
+
+When = Cron | Every | Once | Cadence
+
+
+class Hours(msgspec.Struct, frozen=True):
+    """From *begin* to before *end*, "HH:MM" on the clock; to the next day if *end* is not later.
+
+    *days* (0 is Monday; none means all) are those on which it begins: Friday from 22:00 to 02:00
+    ends on Saturday.
+    """
+
+    begin: str
+    end: str
+    days: tuple[int, ...] = ()
+
+
+def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
+    """Return the first planned time after *after*; None if there is none any more.
+
+    What changes of clocks do is written at crontab.moments.  *key* is the task's id; it spreads
+    cadences.
+
+    >>> next_at(Every(3600.0, start=100.0), 3700.0, "UTC")
+    7300.0
+    >>> next_at(Once(5.0), 5.0, "UTC") is None
+    True
+    >>> next_at(Cron("0 9 * * *"), 0.0, "Asia/Tokyo")
+    86400.0
+    """
+    after = max(after, -1.0)
+    if after >= LATEST:
+        return None
+    match _settled(when, key):
+        case Once(at):
+            found: float | None = at if at > after else None
+        case Every() as every:
+            found = _moment(every, _passed(every, after) + 1)
+        case Cron(expression):
+            found = next(crontab.moments(expression, after, zone), None)
+    return None if found is None or found > LATEST else float(found)
+
+
+def planned(
+    when: When, after: float, until: float, zone: str, key: str = "", most: int = MOST
+) -> tuple[tuple[float, ...], int]:
+    """Return the newest *most* planned times in (*after*, *until*], and how many there are.
+
+    Intervals are reckoned, cron expressions counted by days: a year takes milliseconds.  What is
+    older than OLDEST before *until* is left out.
+
+    >>> planned(Every(60.0), 0.0, 365 * 86_400.0, "UTC", most=2)
+    ((31535940.0, 31536000.0), 525600)
+    """
+    until = min(until, LATEST)
+    after = max(after, until - OLDEST, -1.0)
+    match _settled(when, key):
+        case Once(at):
+            times: tuple[float, ...] = (at,) if after < at <= until else ()
+            return times[:most], len(times)
+        case Every() as every:
+            first, last = _passed(every, after), _passed(every, until)
+            newest = range(max(first, last - most) + 1, last + 1)
+            return tuple(_moment(every, number) for number in newest), max(0, last - first)
+        case Cron(expression):
+            found, count = crontab.planned(expression, after, until, zone, most)
+            return tuple(map(float, found)), count
+
+
+def check(when: When) -> str:
+    """Say what is wrong with *when* and what to write instead; "" if it is fine.
+
+    >>> check(Every(5.0))
+    'every 5 seconds is too often: the least is 60 seconds'
+    >>> check(Cron("@daily"))
+    ''
+    """
+    match when:
+        case Cron(expression):
+            return crontab.complaint(expression)
+        case Every(seconds, start):
+            if seconds < MIN_EVERY:
+                return f"every {seconds:g} seconds is too often: the least is {MIN_EVERY:g} seconds"
+            if not seconds <= MAX_EVERY:
+                days = f"every {seconds / _DAY:g} days"
+                return f"{days} is too seldom: the most is {MAX_EVERY / _DAY:g} days"
+            return "" if 0 <= start <= LATEST else _OUT_OF_RANGE
+        case Once(at):
+            return "" if 0 <= at <= LATEST else _OUT_OF_RANGE
+        case Cadence():
+            return ""
+
+
+def is_active(hours: Hours | None, at: float, zone: str) -> bool:
+    """Tell whether the clock in *zone* shows a time within *hours* at *at*; None is always.
+
+    >>> is_active(Hours("22:00", "06:00", days=(4,)), 2 * 86_400.0, "UTC")
+    True
+    >>> is_active(Hours("22:00", "06:00", days=(5,)), 2 * 86_400.0, "UTC")
+    False
+    """
+    if hours is None:
+        return True
+    here = wall.local(at, zone)
+    begin, end = _minutes(hours.begin), _minutes(hours.end)
+    if end <= begin:
+        end += 24 * 60
+    minute = here.hour * 60 + here.minute
+    today, yesterday = here.weekday(), (here - timedelta(days=1)).weekday()
+    days = hours.days or range(7)
+    return (today in days and begin <= minute < end) or (
+        yesterday in days and minute + 24 * 60 < end
+    )
+
+
+def next_active(hours: Hours | None, at: float, zone: str) -> float:
+    """Return *at* if it is within *hours*, else the moment at which they begin next.
+
+    >>> next_active(Hours("08:00", "22:00"), 3600.0, "UTC")
+    28800.0
+    """
+    if hours is None or is_active(hours, at, zone):
+        return at
+    begin = timedelta(minutes=_minutes(hours.begin))
+    now = math.floor(at)
+    # Each step ends at a beginning or a change of clocks; a week has seven and a few.
+    for _ in range(32):
+        here = wall.local(now, zone)
+        midnight = here.replace(hour=0, minute=0, second=0)
+        start = midnight + begin if midnight + begin > here else midnight + begin + timedelta(1)
+        then = now + int((start - here).total_seconds())
+        now = wall.change(now, then, zone) or then
+        if is_active(hours, now, zone):
+            return float(now)
+    raise ValueError(f"{hours} never come; check_hours tells why")
+
+
+def check_hours(hours: Hours) -> str:
+    """Say what is wrong with *hours* and what to write instead; "" if they are fine.
+
+    >>> check_hours(Hours("8:00", "24:00")), check_hours(Hours("08:00", "later"))
+    ('', "'later' is no time of day: write it like 22:00")
+    """
+    for clock in (hours.begin, hours.end):
+        found = re.fullmatch(r"([0-9]{1,2}):([0-5][0-9])", clock)
+        if found is None or _minutes(clock) > 24 * 60 - (clock == hours.begin):
+            return f"{clock!r} is no time of day: write it like 22:00"
+    wrong = [day for day in hours.days if not 0 <= day <= 6]
+    return f"{wrong[0]} is no day of the week: write 0 (Monday) to 6 (Sunday)" if wrong else ""
+
+
+def _minutes(clock: str) -> int:
+    hour, _, minute = clock.partition(":")
+    return int(hour) * 60 + int(minute)
+
+
+def _passed(every: Every, at: float) -> int:
+    """Count the planned times up to and with *at*."""
+    number = max(0, math.floor((at - every.start) / every.seconds))
+    # The quotient is rounded: it may be off by one.
+    while number > 0 and _moment(every, number) > at:
+        number -= 1
+    while _moment(every, number + 1) <= at:
+        number += 1
+    return number
+
+
+def _moment(every: Every, number: int) -> float:
+    return every.start + number * every.seconds
+
+
+def _settled(when: When, key: str) -> Cron | Every | Once:
+    """Give a cadence its time, by a hash, so that it is the same for ever and on all machines."""
+    if not isinstance(when, Cadence):
+        return when
+    place = int.from_bytes(sha256(f"{when.word} {key}".encode()).digest()[:8])
+    if when.word == "hourly":
+        return Every(_HOUR, start=place % _HOUR)
+    days, seconds = divmod(place, _DAY)
+    clock = f"{seconds % 60} {seconds // 60 % 60} {seconds // 3600}"
+    match when.word:
+        case "daily":
+            return Cron(f"{clock} * * *")
+        case "weekly":
+            return Cron(f"{clock} * * {days % 7}")
+        case "monthly":
+            return Cron(f"{clock} {days % _MONTH + 1} * *")

@@ -1,0 +1,278 @@
+"""The Telegram Bot API: its structs, its calls, and how they fail (protocols/telegram.md)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from elwood.features.telegram.bot_api import (
+    Me,
+    Sent,
+    Unreadable,
+    Update,
+    WebhookInfo,
+)
+from elwood.features.telegram.errors import TelegramError
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.updates import read_updates
+from elwood.foundation.net.http import Answer, Client
+from elwood.foundation.net.multipart import encode
+from elwood.foundation.text.markdown import Entity
+
+T = TypeVar("T")
+
+# What we ask for; everything else would be confirmed unread.
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "stopped_message_generation")
+# Seconds beyond the long poll after which the connection must be dead (TG-36).
+POLL_MARGIN = 15.0
+# Seconds for an answer to any other call, and to one that only decorates.
+CALL_TIMEOUT = 30.0
+PREVIEW_TIMEOUT = 5.0
+# Seconds for the answer to a file, which Telegram looks at before it says yes.
+UPLOAD_TIMEOUT = 60.0
+# Bytes of a button's data and characters of the answer to a press.
+MAX_BUTTON_DATA = 64
+MAX_ANSWER = 200
+# Characters of a label that a telephone shows in half its width.
+SHORT_LABEL = 16
+# Updates fetched at once: the most the API gives.
+BATCH = 100
+
+
+class _Reply(msgspec.Struct):
+    ok: bool = False
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error_code: int = 0
+    description: str = ""
+    parameters: dict[str, int] | None = None
+
+
+class Bot:
+    """One bot.  Every call raises TelegramError, Unreachable (surely not sent) or Interrupted.
+
+    Give each actor a Bot with a Client of its own: a poll never waits for a send's connection.
+    """
+
+    def __init__(self, settings: TelegramSettings, client: Client) -> None:
+        assert settings.token is not None, "without a token the channel is off"
+        self._base_url = settings.base_url
+        self._token = settings.token
+        self._client = client
+        self._prefix = f"{settings.base_url.rstrip('/')}/bot{settings.token.reveal()}/"
+
+    def __repr__(self) -> str:
+        return f"Bot({self._base_url})"
+
+    async def get_me(self) -> Me:
+        """Return who we are."""
+        return await self._call("getMe", {}, Me)
+
+    async def get_updates(
+        self, offset: int | None, *, wait: int, limit: int = BATCH
+    ) -> list[Update | Unreadable]:
+        """Wait up to *wait* seconds for updates; all before *offset* are confirmed by asking.
+
+        One that cannot be read does not cost the others: it comes as Unreadable.
+        """
+        ask: dict[str, Any] = {
+            "timeout": wait,
+            "limit": limit,
+            "allowed_updates": ALLOWED_UPDATES,
+        }
+        if offset is not None:
+            ask["offset"] = offset
+        answer = await self._send("getUpdates", ask, wait + POLL_MARGIN)
+        reply = self._judge("getUpdates", answer.status, answer.body)
+        updates = read_updates(reply)
+        if updates is None:
+            raise TelegramError("getUpdates", 502, "the result is not a list of updates")
+        return updates
+
+    async def send_message(
+        self,
+        chat: int,
+        text: str,
+        entities: Sequence[Entity] = (),
+        *,
+        topic: int | None = None,
+        reply_to: int | None = None,
+        buttons: Iterable[tuple[str, str]] = (),
+        silent: bool = False,
+    ) -> int:
+        """Send a message and return its id; *buttons* are texts with their data.
+
+        Two short ones stand side by side.
+        """
+        ask = _message(chat, topic, reply_to, buttons, silent)
+        ask |= {"text": text, "link_preview_options": {"is_disabled": True}}
+        if entities:
+            ask["entities"] = entities
+        return (await self._call("sendMessage", ask, Sent)).message_id
+
+    async def send_file(
+        self,
+        chat: int,
+        name: str,
+        data: bytes,
+        caption: str = "",
+        entities: Sequence[Entity] = (),
+        *,
+        photo: bool = False,
+        topic: int | None = None,
+        reply_to: int | None = None,
+        buttons: Iterable[tuple[str, str]] = (),
+        silent: bool = False,
+    ) -> int:
+        """Send a file, with a caption of at most 1024 UTF-16 units, and return the message's id.
+
+        A *photo* is shown in place, and made smaller by Telegram.
+        """
+        ask = _message(chat, topic, reply_to, buttons, silent)
+        if caption:
+            ask["caption"] = caption
+        if caption and entities:
+            ask["caption_entities"] = entities
+        method, field = ("sendPhoto", "photo") if photo else ("sendDocument", "document")
+        # In a form, what is not text is JSON.
+        fields = {
+            key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            for key, value in ask.items()
+        }
+        kind, body = encode(fields, field, name, data)
+        exchange = self._client.stream(
+            "POST", self._prefix + method, body, content_type=kind, read_timeout=UPLOAD_TIMEOUT
+        )
+        async with exchange as answer:
+            result = self._judge(method, answer.status, await answer.read())
+        return self._read(method, result, Sent).message_id
+
+    async def send_message_draft(
+        self, chat: int, draft: int, text: str, *, topic: int | None = None
+    ) -> None:
+        """Show *text* as being written, with a stop button; private chats only."""
+        ask: dict[str, Any] = {"chat_id": chat, "draft_id": draft, "text": text, "can_stop": True}
+        if topic is not None:
+            ask["message_thread_id"] = topic
+        await self._call("sendMessageDraft", ask, bool, PREVIEW_TIMEOUT)
+
+    async def edit_message_text(
+        self, chat: int, message: int, text: str, entities: Sequence[Entity] = ()
+    ) -> None:
+        """Replace the text of one of our messages; an equal text is a success (TG-06)."""
+        ask: dict[str, Any] = {"chat_id": chat, "message_id": message, "text": text}
+        ask["link_preview_options"] = {"is_disabled": True}
+        if entities:
+            ask["entities"] = entities
+        await self._edit("editMessageText", ask)
+
+    async def delete_message(self, chat: int, message: int) -> None:
+        """Delete one of our messages."""
+        await self._call("deleteMessage", {"chat_id": chat, "message_id": message}, bool)
+
+    async def edit_message_reply_markup(self, chat: int, message: int) -> None:
+        """Take the buttons off one of our messages."""
+        await self._edit("editMessageReplyMarkup", {"chat_id": chat, "message_id": message})
+
+    async def send_chat_action(
+        self, chat: int, action: str = "typing", *, topic: int | None = None
+    ) -> None:
+        """Show for five seconds that we are typing."""
+        ask: dict[str, Any] = {"chat_id": chat, "action": action}
+        if topic is not None:
+            ask["message_thread_id"] = topic
+        await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
+
+    async def answer_callback_query(self, query: str, text: str) -> None:
+        """End the waiting of a pressed button and show *text*."""
+        ask = {"callback_query_id": query, "text": text[:MAX_ANSWER]}
+        await self._call("answerCallbackQuery", ask, bool, PREVIEW_TIMEOUT)
+
+    async def set_my_commands(self, commands: Mapping[str, str]) -> None:
+        """Set the command menu: names with their descriptions."""
+        listed = [{"command": name, "description": said} for name, said in commands.items()]
+        await self._call("setMyCommands", {"commands": listed}, bool)
+
+    async def get_webhook_info(self) -> WebhookInfo:
+        """Return the webhook that is set, if any."""
+        return await self._call("getWebhookInfo", {}, WebhookInfo)
+
+    async def delete_webhook(self) -> None:
+        """Remove the webhook and keep the updates that wait."""
+        await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)
+
+    async def _edit(self, method: str, ask: dict[str, Any]) -> None:
+        try:
+            await self._call(method, ask, msgspec.Raw)
+        except TelegramError as error:
+            if not error.says("message is not modified"):
+                raise
+
+    async def _call(
+        self, method: str, ask: object, kind: type[T], limit: float = CALL_TIMEOUT
+    ) -> T:
+        answer = await self._send(method, ask, limit)
+        return self._read(method, self._judge(method, answer.status, answer.body), kind)
+
+    @staticmethod
+    def _read(method: str, result: bytes | msgspec.Raw, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(result, type=kind)
+        except msgspec.DecodeError:
+            # It said yes: what was asked for has happened.
+            raise TelegramError(method, 200, "an answer that cannot be read") from None
+
+    async def _send(self, method: str, ask: object, limit: float) -> Answer:
+        body = msgspec.json.encode(ask)
+        return await self._client.post_json(self._prefix + method, body, read_timeout=limit)
+
+    def _judge(self, method: str, status: int, body: bytes) -> bytes | msgspec.Raw:
+        """Return the result, or raise what the API says is wrong."""
+        try:
+            reply = msgspec.json.decode(body, type=_Reply)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if status == 200:
+                return body  # hostile text may be the reason; who reads it decides
+            raise TelegramError(method, status, "an answer that is not the Bot API's") from None
+        if reply.ok:
+            return reply.result
+        parameters = reply.parameters or {}
+        raise TelegramError(
+            method,
+            reply.error_code or status,
+            self._clean(reply.description),
+            retry_after=parameters.get("retry_after"),
+            migrate_to=parameters.get("migrate_to_chat_id"),
+        )
+
+    def _clean(self, description: str) -> str:
+        """Take the token out of what a server, or a proxy before it, echoes."""
+        return description.replace(self._token.reveal(), "***")[:300]
+
+
+def _message(
+    chat: int,
+    topic: int | None,
+    reply_to: int | None,
+    buttons: Iterable[tuple[str, str]],
+    silent: bool,
+) -> dict[str, Any]:
+    """Write what messages of all kinds have in common."""
+    ask: dict[str, Any] = {"chat_id": chat}
+    if topic is not None:
+        ask["message_thread_id"] = topic
+    if reply_to is not None:
+        ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
+    keys = [_button(label, data) for label, data in buttons]
+    if keys:
+        width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
+        rows = [keys[start : start + width] for start in range(0, len(keys), width)]
+        ask["reply_markup"] = {"inline_keyboard": rows}
+    if silent:
+        ask["disable_notification"] = True
+    return ask
+
+
+def _button(label: str, data: str) -> dict[str, str]:
+    if not 1 <= len(data.encode()) <= MAX_BUTTON_DATA:
+        raise ValueError("a button carries a short id of ours, 1 to 64 bytes")
+    return {"text": label, "callback_data": data}

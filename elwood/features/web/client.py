@@ -1,0 +1,272 @@
+"""A client for servers that nobody vouches for: what is fetched is checked at every hop.
+
+Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+
+import attrs
+import trio
+
+from elwood.foundation.net.connecting import Route
+from elwood.foundation.net.egress import EgressRules, Windows, refusal
+from elwood.foundation.net.http import Client, Exchange
+from elwood.foundation.net.outcomes import Interrupted, Unreachable
+from elwood.foundation.net.pinned import (
+    Pinned,
+    Resolve,
+    WebRefused,
+    is_reachable,
+    resolved,
+)
+from elwood.foundation.net.urls import (
+    Refused,
+    Url,
+    follow,
+    parse,
+)
+
+__all__ = ["Page", "Permit", "Web", "WebFailed", "WebRefused"]
+
+# Says why a URL must not be asked for; None if it may.
+Permit = Callable[[Url], str | None]
+# Bytes of a body that are kept, after decompression: a long page of text has less than one million.
+MAX_BODY = 3 * 1024 * 1024
+# Seconds for a whole request with all its hops, and for each wait for more bytes.
+DEADLINE = 40.0
+READ_TIMEOUT = 20.0
+# Requests at a time; more wait.
+CONNECTIONS = 8
+_REDIRECTS = (301, 302, 303, 307, 308)
+_ACCEPT = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
+
+
+class WebFailed(Exception):
+    """The other side, or the way there, failed; *why* is for the model.
+
+    *is_sent* says that the request went out, at least in part: it may have acted.  *text_from* is
+    as in WebRefused.
+    """
+
+    def __init__(self, why: str, *, is_sent: bool, text_from: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.is_sent = is_sent
+        self.text_from = text_from
+
+
+@attrs.frozen
+class Page:
+    """What a server answered.  All of it but *url* and *hops* is its word.
+
+    *url* is where it was had from in the end, after *hops* redirects.  *cut* says that the
+    *body* goes on.  *location* is the URL that it points to if that was not followed.
+    """
+
+    status: int
+    url: str
+    content_type: str
+    body: bytes = attrs.field(repr=False)
+    cut: bool = False
+    hops: int = 0
+    location: str = ""
+
+
+def _client(route: Route) -> Client:
+    return Client(connections=CONNECTIONS, route=route)
+
+
+def _anything(_url: Url) -> None:
+    return None
+
+
+class Web:
+    """Fetches from and sends to the web, under *rules*; ends with ``aclose``.
+
+    The *permit* of a call is asked at each hop, besides the rules.  *allow* says which addresses
+    may be connected to, *resolve* looks names up, *client* makes what speaks HTTP.
+    """
+
+    def __init__(
+        self,
+        rules: EgressRules,
+        *,
+        allow: Callable[[str], bool] = is_reachable,
+        resolve: Resolve = resolved,
+        client: Callable[[Route], Client] = _client,
+        limit: int = MAX_BODY,
+        deadline: float = DEADLINE,
+    ) -> None:
+        self.rules = rules
+        self._client = client(Pinned(allow, resolve))
+        self._windows = Windows(rules.per_minute, rules.per_minute_all)
+        self._limit = limit
+        self._deadline = deadline
+
+    async def fetch(
+        self, url: str, *, permit: Permit = _anything, headers: Mapping[str, str] | None = None
+    ) -> Page:
+        """Return the page at *url*, and where it redirects to.  Raises WebRefused, WebFailed.
+
+        *headers* go to the origin of *url* only.
+        """
+        return await self._request("GET", url, None, permit, {"accept": _ACCEPT, **(headers or {})})
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        body: bytes,
+        content_type: str,
+        *,
+        permit: Permit = _anything,
+        headers: Mapping[str, str] | None = None,
+    ) -> Page:
+        """Send *body* to *url*, which may change something.  Raises WebRefused, WebFailed.
+
+        It is sent on within its origin only, if the server asks for that (307, 308); a redirect
+        to another host is refused (AP-12), any other is the answer.
+        """
+        return await self._request(method, url, (body, content_type), permit, headers or {})
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    async def _request(
+        self,
+        method: str,
+        text: str,
+        content: tuple[bytes, str] | None,
+        permit: Permit,
+        headers: Mapping[str, str],
+    ) -> Page:
+        url = parse(text, self.rules.ports)
+        if isinstance(url, Refused):
+            raise WebRefused(url.why)
+        hop = _Hop(method, url, content, headers)
+        with trio.move_on_after(self._deadline):
+            while True:
+                self._admit(hop, permit)
+                got = await self._ask(hop)
+                if isinstance(got, Page):
+                    return got
+                hop = got
+        raise _failed(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
+
+    def _admit(self, hop: "_Hop", permit: Permit) -> None:
+        url = hop.url
+        why = refusal(self.rules, url, hop.number) or permit(url)
+        now = trio.current_time()
+        if why is None and (wait := self._windows.wait(url.host, now)) > 0:
+            why = f"too many requests to the web within a minute; wait {wait:.0f} s"
+        if why is not None:
+            raise WebRefused(why, hop.sent_by)
+        self._windows = self._windows.after(url.host, now)
+
+    async def _ask(self, hop: "_Hop") -> "Page | _Hop":
+        """Make one hop, and return its page or the hop that it leads to."""
+        body, content_type = hop.content or (None, "")
+        exchange = self._client.stream(
+            hop.method,
+            hop.url.text,
+            body,
+            headers=hop.headers,
+            read_timeout=READ_TIMEOUT,
+            content_type=content_type.encode("ascii"),
+        )
+        try:
+            async with exchange as answer:
+                location = _location(answer) if answer.status in _REDIRECTS else ""
+                if not location:
+                    return await self._page(hop, answer)
+                url = self._led(hop, location)
+                if hop.content is not None and answer.status not in (307, 308):
+                    return await self._page(hop, answer, url.text)
+                headers = hop.headers if url.origin == hop.url.origin else {"accept": _ACCEPT}
+                number = hop.number + 1
+                return _Hop(hop.method, url, hop.content, headers, number, hop.url.host)
+        except WebRefused as refused:
+            refused.text_from = refused.text_from or hop.sent_by
+            raise
+        except Unreachable as error:
+            raise _failed(hop, error.why, is_sent=hop.number > 0) from error
+        except Interrupted as error:
+            raise _failed(hop, error.why, is_sent=True) from error
+
+    def _led(self, hop: "_Hop", location: str) -> Url:
+        """Say where an answer leads."""
+        url = follow(hop.url, location, hop.number, self.rules.ports)
+        if isinstance(url, Refused):
+            raise WebRefused(url.why, hop.url.host)
+        is_same = url.origin == hop.url.origin or _is_upgrade(hop.url, url)
+        if hop.content is not None and not is_same:
+            why = f"{hop.url.host} got the request and redirects to {url.host}; that is refused"
+            raise WebRefused(f"{why}, since the request was meant for one host", hop.url.host)
+        return url
+
+    async def _page(self, hop: "_Hop", answer: Exchange, location: str = "") -> Page:
+        parts = []
+        room = self._limit
+        try:
+            inflate = _inflate(answer.headers.get("content-encoding", ""))
+            async for part in answer:
+                whole = part if inflate is None else inflate.decompress(part, room + 1)
+                parts.append(whole[:room])
+                room -= len(whole)
+                if room < 0:
+                    break
+        except zlib.error as error:
+            why = "the answer is packed in a way that was not asked for, or damaged"
+            raise _failed(hop, why, is_sent=True) from error
+        return Page(
+            answer.status,
+            hop.url.text,
+            answer.headers.get("content-type", ""),
+            b"".join(parts),
+            room < 0,
+            hop.number,
+            location,
+        )
+
+
+@attrs.frozen
+class _Hop:
+    """One request of a chain; *sent_by* is the host that led here."""
+
+    method: str
+    url: Url
+    content: tuple[bytes, str] | None
+    headers: Mapping[str, str]
+    number: int = 0
+    sent_by: str = ""
+
+
+def _is_upgrade(old: Url, new: Url) -> bool:
+    """Tell whether a redirect only asks for the same over TLS, on the usual ports."""
+    return (old.host, new.host, old.port, new.port) == (new.host, old.host, 80, 443)
+
+
+def _failed(hop: _Hop, why: str, *, is_sent: bool) -> WebFailed:
+    return WebFailed(f"{hop.url.host}: {why}", is_sent=is_sent, text_from=hop.sent_by)
+
+
+def _inflate(encoding: str) -> "zlib._Decompress | None":
+    """Make the unpacker for an answer that is packed though we did not ask; raises zlib.error."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(16 + zlib.MAX_WBITS)
+        case _:
+            raise zlib.error
+
+
+def _location(answer: Exchange) -> str:
+    """Return where the answer points to; raw UTF-8 in a header is common and meant as such."""
+    location = answer.headers.get("location", "").strip(" ")
+    try:
+        return location.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return location

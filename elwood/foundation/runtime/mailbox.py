@@ -1,0 +1,254 @@
+"""Bounded mailboxes, typed addresses, and requests that want one answer.
+
+A mailbox outlives the incarnations of its actor: a crash costs the message in hand, never the
+queue.  Ask for what may be forgotten or repeated; tell, with an id, what must survive.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, TypeVar, cast
+
+import attrs
+import outcome
+import trio
+
+from elwood.foundation.runtime.board import waiting
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+# Seconds after which `insist` asks again although nobody said that the actor is back.
+INSIST_EVERY = 5.0
+
+
+class ActorUnavailable(Exception):
+    """The actor asked cannot answer; an expected failure that the asker must decide about."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} {why}")
+        self.name = name
+
+
+class ActorCrashed(ActorUnavailable):
+    """It took the request and died; whether it acted is unknown."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "crashed before it answered")
+
+
+class ActorDown(ActorUnavailable):
+    """It is between two incarnations or stopped; it has not seen the request."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "is down")
+
+
+class Reply(Generic[T]):
+    """The place of one answer.  The first to settle it wins; later ones are ignored."""
+
+    def __init__(self) -> None:
+        self._outcome: outcome.Outcome[T] | None = None
+        self._settled = trio.Event()
+        self._abandoned = trio.Event()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is an answer, or nobody waits for one any more."""
+        return self._settled.is_set() or self._abandoned.is_set()
+
+    def set(self, value: T) -> None:
+        """Answer."""
+        self._settle(outcome.Value(value))
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an exception, raised where the question was asked."""
+        self._settle(outcome.Error(error))
+
+    async def wait(self) -> T:
+        """Wait for the answer; being cancelled here abandons the question."""
+        try:
+            await self._settled.wait()
+        except trio.Cancelled:
+            self._abandoned.set()
+            raise
+        assert self._outcome is not None
+        return self._outcome.unwrap()
+
+    async def wait_abandoned(self) -> None:
+        """Wait until the asker has gone: what is still being done for it may stop."""
+        await self._abandoned.wait()
+
+    def _settle(self, result: outcome.Outcome[T]) -> None:
+        if self._outcome is None:
+            self._outcome = result
+            self._settled.set()
+
+
+@attrs.frozen(kw_only=True)
+class Request(Generic[T]):
+    """Base of the messages that want one answer."""
+
+    reply: Reply[T] = attrs.field(factory=lambda: Reply[T](), init=False, eq=False, repr=False)
+
+
+class Address(Generic[M]):
+    """The sending half of a mailbox; survives every restart of the actor behind it."""
+
+    def __init__(self, mailbox: "Mailbox[M]") -> None:
+        self._mailbox = mailbox
+        self.name = mailbox.name
+
+    async def tell(self, message: M) -> None:
+        """Put *message* into the queue, waiting for room.  Raises ActorDown after the stop."""
+        try:
+            await self._mailbox.send.send(message)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            raise ActorDown(self.name) from None
+        self._mailbox.came()
+
+    def offer(self, message: M) -> bool:
+        """Put *message* into the queue if there is room now; never waits."""
+        try:
+            self._mailbox.send.send_nowait(message)
+        except (trio.WouldBlock, trio.ClosedResourceError, trio.BrokenResourceError):
+            return False
+        self._mailbox.came()
+        return True
+
+    async def ask(self, request: Request[T]) -> T:
+        """Wait for the answer to *request*; the deadline is the asker's.
+
+        Raises ActorDown at once while the actor is away, ActorCrashed if it dies with it.
+        """
+        with waiting(f"{type(request).__name__} from {self.name}"):
+            if not self._mailbox.is_up:
+                raise ActorDown(self.name)
+            # The actor's `match` checks the type of the request, not we (architecture §14).
+            await self.tell(cast("M", request))
+            return await request.reply.wait()
+
+    async def insist(self, make: Callable[[], Request[T]]) -> T:
+        """Ask anew after every crash, once the actor is up again, until there is an answer.
+
+        An actor that is stopped for good never answers; the asker waits until it is cancelled.
+        """
+        while True:
+            try:
+                return await self.ask(make())
+            except ActorUnavailable:
+                with trio.move_on_after(INSIST_EVERY):
+                    await self._mailbox.wait_up()
+
+
+class Mailbox(Generic[M]):
+    """A bounded queue with a name, lent to one incarnation of its actor at a time.
+
+    Made by the wiring; *capacity* messages fit.  A body iterates over it and never closes it.
+    """
+
+    def __init__(self, name: str, capacity: int) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.send: trio.MemorySendChannel[M]
+        self.send, self._receive = trio.open_memory_channel[M](capacity)
+        self._in_hand: list[Request[Any]] = []
+        self._sweep_at = 16
+        self._up = trio.Event()
+        self._up.set()  # a message sent before the first start simply waits
+        self._closed = False
+        self.unread_since: float | None = None
+
+    @property
+    def address(self) -> Address[M]:
+        """Where to send to."""
+        return Address(self)
+
+    @property
+    def depth(self) -> int:
+        """Messages waiting."""
+        return self._receive.statistics().current_buffer_used
+
+    @property
+    def is_up(self) -> bool:
+        """Whether asking makes sense now."""
+        return self._up.is_set() and not self._closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the owner has begun to stop the actor."""
+        return self._closed
+
+    async def wait_up(self) -> None:
+        """Wait until the next incarnation runs; after the stop that is never."""
+        await self._up.wait()
+        if self._closed:
+            await trio.sleep_forever()
+
+    def __aiter__(self) -> AsyncIterator[M]:
+        return self
+
+    async def __anext__(self) -> M:
+        try:
+            return self._took(await self._receive.receive())
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> M:
+        """Wait for one message.  Raises trio.EndOfChannel when the actor is being stopped."""
+        return self._took(await self._receive.receive())
+
+    def receive_nowait(self) -> M:
+        """Take a message that is there already, or raise trio.WouldBlock or EndOfChannel."""
+        return self._took(self._receive.receive_nowait())
+
+    # What follows is the runtime's own.
+
+    def came(self) -> None:
+        """Note the time from which messages have waited with none of them being taken."""
+        if self.unread_since is None and self.depth:
+            self.unread_since = trio.current_time()
+
+    def begin(self) -> None:
+        """A new incarnation runs."""
+        self._up.set()
+
+    def end(self) -> None:
+        """The incarnation is over: fail what it had taken and not answered."""
+        if self._up.is_set():
+            self._up = trio.Event()
+        for request in self._in_hand:
+            request.reply.fail(ActorCrashed(self.name))
+        self._in_hand.clear()
+
+    def close(self) -> None:
+        """Take no more; what is queued can still be received, then iteration ends."""
+        self._closed = True
+        self.send.close()
+
+    def take_left(self) -> list[M]:
+        """Empty the queue of an actor that will not run again."""
+        left = []
+        while True:
+            try:
+                left.append(self._receive.receive_nowait())
+            except (trio.WouldBlock, trio.EndOfChannel):
+                self.unread_since = None
+                return left
+
+    def discard(self) -> None:
+        """Empty the queue of a stopped actor; what was asked learns that it is down."""
+        for message in self.take_left():
+            if isinstance(message, Request):
+                message.reply.fail(ActorDown(self.name))
+
+    def _took(self, message: M) -> M:
+        self.unread_since = trio.current_time() if self.depth else None
+        if isinstance(message, Request):
+            if len(self._in_hand) > self._sweep_at:
+                self._in_hand = [r for r in self._in_hand if not r.reply.is_settled]
+                # Twice what is left, so that many open requests do not make each one dear.
+                self._sweep_at = 2 * len(self._in_hand) + 16
+            if self._in_hand and self._in_hand[-1].reply.is_settled:
+                self._in_hand[-1] = message  # who answers one after the other holds one only
+            else:
+                self._in_hand.append(message)
+        return message

@@ -1,0 +1,270 @@
+"""The first rung: bubblewrap makes namespaces without privileges, and the command is alone there.
+
+No network, no files but the system's (read-only) and the workspace, no other processes.  bwrap dies
+with us, and everything in its process namespace with it.
+"""
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import attrs
+import msgspec
+import trio
+
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox import seccomp
+from elwood.foundation.sandbox.children import (
+    Child,
+    Pipe,
+    attend,
+    from_child,
+    to_child,
+)
+from elwood.foundation.sandbox.command import (
+    NOT_FOUND,
+    NOT_RUNNABLE,
+    Command,
+    Outcome,
+    Rung,
+    SandboxFailed,
+    SandboxSettings,
+    no_folder,
+    not_started,
+)
+from elwood.foundation.sandbox.layout import (
+    ETC,
+    MADE_ETC,
+    NIXOS,
+    SYSTEM,
+    WORKSPACE,
+    Guarded,
+    environment,
+    guarded,
+    inside,
+)
+from elwood.foundation.sandbox.lending import Lent, moved, with_lent
+from elwood.foundation.sandbox.running import Running
+from elwood.foundation.sandbox.settings import MEGABYTE
+
+# How bwrap says that the sandbox stands and only the program could not be started.
+_NO_PROGRAM = b"bwrap: execvp "
+_ID = "1000"
+
+
+class _Status(msgspec.Struct):
+    """A line that bwrap writes about what it started."""
+
+    child: int | None = msgspec.field(name="child-pid", default=None)
+    code: int | None = msgspec.field(name="exit-code", default=None)
+
+
+class _Namespace:
+    """The leash of a sandbox: who kills its first process kills everything in it."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._first: tuple[int, int] | None = None
+
+    def found(self, first: int) -> None:
+        """Hold the first process of the sandbox, which waits and so is still itself."""
+        self._first = (first, os.pidfd_open(first))
+
+    def ask(self) -> None:
+        """Ask the command's session; its leader, the first process, does not hear it."""
+        if self._first is None:
+            self.force()  # bwrap itself hangs
+        else:
+            with suppress(ProcessLookupError):
+                os.killpg(self._first[0], signal.SIGTERM)
+
+    def force(self) -> None:
+        """Kill the first process, or bwrap before there is one."""
+        if self._first is None:
+            self._child.signal(signal.SIGKILL)
+        else:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first[1], signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Wait until the first process has ended, which it does after all others."""
+        if self._first is not None:
+            await trio.lowlevel.wait_readable(self._first[1])
+
+    def close(self) -> None:
+        """Bury the first process, should orphans come to us; give back the file descriptor."""
+        if self._first is not None:
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, self._first[1], os.WEXITED | os.WNOHANG)
+            os.close(self._first[1])
+
+
+@attrs.frozen(kw_only=True)
+class Bubblewrap:
+    """Runs commands in *workspace* by the bwrap at *program*; they can read what is *lent*.
+
+    *made* is a folder for the few files that are made for the sandbox.  *disable_userns*: bwrap
+    knows that option (0.8); without it the filter of system calls alone forbids namespaces inside.
+    """
+
+    program: str
+    workspace: Path
+    settings: SandboxSettings
+    running: Running
+    made: Path
+    blocking: Blocking
+    disable_userns: bool = True
+    lent: tuple[Lent, ...] = ()
+
+    @property
+    def rung(self) -> Rung:
+        return "bubblewrap"
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*; blocks."""
+        return moved(path, self.workspace, self.lent)
+
+    async def run(self, command: Command) -> Outcome:
+        """Run *command*.  Raises SandboxFailed."""
+        guard = await self.blocking(self._guarded(command))
+        if guard is None:
+            return no_folder(command)
+        with ExitStack() as stack:
+            status = stack.enter_context(from_child())
+            gate = stack.enter_context(to_child(never_ends=True))
+            filter_ = stack.enter_context(to_child())
+            await filter_.write(seccomp.program(seccomp.PLAIN_FAMILIES))
+            filter_.hang_up()
+            keep = (status.theirs, gate.theirs, filter_.theirs)
+            argv = [self.program, *self._options(command, guard, *keep), "--", *command.argv]
+            try:
+                # bwrap itself is the first process inside, and its environment can be read there.
+                title = self.running.title
+                child = Child(argv, command, environment={}, keep=keep, title=title)
+            except OSError as error:
+                return not_started(self.rung, error)
+            for pipe in (status, gate, filter_):
+                pipe.give()
+            return await self._attended(child, command, status, gate)
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+    def _guarded(self, command: Command) -> Callable[[], Guarded | None]:
+        return lambda: with_lent(guarded(self.workspace, command.folder), self.lent)
+
+    async def _attended(self, child: Child, command: Command, status: Pipe, gate: Pipe) -> Outcome:
+        leash = _Namespace(child)
+        name = self.running.name()
+
+        async def begin() -> None:
+            line = await status.read_line()
+            first = _read(line).child if line else None
+            if first is not None:
+                leash.found(first)
+                self._limit(first)
+                await self.blocking(lambda: self.running.note(name, (child.pid, first)))
+                await gate.write(b"\n")
+
+        try:
+            timed_out = await attend(self.rung, child, leash, command.timeout, begin)
+            line = await status.read_line()
+        finally:
+            leash.close()
+            with trio.CancelScope(shield=True):
+                await self.blocking(lambda: self.running.forget(name))
+        return self._outcome(child, _read(line).code if line else None, timed_out)
+
+    def _outcome(self, child: Child, code: int | None, timed_out: bool) -> Outcome:
+        output, errors = child.output.value(), b""
+        if child.errors is not child.output:
+            errors = child.errors.value()
+        if timed_out:
+            return Outcome(None, output, child.output.cut, True, errors)
+        if code is None:
+            said = errors or output
+            if not said.startswith(_NO_PROGRAM):
+                raise SandboxFailed(self.rung, said.decode(errors="replace").strip() or "no word")
+            code = NOT_FOUND if b"No such file" in said else NOT_RUNNABLE
+        return Outcome(code, output, child.output.cut, False, errors)
+
+    def _limit(self, first: int) -> None:
+        """Set what may be used, by the process that will become the command's parent."""
+        for name, value in self.settings.limits().items():
+            kind: int = getattr(resource, f"RLIMIT_{name}")
+            most = resource.prlimit(first, kind)[1]
+            value = value if most == resource.RLIM_INFINITY else min(value, most)
+            resource.prlimit(first, kind, (value, value))
+
+    def _options(
+        self, command: Command, guard: Guarded, status: int, gate: int, filter_: int
+    ) -> Iterator[str]:
+        # Not --unshare-all: it asks for a namespace of cgroups, which a hardened unit forbids.
+        for kind in ("user", "pid", "net", "ipc", "uts"):
+            yield f"--unshare-{kind}"
+        if self.disable_userns:
+            yield "--disable-userns"
+        yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
+        yield from ("--uid", _ID, "--gid", _ID, "--hostname", "elwood")
+        yield from self._system()
+        size = str(self.settings.tmp * MEGABYTE)
+        yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
+        yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
+        yield from self._workspace(command, guard)
+        yield from _lent(guard)
+        yield from (
+            "--remount-ro",
+            "/",
+            "--chdir",
+            inside(command.folder),
+        )
+        for name, value in environment(command.environment, home=WORKSPACE).items():
+            yield from ("--setenv", name, value)
+        yield from ("--json-status-fd", str(status), "--block-fd", str(gate))
+        yield from ("--seccomp", str(filter_))
+
+    def _system(self) -> Iterator[str]:
+        for path in (*SYSTEM, NIXOS, *ETC):
+            if os.path.islink(path):
+                yield from ("--symlink", os.readlink(path), path)
+            elif os.path.exists(path):
+                yield from ("--ro-bind", path, path)
+        yield from ("--ro-bind", str(self.made), "/etc/elwood")
+        for name in MADE_ETC:
+            yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
+
+    def _workspace(self, command: Command, guard: Guarded) -> Iterator[str]:
+        outside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"
+        yield from (bind, str(outside), WORKSPACE)
+        for path in guard.pinned:
+            yield from (f"{bind}-try", str(outside / path), f"{WORKSPACE}/{path}")
+        for path in guard.readonly:
+            yield from ("--ro-bind-try", str(outside / path), f"{WORKSPACE}/{path}")
+        for path in guard.secret_files:
+            yield from ("--ro-bind", "/dev/null", f"{WORKSPACE}/{path}")
+        for path in guard.secret_folders:
+            yield from ("--tmpfs", f"{WORKSPACE}/{path}", "--remount-ro", f"{WORKSPACE}/{path}")
+
+
+def _lent(guard: Guarded) -> Iterator[str]:
+    for path, place in guard.lent:
+        yield from ("--ro-bind-try", path, place)
+    for place, is_folder in guard.lent_secrets:
+        if is_folder:
+            yield from ("--tmpfs", place, "--remount-ro", place)
+        else:
+            yield from ("--ro-bind", "/dev/null", place)
+
+
+def make_files(folder: Path) -> None:
+    """Write the files that are made for the sandbox into *folder*."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in MADE_ETC.items():
+        (folder / name).write_text(text)
+
+
+def _read(line: bytes) -> _Status:
+    return msgspec.json.decode(line, type=_Status)

@@ -1,0 +1,123 @@
+"""What is run in the workspace, what comes of it, and who can do it."""
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+import attrs
+
+from elwood.foundation.sandbox.settings import SandboxSettings as SandboxSettings
+
+Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
+
+# As shells say it: the program was found and cannot be run; there is no such program; and what is
+# added to the number of the signal that ended a program.
+NOT_RUNNABLE = 126
+NOT_FOUND = 127
+BY_SIGNAL = 128
+
+
+class NoSandbox(Exception):
+    """No commands can be run here; *why* tells the owner what to install or to configure."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class SandboxFailed(Exception):
+    """The sandbox broke, not the command; whether the command did something is not known."""
+
+    def __init__(self, rung: Rung, why: str) -> None:
+        super().__init__(f"{rung}: {why}")
+        self.rung = rung
+        self.why = why
+
+
+def _is_argv(_: object, __: object, argv: tuple[str, ...]) -> None:
+    if not argv or not argv[0]:
+        raise ValueError("a command needs a program")
+    if any("\0" in word for word in argv):
+        raise ValueError("a word of a command cannot hold a zero byte")
+
+
+def _is_folder(_: object, __: object, folder: str) -> None:
+    if folder.startswith("/") or "\0" in folder or ".." in folder.split("/"):
+        raise ValueError(f"{folder!r}: the folder must be relative and inside the workspace")
+
+
+def _is_environment(_: object, __: object, given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"{name!r}: not a variable that can be set")
+
+
+@attrs.frozen(kw_only=True)
+class Command:
+    """One program to run, in *folder* of the workspace, for at most *timeout* seconds.
+
+    The rung finds the program by its PATH; there is no shell unless *argv* names one.  Without
+    *stdin* it reads ``/dev/null``.  Of the output at most *limit* bytes are kept.  *environment*
+    is added to the minimal one and can be seen by others on the machine: never secrets.
+
+    With *merge* stderr goes where stdout goes, in the order of writing; else it is kept apart, as
+    a pipeline needs it.
+    """
+
+    argv: tuple[str, ...] = attrs.field(validator=_is_argv)
+    folder: str = attrs.field(default=".", validator=_is_folder)
+    stdin: bytes = b""
+    timeout: float
+    limit: int = 200_000
+    writable: bool = True
+    environment: Mapping[str, str] = attrs.field(factory=dict, validator=_is_environment)
+    merge: bool = True
+
+
+@attrs.frozen
+class Outcome:
+    """What a command came to.
+
+    *code* is its exit code, 128 and the signal if one ended it, None if we did.  *cut* counts the
+    bytes left out of *output*, where a line says so.  *errors* is stderr, if it was kept apart.
+    """
+
+    code: int | None
+    output: bytes
+    cut: int = 0
+    timed_out: bool = False
+    errors: bytes = b""
+
+
+class Executor(Protocol):
+    """A rung of the ladder that was found to work."""
+
+    @property
+    def rung(self) -> Rung:
+        """Which one."""
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
+
+    async def run(self, command: Command) -> Outcome:
+        """Run *command*; nothing of it is alive when this returns or is cancelled.
+
+        Raises SandboxFailed.
+        """
+
+    async def close(self) -> None:
+        """Give back what is held between commands."""
+
+
+def no_folder(command: Command) -> Outcome:
+    """Say that the folder of *command* does not exist."""
+    text = f"elwood: {command.folder}: there is no such folder in the workspace\n"
+    return Outcome(NOT_RUNNABLE, text.encode(errors="replace"))
+
+
+def not_started(rung: Rung, error: OSError) -> Outcome:
+    """Say why a program was not started, if that is due to the command; else SandboxFailed."""
+    if error.errno == errno.E2BIG:
+        return Outcome(NOT_RUNNABLE, b"elwood: the command line is too long\n")
+    raise SandboxFailed(rung, f"cannot start {error.filename}: {error.strerror}") from error

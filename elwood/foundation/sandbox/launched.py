@@ -1,0 +1,141 @@
+"""What the two rungs without namespaces share: a launcher stays with the command and ends it."""
+
+import marshal
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import attrs
+import trio
+
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.children import (
+    Child,
+    Pipe,
+    attend,
+    from_child,
+    to_child,
+)
+from elwood.foundation.sandbox.command import (
+    Command,
+    Outcome,
+    Rung,
+    SandboxFailed,
+    SandboxSettings,
+    no_folder,
+    not_started,
+)
+from elwood.foundation.sandbox.launcher import LENGTH
+from elwood.foundation.sandbox.layout import environment
+from elwood.foundation.sandbox.running import Running, kill_family
+
+# The launcher is run as a program.
+_LAUNCHER = Path(__file__).with_name("launcher.py")
+# Of marshal's format; all Pythons since 2.5 read it.
+_MARSHAL = 2
+
+
+@attrs.frozen
+class Walls:
+    """What Landlock lets a command read and write, and the filter of its system calls."""
+
+    read: list[str]
+    write: list[str]
+    filter: bytes
+
+
+class _Monitor:
+    """The leash of a launcher: the pipe whose end it waits for."""
+
+    def __init__(self, child: Child, life: Pipe) -> None:
+        self._child = child
+        self._life = life
+
+    def ask(self) -> None:
+        """Let the launcher ask the command to end."""
+        self._child.signal(signal.SIGTERM)
+
+    def force(self) -> None:
+        """Let the launcher kill everything and end."""
+        self._life.hang_up()
+
+    async def gone(self) -> None:
+        """Wait for the launcher, which ends as the last."""
+        await self._child.ended()
+
+
+async def launch(
+    rung: Rung,
+    command: Command,
+    *,
+    workspace: Path,
+    settings: SandboxSettings,
+    running: Running,
+    blocking: Blocking,
+    walls: Callable[[Path], Walls] | None = None,
+    python: str = sys.executable,
+) -> Outcome:
+    """Run *command* by a launcher; *walls* are built around its temporary folder.
+
+    Raises SandboxFailed.
+    """
+    folder = workspace / command.folder
+    if not await blocking(folder.is_dir):
+        return no_folder(command)
+    name = running.name()
+    try:
+        tmp = await blocking(lambda: running.make_tmp(name))
+    except OSError as error:
+        raise SandboxFailed(rung, f"cannot make a folder for temporary files: {error}") from error
+    given = {"TMPDIR": str(tmp)} | dict(command.environment)
+    if walls is not None:
+        given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
+    todo = marshal.dumps(
+        {
+            "argv": list(command.argv),
+            "folder": str(folder),
+            "environment": environment(given, home=str(workspace)),
+            "limits": settings.limits(),
+            "walls": None if walls is None else attrs.asdict(walls(tmp)),
+        },
+        _MARSHAL,
+    )
+    try:
+        with ExitStack() as stack:
+            life = stack.enter_context(to_child())
+            status = stack.enter_context(from_child())
+            keep = (life.theirs, status.theirs)
+            argv = [python, "-IS", str(_LAUNCHER), *map(str, keep)]
+            try:
+                child = Child(argv, command, environment={}, keep=keep)
+            except OSError as error:
+                return not_started(rung, error)
+            life.give()
+            status.give()
+
+            async def begin() -> None:
+                await blocking(lambda: running.note(name, (child.pid,)))
+                await life.write(LENGTH.pack(len(todo)) + todo)
+
+            timed_out = await attend(rung, child, _Monitor(child, life), command.timeout, begin)
+            said = await status.read_line()
+            if child.code != 0:
+                # Killed from within, so what it watched over may live.
+                await blocking(lambda: kill_family({child.pid}))
+    finally:
+        with trio.CancelScope(shield=True):
+            await blocking(lambda: running.forget(name))
+    return _outcome(rung, child, said, timed_out)
+
+
+def _outcome(rung: Rung, child: Child, said: bytes, timed_out: bool) -> Outcome:
+    output = child.output.value()
+    errors = b"" if child.errors is child.output else child.errors.value()
+    if timed_out:
+        return Outcome(None, output, child.output.cut, True, errors)
+    how, _, what = said.decode(errors="replace").strip().partition(" ")
+    if how != "exit":
+        raise SandboxFailed(rung, f"the launcher: {what or 'was killed'}")
+    return Outcome(int(what), output, child.output.cut, False, errors)

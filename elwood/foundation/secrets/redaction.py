@@ -1,0 +1,212 @@
+"""Knows what a secret is and how to take secrets out of a text before anybody reads it."""
+
+import re
+from collections.abc import Iterable
+from typing import NoReturn
+
+import attrs
+
+from elwood.foundation.secrets.known_secrets import KnownSecrets, known
+from elwood.foundation.secrets.private_keys import private_keys
+from elwood.foundation.secrets.secret_contexts import in_context
+from elwood.foundation.secrets.token_patterns import Found, tokens
+
+MASK = "***"
+# Characters of a text in pieces that are held back: more than any form needs before it is known
+# for what it is (a signed token needs most, 7 200).  What is longer is held back until it ends.
+HOLD = 8 * 1024
+# Characters in front of what is looked at that its beginning may depend on.
+_BEFORE = 256
+
+
+@attrs.frozen(repr=False, str=False)
+class Secret:
+    """A text that must not be shown: prints as ``***`` however it is printed.
+
+    Equal and hashed by value.  It cannot be pickled, so that it does not end up in a file or in
+    another process by accident.
+
+    >>> key = Secret("hunter2")
+    >>> f"{key!r} {key} {key:>5}"
+    '*** ***   ***'
+    >>> key.reveal()
+    'hunter2'
+    """
+
+    _value: str
+
+    def reveal(self) -> str:
+        """Return the text itself; only for handing it to the one it is meant for."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return MASK
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(MASK, spec)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a Secret cannot be pickled or copied; hand the object itself on")
+
+
+def strip(text: str, secrets: Iterable[Secret]) -> str:
+    """Return *text* with every one of *secrets*, and whatever looks like one, made ``***``.
+
+    Known values are found in every usual spelling, also spread over lines or in colours; tokens
+    and private keys by their form; passwords by what stands in front of them.  Takes time in
+    proportion to the length of *text*.
+
+    >>> strip("key=hunter2&q=1", [Secret("hunter2")])
+    'key=***&q=1'
+    >>> strip("Authorization: Bearer abcdefghijklmnop", [])
+    'Authorization: Bearer ***'
+    """
+    return _masked(text, _find(text, _known(secrets)), 0, len(text))
+
+
+class Stripper:
+    """Strips a text that comes in pieces, as `strip` would if it came whole.
+
+    The last 8 KiB are held back until more comes, or the end; and a secret that is longer until
+    it ends, or 16 KiB of it.
+    """
+
+    def __init__(self, secrets: Iterable[Secret]) -> None:
+        self._known = _known(secrets)
+        self._hold = max(HOLD, self._known.reach)
+        self._text = ""
+        # Where in *_text* begins what has not been given out.
+        self._at = 0
+        # Looking costs as much as all that is held back, so it waits until as much has come.
+        self._look_at = 2 * self._hold
+
+    def feed(self, chunk: str) -> str:
+        """Take the next piece; return what can be given out now."""
+        self._text += chunk
+        if len(self._text) < self._look_at:
+            return ""
+        found = _find(self._text, self._known, self._at)
+        cut = max(self._at, len(self._text) - self._hold)
+        for one in reversed(found):
+            if one.begin < cut < one.end:
+                cut = one.begin
+        given = self._give(found, cut)
+        self._look_at = len(self._text) + self._hold
+        return given
+
+    def end(self) -> str:
+        """Return the rest."""
+        return self._give(_find(self._text, self._known, self._at), len(self._text))
+
+    def _give(self, found: list[Found], cut: int) -> str:
+        given = _masked(self._text, found, self._at, cut)
+        keep = max(0, cut - _BEFORE)
+        self._text, self._at = self._text[keep:], cut - keep
+        return given
+
+
+def so_far(text: str, secrets: Iterable[Secret]) -> str:
+    """Return what may be shown now of *text*, which is still growing; what is shown only grows.
+
+    Held back are the last word, as it may become a token (one in other letters than ours cannot);
+    a secret at the end, as it may go on in the next line; and what may be the beginning of one of
+    *secrets*.
+
+    >>> so_far("The key is sk-an", []), so_far("The key is a secret. ", [])
+    ('The key is ', 'The key is a secret. ')
+    >>> so_far("password: hunter2", []), so_far("password: hunter2 ", [])
+    ('password: ', 'password: ')
+    >>> so_far("password: hunter2 and ", [])
+    'password: *** and '
+    """
+    known_ = _known(secrets)
+    word = len(text)
+    while word and "!" <= text[word - 1] <= "~":
+        word -= 1
+    cut = min(word, known_.unfinished(text))
+    settled = len(text[:cut].rstrip())
+    found = _find(text, known_)
+    return _masked(text, found, 0, min([cut, *(f.start for f in found if f.end >= settled)]))
+
+
+def reveals(text: str, secrets: Iterable[Secret]) -> bool:
+    """Tell whether *text*, which is about to leave, holds one of *secrets* in any spelling.
+
+    A yes is a refusal: what asks for it to be sent is not to be trusted with the rest either.
+
+    >>> reveals("https://example.org/?q=aHVudGVyMi1odW50ZXIz", [Secret("hunter2-hunter3")])
+    True
+    """
+    return next(_known(secrets).spans(text), None) is not None
+
+
+def _known(secrets: Iterable[Secret]) -> KnownSecrets:
+    return known(tuple(secret.reveal() for secret in secrets))
+
+
+def _find(text: str, known_: KnownSecrets, at: int = 0) -> list[Found]:
+    """Find all that begins in *text* at *at* or later, in order."""
+    found = [Found(start, start, end, "secret") for start, end in known_.spans(text) if start >= at]
+    found += tokens(text, at)
+    found += private_keys(text, at)
+    found += in_context(text, at)
+    return sorted(found, key=lambda one: one.begin)
+
+
+def _masked(text: str, found: Iterable[Found], start: int, end: int) -> str:
+    """Return *text[start:end]* with what was found in it made ``***``; the rest is not cut."""
+    pieces = []
+    for one in sorted((f.start, f.end) for f in found if f.kind and f.end <= end):
+        if one[0] >= start:
+            pieces += [text[start : one[0]], MASK]
+        start = max(start, one[1])
+    return "".join([*pieces, text[start:end]])
+
+
+@attrs.frozen
+class Clean:
+    """The message holds no credential."""
+
+
+@attrs.frozen
+class Masked:
+    """The message holds a credential; *text* is the message without it."""
+
+    text: str
+
+
+@attrs.frozen
+class Credential:
+    """The message is a credential, of this *kind*, and nothing else."""
+
+    kind: str
+
+
+# Words that may stand on the same line as a credential, its name above all, before the line says
+# something of its own: `export TOKEN=…`, `my key: …`.
+_LABEL = 3
+_LETTERS = re.compile(r"[^\W_]+")
+
+
+def screen(text: str) -> Clean | Masked | Credential:
+    """Tell whether somebody typed a credential, which belongs into a file and not into a chat.
+
+    Goes by form and surroundings only; known values are for `strip`.
+
+    >>> screen("what is in 3f786850e387550fdab836ed7e6dc881de23001b?")
+    Clean()
+    >>> screen("use the password=hunter2 there, please, and tell me")
+    Masked(text='use the password=*** there, please, and tell me')
+    >>> screen("DB_PASSWORD=hunter2")
+    Credential(kind='password')
+    """
+    found = [one for one in _find(text, known(())) if one.kind]
+    if not found:
+        return Clean()
+    masked = _masked(text, found, 0, len(text))
+    lines = [line for line in masked.splitlines() if line.strip()]
+    if all(MASK in line and len(_LETTERS.findall(line)) <= _LABEL for line in lines):
+        return Credential(found[0].kind)
+    return Masked(masked)

@@ -1,0 +1,103 @@
+"""Knows the places where a secret may be kept, and in which order they are looked into."""
+
+import os
+import shlex
+import stat
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from elwood.foundation.secrets.redaction import Secret
+
+# Bytes of a secret file; the largest key we know has 4 KiB.
+LARGEST = 16_384
+
+
+class SecretUnusable(Exception):
+    """A secret that the operator has given cannot be used; nothing of its value is in here.
+
+    *problem* says what is wrong, *remedy* what the operator can do.
+    """
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+def look_up(
+    name: str, reference: str | None, variable: str | None, environ: MutableMapping[str, str]
+) -> Secret | None:
+    """Find the secret *name*; None if no place has it.
+
+    The places, in order: the file *name* in ``$CREDENTIALS_DIRECTORY`` (systemd.exec(5));
+    *reference*, which is ``file:`` and a path, or the secret itself; *variable*.  The latter is
+    removed from *environ* whichever place wins, so that no child process gets it.
+
+    Raises SecretUnusable when the first place that has it is no good; the operator's fault.
+    """
+    from_environment = environ.pop(variable, "") if variable else ""
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    if directory:
+        path = Path(directory, name)
+        if path.exists():
+            # Written by systemd, which may grant access by a list that the mode bits show as
+            # a group's: not ours to judge.
+            return _secret(_read(path, private=False), f"the credential {path}")
+    if reference is not None and reference.startswith("file:"):
+        path = Path(reference.removeprefix("file:")).expanduser()
+        return _secret(_read(path, private=True), f"the file {path}")
+    if reference is not None:
+        return _secret(reference, "the value")
+    if from_environment:
+        return _secret(from_environment, f"the variable {variable}")
+    return None
+
+
+def _read(path: Path, *, private: bool) -> str:
+    if not path.is_absolute():
+        raise SecretUnusable(f"file:{path} is not an absolute path", "write it from / on")
+    try:
+        # A named pipe must not keep us waiting before it can be refused.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise SecretUnusable(f"{path} is not a regular file", "put the secret into a file")
+            mode = stat.S_IMODE(status.st_mode)
+            if private and mode & 0o077:
+                raise SecretUnusable(
+                    f"{path} can be read or changed by others (mode {mode:04o})",
+                    f"run: chmod 600 {shlex.quote(str(path))}",
+                )
+            content = os.read(descriptor, LARGEST + 1)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise SecretUnusable(f"{path} does not exist", "create it, or correct the path") from None
+    except OSError as error:
+        raise SecretUnusable(
+            f"{path} cannot be read: {error.strerror}", "make it readable for the user of Elwood"
+        ) from error
+    if len(content) > LARGEST:
+        raise SecretUnusable(
+            f"{path} is larger than {LARGEST} bytes", "keep nothing but the secret in it"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        # `from None`: the error holds the bytes.
+        raise SecretUnusable(f"{path} is not UTF-8 text", "write the secret as text") from None
+
+
+def _secret(text: str, place: str) -> Secret:
+    """Take *text* as a secret, without the line break that editors put at the end."""
+    value = text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise SecretUnusable(f"{place} is empty", "write the secret into it")
+    if not value.isprintable() or value != value.strip():
+        # It goes into an HTTP header, whose library would show it in its complaint.
+        raise SecretUnusable(
+            f"{place} has a blank at an end, a line break or a control character",
+            "write nothing but the secret, in one line",
+        )
+    return Secret(value)

@@ -1,0 +1,169 @@
+"""Opening beneath one folder, whatever the path says and whoever swaps links meanwhile.
+
+The kernel resolves each path beneath a descriptor of the root (openat2 with RESOLVE_BENEATH and
+RESOLVE_NO_MAGICLINKS), so there is no moment between a check and its use (security.md §2).
+Everything here blocks.
+"""
+
+import ctypes
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elwood.foundation.storage.paths import holds_secrets, refusal
+
+# The same number on every architecture but Alpha.
+_OPENAT2 = 437
+_NO_MAGICLINKS = 0x02
+_BENEATH = 0x08
+# The kernel cannot always tell that a ".." stayed inside while somebody renames; it says "again".
+_TRIES = 100
+
+
+class PathRefused(Exception):
+    """*path* may not be used, or is not what it should be; *why* is for who asked for it."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path!r}: {why}")
+        self.path = path
+        self.why = why
+
+
+class PathMissing(PathRefused):
+    """There is nothing at *path*."""
+
+
+class Unconfined(Exception):
+    """This system cannot confine paths to a folder; the operator needs Linux 5.6 or newer."""
+
+
+class _How(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+def open_beneath(root: int, path: str, flags: int) -> int:
+    """Open *path*, which must stay beneath the folder *root* at every step.
+
+    Raises OSError (EXDEV and ELOOP: it led outside) and Unconfined.
+    """
+    how = _How(flags | os.O_CLOEXEC, 0, _BENEATH | _NO_MAGICLINKS)
+    name = os.fsencode(path)
+    for _ in range(_TRIES):
+        fd = _libc.syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(root),
+            ctypes.c_char_p(name),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+        if fd >= 0:
+            return int(fd)
+        code = ctypes.get_errno()
+        if code != errno.EAGAIN:
+            break
+    # Opening what is there needs no rights that raise EPERM: it is what old containers say to
+    # unknown calls.
+    if code in (errno.ENOSYS, errno.EPERM):
+        raise Unconfined(
+            "this kernel, or the container's seccomp filter, has no openat2: file tools need "
+            "Linux 5.6 or newer"
+        )
+    raise OSError(code, os.strerror(code), path)
+
+
+class Confined:
+    """The folder *path*, out of which nothing that is opened here gets.
+
+    It is opened at the first use and held: if somebody puts another folder, or a link, in its
+    place, everything is refused from then on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+        self._opening = threading.Lock()
+
+    def __del__(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def root(self) -> int:
+        """Return the descriptor of the folder, which stays ours.  Raises PathRefused."""
+        try:
+            with self._opening:
+                if self._fd is None:
+                    self._fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            held, named = os.fstat(self._fd), os.stat(self.path)
+        except OSError as error:
+            raise PathMissing(str(self.path), f"cannot be opened ({error.strerror})") from error
+        if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):
+            why = "was replaced by another folder; restart Elwood if that was you"
+            raise PathRefused(str(self.path), why)
+        return self._fd
+
+    @contextmanager
+    def opened(self, path: str, flags: int) -> Iterator[int]:
+        """Open *path*, unless it, or what it leads to, has a name that secrets are kept under.
+
+        Raises PathRefused and Unconfined.
+        """
+        why = refusal(path)
+        if why is not None:
+            raise PathRefused(path, why)
+        root = self.root()
+        try:
+            fd = open_beneath(root, self.relative(path), flags)
+        except OSError as error:
+            raise refused(path, error) from error
+        try:
+            # A link may have another name than what it leads to.
+            if holds_secrets(path) or holds_secrets(self.inside(fd)):
+                raise PathRefused(path, "has a name that secrets are kept under; it is not shown")
+            yield fd
+        finally:
+            os.close(fd)
+
+    def relative(self, path: str) -> str:
+        """Take the root's own path off the start of an absolute one that spells it."""
+        root = str(self.path)
+        if path == root or path.startswith(f"{root}/"):
+            return path[len(root) :].strip("/") or "."
+        return path
+
+    def inside(self, fd: int) -> str:
+        """Say where beneath the root the open *fd* really is.  Raises Unconfined."""
+        try:
+            where, start = (os.readlink(f"/proc/self/fd/{number}") for number in (fd, self.root()))
+        except OSError as error:
+            raise Unconfined("file tools need /proc to be mounted") from error
+        return where.removeprefix(start).removesuffix(" (deleted)")
+
+
+def refused(path: str, error: OSError) -> PathRefused:
+    """Say of a failed system call what it means for who asked for *path*."""
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            return PathMissing(path, "does not exist")
+        case errno.EXDEV:
+            return PathRefused(path, "leads out of the folder")
+        case errno.ELOOP:
+            return PathRefused(path, "is a link that leads nowhere or out of the folder")
+        case errno.EACCES:
+            return PathRefused(path, "is closed to Elwood (permission denied)")
+        case errno.ENXIO:
+            return PathRefused(path, "is not a plain file")
+        case errno.EAGAIN:
+            return PathRefused(path, "is being renamed all the time; try again")
+        case _:
+            return PathRefused(path, f"cannot be opened ({error.strerror})")

@@ -1,0 +1,303 @@
+"""A durable fold: an append-only file, and the state its entries add up to (architecture §6).
+
+Rules (reliability.md §2): one write per line, newline last, fsync before anyone is told; only a
+tail that was never acknowledged is cut; damage anywhere else stops the work and is left as it is.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, Literal, Protocol, TypeVar
+
+import attrs
+import msgspec
+import trio
+
+from elwood.foundation.runtime import trouble, well
+from elwood.foundation.storage.chain import (
+    Place,
+    Unsound,
+    decoder,
+    entries_of,
+    follow,
+    write_line,
+)
+from elwood.foundation.storage.disk import Disk, temporary
+from elwood.foundation.storage.snapshot import (
+    belongs,
+    load,
+    place_of,
+    shape,
+    snapshot_of,
+    take,
+)
+from elwood.foundation.storage.syscalls import DiskFull, JournalBroken, judged
+
+__all__ = [
+    "Damage",
+    "DiskFull",
+    "Journal",
+    "JournalBroken",
+    "JournalDamaged",
+    "Verified",
+    "snapshot_of",
+    "verify",
+]
+
+# Entries after which a snapshot is written; their replay takes about 50 ms.
+SNAPSHOT_EVERY = 10_000
+
+E = TypeVar("E")
+Entry_contra = TypeVar("Entry_contra", contravariant=True)
+
+
+class Fold(Protocol[Entry_contra]):
+    """What a journal keeps: a msgspec.Struct that takes in entries, in order."""
+
+    def apply(self, seq: int, at: float, entry: Entry_contra, /) -> None:
+        """Take in the entry *seq*, recorded at Unix time *at*."""
+
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
+
+
+class JournalDamaged(Exception):
+    """Line *line* of *path* is not what was written; the file was left as it is (CP-34).
+
+    Nobody's fault here: a disk, or somebody who edited.  A person must decide.
+    """
+
+    def __init__(self, path: Path, line: int, why: str) -> None:
+        super().__init__(
+            f"{path}, line {line} {why}. The file was left untouched. Restore it from a backup, "
+            f"or move it and {snapshot_of(path).name} away to go on without its history"
+        )
+        self.path = path
+        self.line = line
+        self.why = why
+
+
+class Journal(Generic[E, S]):
+    """Entries of the union *entries* in the file *path*, and their fold *state*.
+
+    *new* is the type of the state, callable without arguments.  Exactly one journal may be open
+    per file, and only *append* changes the state.  What is applied are the entries as they read
+    back from their line, so a state never differs from its replay.  A snapshot is written after
+    each *snapshot_every* entries.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        entries: Any,  # a union; there is no static type for one yet
+        new: Callable[[], S],
+        disk: Disk,
+        *,
+        snapshot_every: int = SNAPSHOT_EVERY,
+    ) -> None:
+        self.path = path
+        self.state: S = new()
+        self._new = new
+        self._disk = disk
+        self._entries = entries
+        self._snapshot_every = snapshot_every
+        self._decode: Callable[[bytes], Any] = decoder(entries).decode
+        self._place = Place()
+        self._saved = 0
+        self._broken: JournalBroken | None = None
+        self._usable = False
+        # Tasks of one actor append at the same time; lines must not.
+        self._turn = trio.Lock()
+
+    async def open(self) -> None:
+        """Read the file into *state*, cutting (and keeping) a torn tail.
+
+        What was read is on the disk when this returns, also if a killed process left it in
+        memory only.  Raises JournalDamaged, JournalBroken, and DiskFull if a torn tail cannot
+        be kept.
+        """
+        async with self._turn:
+            self._usable = False
+            self.state, self._place, self._saved = await self._disk.blocking(self._read)
+            self._broken = None
+            self._usable = True
+            await self._snapshot_if_due()
+
+    @property
+    def last(self) -> float:
+        """When the newest line was written, Unix time; 0 if there is none."""
+        return self._place.at
+
+    async def look_back(self, read: Callable[[Iterator[tuple[int, float, E]]], T]) -> T:
+        """Give what *read* makes of the whole file, entry by entry.  Raises JournalDamaged."""
+        try:
+            return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
+        except Unsound as error:
+            raise JournalDamaged(self.path, error.line, error.why) from error
+
+    async def append(self, *entries: E, last_words: bool = False) -> None:
+        """Record *entries* in one line: all of them or, after a crash, none.
+
+        They are on the disk, and in *state*, when this returns; if it is cancelled, neither.
+        *last_words* may use the reserved space: results of what has happened already.  Raises
+        DiskFull (nothing was written, the journal stays usable), JournalBroken, and
+        msgspec.DecodeError for an entry that could not be read back, which is a bug.
+        """
+        if not entries:
+            return
+        # Nearly always free: then the write below is the only point where others may run.
+        if self._turn.locked():
+            await self._turn.acquire()
+        else:
+            self._turn.acquire_nowait()
+        try:
+            await self._append(entries, last_words)
+            await self._snapshot_if_due()
+        finally:
+            self._turn.release()
+
+    async def _append(self, entries: tuple[E, ...], last_words: bool) -> None:
+        if self._broken is not None:
+            raise JournalBroken(self.path, self._broken.why)
+        if not self._usable:
+            raise RuntimeError(f"{self.path} is not open")
+        place = self._place
+        raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
+        line = self._decode(raw)
+        write = partial(self._disk.append, self.path, raw, at=place.offset, last_words=last_words)
+        try:
+            await self._disk.blocking(write)
+        except JournalBroken as error:
+            self._broken = error
+            raise
+        self._place = place.after(raw, len(entries), line.at)
+        for seq, entry in enumerate(line.entries, line.seq):
+            self.state.apply(seq, line.at, entry)
+
+    async def _snapshot_if_due(self) -> None:
+        if self._place.seq - self._saved < self._snapshot_every:
+            return
+        what = f"snapshot of {self.path.name}"
+        # The entries stand and were applied: a cancellation now must not say that they were not.
+        with trio.CancelScope(shield=True):
+            try:
+                await self._disk.blocking(self._save)
+            except DiskFull as error:
+                trouble(what, str(error))
+            else:
+                well(what)
+        # Also if there was no room: the next one is worth as much as this one.
+        self._saved = self._place.seq
+
+    def _save(self) -> None:
+        snapshot = take(self.state, shape(type(self.state)), self._place)
+        self._disk.replace(snapshot_of(self.path), snapshot)
+
+    def _read(self) -> tuple[S, Place, int]:
+        state, place, saved, torn = self._new(), Place(), 0, b""
+        self._disk.remove(temporary(snapshot_of(self.path)))
+        try:
+            file = self.path.open("rb", buffering=1 << 20)
+        except FileNotFoundError:
+            return state, place, saved
+        with file, judged(self.path):
+            found = self._shortcut(file, type(state))
+            if found is not None:
+                state, place = found
+                saved = place.seq
+            file.seek(place.offset)
+            torn = self._replay(file, state, place)
+        if torn:
+            name = f"{self.path.name}.torn-{self._disk.clock():.0f}"
+            self._disk.set_aside(self.path.with_name(name), torn)
+            self._disk.cut(self.path, place.offset)
+        self._disk.settle(self.path)
+        return state, place, saved
+
+    def _shortcut(self, file: BinaryIO, kind: type[S]) -> tuple[S, Place] | None:
+        snapshot = load(snapshot_of(self.path))
+        if snapshot is None or snapshot.shape != shape(kind) or not belongs(snapshot, file):
+            return None
+        try:
+            return msgspec.json.decode(snapshot.state, type=kind), place_of(snapshot)
+        except msgspec.DecodeError:
+            return None
+
+    def _replay(self, file: BinaryIO, state: S, place: Place) -> bytes:
+        lines = follow(file, place, self._decode)
+        apply = state.apply
+        while True:
+            try:
+                line = next(lines)
+            except StopIteration as end:
+                torn: bytes = end.value
+                return torn
+            except Unsound as error:
+                raise JournalDamaged(self.path, error.line, error.why) from error
+            for seq, entry in enumerate(line.entries, line.seq):
+                apply(seq, line.at, entry)
+
+
+@attrs.frozen
+class Verified:
+    """A whole chain: *entries* in *lines*, written from *first* to *last* (Unix time).
+
+    *head* is the digest of the last line: who noted it earlier can tell that none were taken off
+    the end since.  *torn* bytes at the end were never acknowledged.
+    """
+
+    entries: int
+    lines: int
+    first: float | None
+    last: float | None
+    head: str
+    torn: int
+    snapshot: Literal["none", "ok", "does not belong to this journal"]
+
+
+@attrs.frozen
+class Damage:
+    """The chain is broken at *line*; *why* continues "line 7 …"."""
+
+    line: int
+    why: str
+
+
+def verify(path: Path) -> Verified | Damage:
+    """Prove, from the file alone, that nothing in the journal *path* was edited, moved or removed.
+
+    Reads everything and changes nothing.  What it cannot see: that whole lines are missing at the
+    end, or that everything was written anew; compare *head* for that.  Raises OSError.
+    """
+    place = Place()
+    first: float | None = None
+    snapshot = load(snapshot_of(path))
+    with path.open("rb", buffering=1 << 20) as file:
+        fits = snapshot is not None and belongs(snapshot, file)
+        file.seek(0)
+        lines = follow(file, place, decoder(msgspec.Raw).decode)
+        while True:
+            try:
+                line = next(lines)
+            except StopIteration as end:
+                torn = len(end.value)
+                break
+            except Unsound as error:
+                return Damage(error.line, error.why)
+            first = line.at if first is None else first
+    return Verified(
+        entries=place.seq,
+        lines=place.lines,
+        first=first,
+        last=None if first is None else place.at,
+        head=place.head,
+        torn=torn,
+        snapshot=(
+            "ok"
+            if fits
+            else "does not belong to this journal"
+            if snapshot_of(path).exists()
+            else "none"
+        ),
+    )

@@ -1,0 +1,159 @@
+"""Cutting rich text into messages: where to cut, and formatting carried over the cuts."""
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from elwood.foundation.text.characters import utf16_offsets, well_formed
+from elwood.foundation.text.markdown import Entity, Rich
+from elwood.foundation.text.rich_text import Span, trimmed
+
+# Telegram takes 4096 UTF-16 units; 16 are left for `markdown.mark_repeat`.
+LIMIT = 4080
+# Telegram drops the surplus; the longest matter most.
+MAX_ENTITIES = 100
+# What is sent when there is nothing to be seen: Telegram refuses an empty message.
+NOTHING = "…"
+
+# What tdlib's strip_empty_characters and clean_input_string leave nothing of.
+_INVISIBLE = re.compile(
+    "[\\s\u030a\u0333\u033f\u180e\u200b-\u200f\u202a-\u202e\u2800\ufeff\ufffc\U000e0000-\U000e007f]*"
+)
+_VISIBLE = re.compile(r"\S")
+# Code points that one visible character may have before we cut it all the same.
+_LONGEST_CLUSTER = 64
+
+
+def split(rich: Rich, limit: int = LIMIT) -> tuple[Rich, ...]:
+    """Cut *rich* into messages of at most *limit* UTF-16 units; the same input, the same pieces.
+
+    Cuts fall on a blank line outside of code, else a line end, else a space, else between two
+    characters; near the end of the piece if there is such a place in its second half.  Only white
+    space at the cuts is lost.  Entities go on in the next piece; each piece has at most
+    `MAX_ENTITIES`.  Pieces are trimmed and never empty: what shows nothing becomes "…".
+
+    >>> [piece.text for piece in split(Rich("one two three"), limit=8)]
+    ['one two', 'three']
+    >>> split(Rich("abcd", (Entity("bold", 1, 3),)), limit=2)[1]
+    Rich(text='cd', entities=(Entity(type='bold', offset=0, length=2, url=None, language=None),))
+    """
+    if limit < 2:
+        raise ValueError("a piece must have room for a character, that is for two units")
+    text = well_formed(rich.text)
+    offsets = utf16_offsets(text)
+    spans = sorted(
+        (_span(entity, offsets) for entity in rich.entities), key=lambda s: (s.start, -s.end)
+    )
+    blocks = [span for span in spans if span.kind == "pre"]
+    pieces: list[Rich] = []
+    running: list[Span] = []
+    next_span = 0
+    position = 0
+    while found := _VISIBLE.search(text, position):
+        start = found.start()
+        end = bisect_right(offsets, offsets[start] + limit) - 1
+        if end < len(text):
+            end = _cut(text, start, end, blocks)
+        while next_span < len(spans) and spans[next_span].start < end:
+            running.append(spans[next_span])
+            next_span += 1
+        piece = text[start:end].rstrip()
+        if not _INVISIBLE.fullmatch(piece):
+            pieces.append(Rich(piece, _entities(running, piece, start)))
+        running = [span for span in running if span.end > end]
+        position = end
+    return tuple(pieces) or (Rich(NOTHING),)
+
+
+def _span(entity: Entity, offsets: Sequence[int]) -> Span:
+    start = bisect_left(offsets, entity.offset)
+    end = bisect_right(offsets, entity.offset + entity.length) - 1
+    return Span(entity.type, start, end, entity.url, entity.language)
+
+
+def _entities(spans: Sequence[Span], piece: str, start: int) -> tuple[Entity, ...]:
+    """Clip *spans* to the *piece* of text that begins at *start*."""
+    kept: list[Span] = []
+    for span in spans:
+        here = Span(
+            span.kind, max(span.start - start, 0), span.end - start, span.url, span.language
+        )
+        if here.end > 0 and (narrow := trimmed(here, piece)) is not None:
+            kept.append(narrow)
+    if len(kept) > MAX_ENTITIES:
+        longest = sorted(range(len(kept)), key=lambda i: kept[i].start - kept[i].end)
+        kept = [kept[i] for i in sorted(longest[:MAX_ENTITIES])]
+    kept.sort(key=lambda span: (span.start, -span.end))
+    offsets = utf16_offsets(piece)
+    return tuple(
+        Entity(s.kind, offsets[s.start], offsets[s.end] - offsets[s.start], s.url, s.language)
+        for s in kept
+    )
+
+
+def _cut(text: str, start: int, end: int, blocks: Sequence[Span]) -> int:
+    """Choose where the piece that begins at *start* ends: after *start*, not after *end*."""
+    for low in ((start + end) // 2, start):
+        for cut in (
+            _paragraph(text, low, end, blocks),
+            _outer_line(text, low, end),
+            text.rfind("\n", low + 1, end + 1),
+            text.rfind(" ", low + 1, end + 1),
+        ):
+            if cut > low:
+                return cut
+    return _between_characters(text, start, end)
+
+
+def _paragraph(text: str, low: int, end: int, blocks: Sequence[Span]) -> int:
+    """Find the last blank line that is not in a block of code, or -1."""
+    while (cut := text.rfind("\n\n", low + 1, end + 2)) != -1:
+        index = bisect_right(blocks, cut, key=lambda block: block.start) - 1
+        if index < 0 or cut >= blocks[index].end:
+            return cut
+        end = blocks[index].start - 2
+    return -1
+
+
+def _outer_line(text: str, low: int, end: int) -> int:
+    """Find the last line end before a line that is not indented, or -1."""
+    while (cut := text.rfind("\n", low + 1, end + 1)) != -1:
+        if not text[cut + 1 : cut + 2].isspace():
+            return cut
+        end = cut - 1
+    return -1
+
+
+def _between_characters(text: str, start: int, end: int) -> int:
+    for cut in range(end, max(start, end - _LONGEST_CLUSTER), -1):
+        if not _is_one_character(text, cut):
+            return cut
+    return end
+
+
+def _is_one_character(text: str, cut: int) -> bool:
+    """Tell whether readers would see a character broken at *cut*: a rough UAX #29."""
+    before, after = text[cut - 1], text[cut]
+    if before == "\u200d" or _continues(after):
+        return True
+    if not (_is_flag_half(before) and _is_flag_half(after)):
+        return False
+    halves = 1
+    while halves < _LONGEST_CLUSTER and cut > halves and _is_flag_half(text[cut - halves - 1]):
+        halves += 1
+    return halves % 2 == 1
+
+
+def _continues(char: str) -> bool:
+    return (
+        char == "\u200d"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin
+        or "\U000e0020" <= char <= "\U000e007f"  # tags, in some flags
+        or "\u1160" <= char <= "\u11ff"  # Hangul vowels and finals
+        or unicodedata.category(char) in {"Mn", "Mc", "Me"}
+    )
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"

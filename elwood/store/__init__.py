@@ -1,1 +1,0 @@
-"""What survives: files, one writer each."""

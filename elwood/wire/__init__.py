@@ -1,1 +1,0 @@
-"""What we speak: clients and codecs; no actors, no policy."""

@@ -1,0 +1,170 @@
+"""Approvals with everything around them bare: an outbox that keeps what it gets, and hints."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+import trio.testing
+
+from elwood.agent.approvals.actor import Approvals
+from elwood.agent.approvals.messages import (
+    ApprovalsMail,
+    Known,
+    Meet,
+    Pair,
+    Pending,
+    Pressed,
+    Rule,
+    Seek,
+    Settled,
+    Stranger,
+    Verdict,
+)
+from elwood.agent.approvals.permissions import (
+    CONTROL,
+    ApprovalEntry,
+    ApprovalSettings,
+    Book,
+)
+from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.channels.messages import (
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.messages import Decided
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Crashed,
+    Event,
+    Mailbox,
+    inline,
+    supervise,
+)
+from elwood.foundation.storage.chain import decoder
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+
+OWNER = "tg:1"
+OWNER_ROUTE = Route("telegram", 1)
+CODES = [f"ABCD22{a}{b}" for a in "23456789" for b in "23456789"]
+
+
+def question(call: str = "t1/c1", **more: Any) -> Question:
+    """A question about a command, in the owner's own chat unless told otherwise."""
+    given: dict[str, Any] = {
+        "session": "tg-1",
+        "call": call,
+        "tool": "run_command",
+        "plan": f"plan of {call}",
+        "exact": f"exact {call}",
+        "subject": f"make {call}",
+        "why": "it is not on the list of safe commands",
+        "route": OWNER_ROUTE,
+        "principal": OWNER,
+        "offered": ("conversation", "always"),
+    }
+    return Question(**(given | more))
+
+
+@attrs.define
+class World:
+    """What lasts over restarts: the disk, the time, the codes not given out yet."""
+
+    path: Path
+    now: float = 1_000_000.0
+    codes: list[str] = attrs.field(factory=lambda: list(reversed(CODES)))
+    posts: list[Post] = attrs.field(factory=list)
+    sent: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
+    calls: Calls = attrs.field(factory=Calls)
+    hints: list[str] = attrs.field(factory=list)
+    takes_hints: bool = True
+    settings: ApprovalSettings = attrs.field(factory=ApprovalSettings)
+    secret: str = "hunter2"
+    awake: Callable[[float], float] = lambda now: now
+
+    def texts(self, chat: int) -> list[str]:
+        return [post.part.text for post in self.posts if post.route.chat == chat]
+
+    def entries(self) -> list[ApprovalEntry]:
+        """What stands in the journal."""
+        lines = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
+        return [e for line in lines for e in decoder(ApprovalEntry).decode(line).entries]
+
+    def hint(self, decided: Decided) -> bool:
+        if self.takes_hints:
+            self.hints.append(decided.session)
+        return self.takes_hints
+
+
+@attrs.define
+class Asker:
+    box: Mailbox[ApprovalsMail]
+
+    async def meet(self, number: int, name: str = "Eve") -> Known | Stranger:
+        route = Route("telegram", number)
+        return await self.box.address.ask(Meet(principal=f"tg:{number}", name=name, route=route))
+
+    async def press(self, data: str, by: str = OWNER, route: Route | None = OWNER_ROUTE) -> Settled:
+        return await self.box.address.ask(Pressed(principal=by, data=data, route=route))
+
+    async def pair(self, code: str) -> Settled:
+        return await self.box.address.ask(Pair(code=code))
+
+    async def seek(self, asked: Question) -> Pending | Verdict:
+        answer = await self.box.address.ask(Seek(question=asked))
+        await trio.testing.wait_all_tasks_blocked()
+        return answer
+
+    async def rule(self, code: str, answer: Answer, by: str = OWNER) -> Settled:
+        return await self.box.address.ask(Rule(code=code, answer=answer, by=by))
+
+
+@asynccontextmanager
+async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
+    """Run the actor until the end of the block; it must not crash."""
+    board, events, stop = Board(trio.current_time), list[Event](), trio.Event()
+    box = Mailbox[ApprovalsMail]("approvals", 64)
+    outbox = Mailbox[OutboxMail]("outbox", 64)
+    disk = Disk(blocking=inline, clock=lambda: world.now, calls=world.calls)
+    journal = Journal[ApprovalEntry, Book](world.path, ApprovalEntry, Book, disk)
+    actor = Approvals(
+        journal,
+        {"telegram": outbox.address, "console": outbox.address},
+        owners=frozenset({OWNER, CONTROL}),
+        owner_routes=owner_routes,
+        hint=world.hint,
+        new_id=lambda: secrets.token_urlsafe(16),
+        new_code=lambda length: world.codes.pop()[-length:],
+        clock=lambda: world.now,
+        strip=lambda text: text.replace(world.secret, "***"),
+        settings=world.settings,
+        awake=lambda now: world.awake(now),
+    )
+
+    async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
+        async for mail in mailbox:
+            assert isinstance(mail, Post)
+            world.posts.append(mail)
+            mail.reply.set(world.sent(mail))
+
+    async def house() -> None:
+        children = [Child(outbox, be_outbox), Child(box, actor.run)]
+        await supervise(children, stop=stop, listener=events.append, board=board)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house)
+        yield Asker(box)
+        await trio.testing.wait_all_tasks_blocked()
+        stop.set()
+    assert not [event for event in events if isinstance(event, Crashed)]

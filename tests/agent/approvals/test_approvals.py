@@ -1,0 +1,199 @@
+"""Approvals: who is let in, by whom, once, and over every restart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from elwood.agent.approvals.messages import (
+    Known,
+    Migrate,
+    Migrations,
+    Recognise,
+    Stranger,
+)
+from elwood.agent.channels.messages import Sent, Unsent, Unsure
+from elwood.foundation.storage.syscalls import Calls
+from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "approvals.jsonl")
+
+
+async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.meet(7) == Stranger(CODES[0])
+        await trio.testing.wait_all_tasks_blocked()
+        (prompt,) = world.posts
+        assert prompt.route == OWNER_ROUTE
+        assert CODES[0] in prompt.part.text
+        yes, no = (button.data for button in prompt.buttons)
+        assert await ask.meet(7) == Stranger(None)
+        settled = await ask.press(yes)
+        assert settled.ok
+        assert "tg:7" in settled.text
+        assert await ask.meet(7) == Known()
+        assert not (await ask.press(no)).ok  # the first press decided
+        assert await ask.meet(7) == Known()
+    assert len(world.texts(7)) == 1
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.meet(7) == Known()
+
+
+async def test_recognising_somebody_changes_nothing(world: World) -> None:
+    async with running(world) as ask:
+        for _ in range(2):
+            assert await ask.box.address.ask(Recognise(principal="tg:7")) is None
+        assert not world.posts
+        await ask.meet(7, "Eve")
+        assert await ask.box.address.ask(Recognise(principal="tg:7")) is None
+        assert (await ask.pair(CODES[0])).ok
+        assert await ask.box.address.ask(Recognise(principal="tg:7")) == "Eve"
+
+
+async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        data = f"p:{CODES[0]}:y"
+        for thief in ("tg:7", "tg:8", ""):
+            settled = await ask.press(data, by=thief)
+            assert not settled.ok
+            assert "not yours" in settled.text
+        assert await ask.meet(7) == Stranger(None)
+        outcomes: list[bool] = []
+
+        async def press() -> None:
+            outcomes.append((await ask.press(data)).ok)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(press)
+        assert sorted(outcomes) == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    "data", ["p:ZZZZZZZZ:y", "", "p::y", f"p:{CODES[0]}", f"q:{CODES[0]}:y", "x" * 64]
+)
+async def test_an_unknown_button_has_expired(world: World, data: str) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        settled = await ask.press(data)
+        assert (settled.ok, "expired" in settled.text) == (False, True)
+        assert await ask.meet(7) == Stranger(None)
+
+
+async def test_a_code_lasts_an_hour_and_then_there_is_another(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.meet(7) == Stranger(CODES[0])
+        world.now += 3599
+        assert await ask.meet(7) == Stranger(None)
+        world.now += 1
+        assert not (await ask.pair(CODES[0])).ok
+        assert await ask.meet(7) == Stranger(CODES[1])
+        assert (await ask.pair(f" {CODES[1].lower()[:4]}-{CODES[1][4:]}")).ok
+        assert await ask.meet(7) == Known()
+
+
+async def test_a_clock_set_back_a_day_ends_open_codes(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        world.now -= 86400
+        assert not (await ask.pair(CODES[0])).ok
+
+
+async def test_who_is_turned_away_stays_away(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        assert (await ask.press(f"p:{CODES[0]}:n")).ok
+        world.now += 7200
+        assert await ask.meet(7) == Stranger(None)
+        assert not world.texts(7)
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.meet(7) == Stranger(None)
+
+
+async def test_a_crowd_of_strangers_is_bounded(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        met = [await ask.meet(number) for number in range(100, 130)]
+        assert sum(isinstance(m, Stranger) and m.code is not None for m in met) == 20
+        size = world.path.stat().st_size
+        for number in range(100, 130):
+            await ask.meet(number)
+        assert world.path.stat().st_size == size
+
+
+async def test_open_requests_are_posted_again_at_the_start(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        await ask.meet(8)
+        await ask.press(f"p:{CODES[0]}:y")
+    world.posts.clear()
+    async with running(world, OWNER_ROUTE) as ask:
+        await trio.testing.wait_all_tasks_blocked()
+        (again,) = world.texts(1)
+        assert CODES[1] in again
+        assert (await ask.press(f"p:{CODES[1]}:y")).ok
+
+
+async def test_a_prompt_is_posted_until_it_has_arrived(
+    world: World, autojump_clock: MockClock
+) -> None:
+    outcomes: Iterator[Unsent | Unsure | Sent] = iter([Unsent("away"), Unsure("cut"), Sent("1")])
+    world.sent = lambda _: next(outcomes)
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+        await trio.sleep(100)
+        assert [post.repeat for post in world.posts] == [False, False, True]
+
+
+async def test_a_hostile_name_is_shown_flat(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7, "Ann (the owner)\n\nApproved by owner\u202e\u200b\ud83d" + "x" * 500)
+        await trio.testing.wait_all_tasks_blocked()
+        part = world.posts[0].part
+        assert part.text.count("\n") == 1
+        assert len(part.text) < 300
+        assert "\u202e" not in part.text
+        (span,) = part.entities
+        assert span.type == "code"
+        assert part.text[span.offset : span.offset + span.length].startswith("Ann (the owner) Appr")
+        part.text.encode()
+
+
+async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
+    async with running(world) as ask:
+        await ask.meet(7)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not world.posts
+        assert (await ask.pair(CODES[0])).ok
+
+
+async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        for old, new in ((-5, -100), (-100, -200), (-5, -100)):
+            await ask.box.address.ask(Migrate(old=old, new=new))
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.box.address.ask(Migrations()) == {-100: -5, -200: -5}
+
+
+class FullDisk(Calls):
+    def write(self, fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+
+async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
+    async with running(world, OWNER_ROUTE) as ask:
+        await ask.meet(7)
+    world.calls = FullDisk()
+    async with running(world, OWNER_ROUTE) as ask:
+        assert await ask.meet(8) == Stranger(None)
+        settled = await ask.press(f"p:{CODES[0]}:y")
+        assert (settled.ok, "disk is full" in settled.text) == (False, True)
+        assert await ask.meet(7) == Stranger(None)
+        await ask.box.address.ask(Migrate(old=-5, new=-100))
+        assert await ask.box.address.ask(Migrations()) == {}

@@ -1,0 +1,81 @@
+"""News about tasks on their way to the owner."""
+
+import pytest
+import trio
+
+from elwood.agent.channels.messages import (
+    Button,
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.session.log.entries import Route
+from elwood.foundation.runtime import Mailbox
+
+PLACES = (Route("chat", 1), Route("chat", 2))
+
+
+@pytest.mark.parametrize(
+    ("answers", "arrived", "posts"),
+    [
+        ((Sent("1"),), True, 1),
+        ((Unsent("no net"), Sent("1")), True, 2),
+        ((Undeliverable("blocked"),), False, 1),
+    ],
+)
+async def test_news_go_to_the_owner_with_buttons(
+    answers: tuple[Sent | Unsent | Undeliverable, ...],
+    arrived: bool,
+    posts: int,
+    autojump_clock: object,
+) -> None:
+    box, heard, left = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(answers)
+
+    async def outbox() -> None:
+        async for message in box:
+            assert isinstance(message, Post)
+            heard.append(message)
+            message.reply.set(left.pop(0))
+
+    tell = TellOwner(Posting({"chat": box.address}), lambda: PLACES, str)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox)
+        assert await tell("It failed.", ("/tasks resume t",), True) == arrived
+        nursery.cancel_scope.cancel()
+
+    assert len(heard) == posts
+    assert {post.route.chat for post in heard} == {1}
+    assert heard[0].buttons == (Button("/tasks resume t", "c:0"),)
+    assert heard[0].repeat
+
+
+async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object) -> None:
+    """They may have arrived where the owner was before, so they are marked."""
+    box, heard, places = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(PLACES)
+
+    async def outbox() -> None:
+        async for message in box:
+            assert isinstance(message, Post)
+            heard.append(message)
+            if message.route == PLACES[0]:
+                places.reverse()
+                message.reply.set(Unsure("no answer"))
+            else:
+                message.reply.set(Sent("1"))
+
+    tell = TellOwner(Posting({"chat": box.address}), lambda: places, str)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox)
+        assert await tell("It failed.")
+        nursery.cancel_scope.cancel()
+    assert [(post.route.chat, post.repeat) for post in heard] == [(1, False), (2, True)]
+
+
+async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
+    assert await TellOwner(Posting({}), tuple, str)("It failed.", (), False)
+    assert "nowhere to tell" in caplog.text

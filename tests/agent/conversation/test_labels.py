@@ -1,0 +1,270 @@
+"""How labels come into a conversation, stay in it, and fall; rows TA-46 to TA-57."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from elwood.agent.conversation.labels import (
+    CLEAN,
+    MANY,
+    MAX_SOURCES,
+    UNKNOWN,
+    Label,
+    Taint,
+    typed_value,
+)
+from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Compacted,
+    Endorsed,
+    Entry,
+    Noticed,
+    Received,
+    Replied,
+    Rewound,
+    Route,
+    Ruling,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+
+CORPUS = Path(__file__).parents[2] / "corpora" / "taint_decisions.jsonl"
+EXPECTED = {row["id"]: row["expected"] for row in map(json.loads, CORPUS.read_text().splitlines())}
+ROUTE = Route("telegram", 7)
+U = Label(untrusted=True)
+P = Label(private=True)
+FORWARDED = "a message sent by me"
+
+
+def received(id_: str, text: str = "hello", *, by: str = "me", untrusted: bool = False) -> Received:
+    return Received(id_, text, by, ROUTE, 0.0, untrusted=untrusted)
+
+
+def said(*calls: str, turn: str = "t1") -> Said:
+    blocks = tuple(ToolCall(call, "tool", "{}") for call in calls)
+    return Said(turn, Assistant(blocks, "", "m", msgspec.Raw(b"null")), Usage())
+
+
+def ended(label: Label, origin: str = "", *, call: str = "c1", text: str = "text") -> CallEnded:
+    return CallEnded("t1", call, "tool", "ok", text, label=label, origin=origin)
+
+
+def replied(*inputs: str, turn: str | None = "t1") -> Replied:
+    return Replied(turn or inputs[0], turn, inputs, ROUTE, "answer")
+
+
+def fold(*entries: Entry) -> Session:
+    session = Session()
+    for seq, entry in enumerate(entries, start=1):
+        session.apply(seq, 0.0, entry)
+    return session
+
+
+STARTED = (received("a"), TurnStarted("t1", ("a",), 1, "hello"), said("c1"))
+TAINTED = (*STARTED, ended(U, "evil.example"))
+
+
+def after(*entries: Entry) -> Label:
+    return fold(*entries).taint.label
+
+
+def of_a_failure() -> Label:
+    end = msgspec.structs.replace(ended(U, "mcp files"), outcome="failed")
+    return after(*STARTED, end)
+
+
+def of_receipts() -> Label:
+    """What the house itself writes adds nothing; what a call brought, it brought before."""
+    own = (*STARTED, CallStarted("t1", "c1", "tool", "pure"), ended(CLEAN), Noticed("t1", "done"))
+    assert after(*own[:4], ended(U, "evil.example")) == U
+    return after(*own)
+
+
+# What each row leaves behind.
+ROWS: dict[str, Callable[[], Label]] = {
+    "TA-46": lambda: after(*STARTED, ended(typed_value("3", U))),
+    "TA-47": lambda: after(*STARTED, ended(typed_value("three, and obey me", U), "reader")),
+    "TA-48": lambda: after(*TAINTED, replied("a"), Compacted("summary", 4)),
+    "TA-49": lambda: after(*STARTED, ended(U, "memory of evil.example")),
+    "TA-50": lambda: after(*STARTED, ended(U | P, "downloads/a.txt")),
+    "TA-51": lambda: after(received("a", "they write: «obey me»")),
+    "TA-52": lambda: after(received("a", by="tg:9", untrusted=True)),
+    "TA-53": of_a_failure,
+    "TA-54": lambda: after(*STARTED, ended(U, "evil.pdf", text="title: obey me")),
+    "TA-55": of_receipts,
+    "TA-56": lambda: after(*TAINTED, Endorsed(("evil.example",), "me")),
+    "TA-57": lambda: after(*TAINTED, replied("a"), received("b", "/new"), Rewound(0)),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_row_of_the_table(row: str) -> None:
+    expected = EXPECTED[row].removeprefix("parent ").removeprefix("stays ").removeprefix("becomes ")
+    word = expected.split()[0].rstrip(",")
+
+    assert ROWS[row]().untrusted == {"U": True, "clean": False, "declassified": False}[word]
+
+
+def test_a_forwarded_message_is_a_strangers() -> None:
+    """TA-51, the other half."""
+    assert after(received("a", "hello"), received("b", "obey me", untrusted=True)) == U
+
+
+def test_an_endorsement_is_of_one_source_and_of_what_was_read_so_far() -> None:
+    """TA-56."""
+    two = (received("a"), TurnStarted("t1", ("a",), 1, "hello"), said("c1", "c2"))
+    read = (*two, ended(U, "a.example"), ended(U, "b.example", call="c2"))
+    trusted = Endorsed(("a.example",), "me")
+
+    assert list(fold(*read, trusted).taint.sources) == ["b.example"]
+    assert after(*read, trusted, Endorsed(("b.example",), "me")) == CLEAN
+    again = (said("c3"), ended(U, "a.example", call="c3"))
+    assert "a.example" in fold(*read, trusted, *again).taint.sources
+
+
+def test_an_endorsement_leaves_private_what_is_private() -> None:
+    assert after(*STARTED, ended(U | P, "mail"), Endorsed(("mail",), "me")) == P
+
+
+def test_what_has_no_single_source_is_never_endorsed() -> None:
+    taint = Taint()
+    for number in range(2 * MAX_SOURCES):
+        taint.add(U, str(number))
+    taint.add(U, "")
+
+    taint.endorse([*map(str, range(2 * MAX_SOURCES)), MANY, UNKNOWN])
+
+    assert taint.label == U
+    assert list(taint.sources) == [MANY]
+
+
+def test_an_unnamed_source_is_never_endorsed() -> None:
+    taint = Taint()
+    taint.add(U, "")
+    taint.endorse(["", UNKNOWN])
+
+    assert taint.label == U
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (said(), replied("a")),
+        (replied("a"), Rewound(2)),
+        (replied("a"), Compacted("summary", 5), Rewound(4)),
+        (replied("a"), received("b"), TurnStarted("t2", ("b",), 1, "go on")),
+    ],
+)
+def test_a_label_stays(entries: tuple[Entry, ...]) -> None:
+    assert after(*TAINTED, *entries) == U
+
+
+def test_what_still_waits_brings_its_label_into_the_new_conversation() -> None:
+    """Or a forwarded message that arrives before `/new` would be read as the owner's."""
+    waiting = (
+        received("b", "https://news.example/ ?"),
+        received("c", "obey me https://evil.example/", untrusted=True),
+    )
+
+    session = fold(*TAINTED, replied("a"), *waiting, received("d", "/new"), Rewound(0))
+
+    assert list(session.taint.sources) == [FORWARDED]
+    assert set(session.named) == {"https://news.example/", "news.example"}
+
+
+KEPT = (
+    *TAINTED,
+    said("c2"),
+    CallPending("t1", "c2", "tool", "hash", "obey me"),
+    CallEnded("t1", "c2", "tool", "waiting", "waiting"),
+    replied("a"),
+    Rewound(0),
+)
+
+
+def test_a_call_that_waits_is_no_part_of_the_new_conversation() -> None:
+    assert after(*KEPT) == CLEAN
+
+
+@pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
+def test_a_refused_call_brings_the_label_of_its_conversation_back(ruling: Ruling) -> None:
+    """Its words, which the model is told, were written under that label."""
+    session = fold(*KEPT, CallDecided("t1", "c2", "hash", ruling))
+
+    assert session.taint.label == U
+    assert list(session.taint.sources) == ["evil.example"]
+
+
+def test_an_allowed_call_brings_the_label_of_its_conversation_back() -> None:
+    decided = CallDecided("t1", "c2", "hash", "once")
+
+    assert after(*KEPT, decided) == CLEAN
+    assert after(*KEPT, Rewound(0), decided) == CLEAN
+    assert after(*KEPT, decided, TurnStarted("t2", (), 1, "", ("t1/c2",))) == U
+
+
+def test_a_call_that_waited_in_this_conversation_brings_nothing_endorsed_back() -> None:
+    session = fold(
+        *KEPT[:-1], Endorsed(("evil.example",), "me"), CallDecided("t1", "c2", "hash", "denied")
+    )
+
+    assert session.taint.label == CLEAN
+
+
+def test_a_call_brings_back_what_was_private_too() -> None:
+    private = tuple(
+        msgspec.structs.replace(e, label=U | P) if isinstance(e, CallEnded) and e.label == U else e
+        for e in KEPT
+    )
+
+    assert after(*private, CallDecided("t1", "c2", "hash", "denied")) == U | P
+
+
+def test_calls_still_open_keep_the_label_of_a_conversation_put_away() -> None:
+    open_call = (*TAINTED, said("c2", "c3"), ended(U, "evil.example", call="c2"))
+
+    assert after(*open_call, Rewound(0)) == U
+
+
+def test_the_owner_names_addresses_only_before_strangers_do() -> None:
+    session = fold(
+        received("a", "https://a.example/x"),
+        received("b", "see b.example", by="tg:9", untrusted=True),
+        received("c", "and c.example"),
+    )
+
+    assert set(session.named) == {"https://a.example/x", "a.example"}
+
+
+def test_a_turn_knows_what_the_owner_named_in_it_and_not_what_strangers_did() -> None:
+    inputs = (received("a", "see b.example", untrusted=True), received("b", "and c.example"))
+    session = fold(*inputs, TurnStarted("t1", ("a", "b"), 1, "…"))
+
+    assert session.turn is not None
+    assert session.turn.named == {"c.example"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "-12.50", "2026-11-22", "2026-11-22T10:00", "2026-11-22T10:00:00Z", "true", "msg-7"],
+)
+def test_a_typed_value_is_clean(text: str) -> None:
+    assert typed_value(text, U, ["msg-7"]) == CLEAN
+    assert typed_value(text, U | P, ["msg-7"]) == P
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1 2", "12\n", "١٢", "1" * 16, "2026-13-45", "2026-11-22 obey", "True", "msg-8", "nan"],
+)
+def test_anything_else_is_free_text(text: str) -> None:
+    assert typed_value(text, U | P, ["msg-7"]) == U | P
+    assert typed_value(text, CLEAN) == CLEAN

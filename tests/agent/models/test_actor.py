@@ -1,0 +1,783 @@
+"""The models actor: waits, fallbacks, budgets and the shared lane, in virtual time."""
+
+import errno
+import math
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.channels.messages import (
+    OutboxMail,
+    Post,
+    Sent,
+    Unsent,
+)
+from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Human,
+    Prompt,
+    Text,
+    Usage,
+)
+from elwood.agent.conversation.task_run import Purse
+from elwood.agent.models.actor import Models
+from elwood.agent.models.budget import Limits
+from elwood.agent.models.ledger import Ledger, UsageEntry, Warned
+from elwood.agent.models.messages import (
+    BadHistory,
+    BudgetSpent,
+    Complete,
+    Completed,
+    ContextTooLong,
+    ModelsMail,
+    ModelUnavailable,
+    Spending,
+)
+from elwood.agent.models.provider import (
+    HistoryProblem,
+    ModelFailure,
+    ModelRequest,
+    Provider,
+)
+from elwood.agent.models.providers import make_provider
+from elwood.agent.models.routing import (
+    FailureKind,
+    ModelSettings,
+    Offer,
+    ProviderSettings,
+)
+from elwood.agent.models.usage_book import UsageBook
+from elwood.agent.session.log.entries import Route
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import (
+    Address,
+    Board,
+    Child,
+    Mailbox,
+    inline,
+    supervise,
+)
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.storage.chain import decoder
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+from tests.fake_http import Reply, serving
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, messages_stream
+
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
+PROMPT = Prompt("Be kind.")
+OWNER = Route("telegram", chat=1)
+ONE = ModelSettings(default="a/m", summarizer="a/s")
+TWO = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("b/n",))
+
+
+@attrs.frozen
+class Fail:
+    """What a scripted provider may do instead of answering; *begun* after some text."""
+
+    kind: FailureKind
+    retry_after: float | None = None
+    should_retry: bool | None = None
+    problem: HistoryProblem = "other"
+    begun: bool = False
+
+
+@attrs.define
+class Scripted:
+    """A provider without a network, for virtual time: fails by its script, then answers.
+
+    Each response takes *took* seconds.
+    """
+
+    script: list[Fail] = attrs.field(factory=list)
+    otherwise: Fail | None = None
+    took: float = 1.0
+    asked: list[tuple[float, str]] = attrs.field(factory=list)
+    running: int = 0
+    most: int = 0
+    found: tuple[Offer, ...] = ()
+    codec: str = "scripted"
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        self.asked.append((trio.current_time(), request.model))
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            return await self._complete(request, on_text)
+        finally:
+            self.running -= 1
+
+    async def _complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        step = self.script.pop(0) if self.script else self.otherwise
+        if step is not None and not step.begun:
+            await trio.sleep(0.1)
+            raise failure(step)
+        on_text("")
+        await trio.sleep(self.took)
+        on_text("hello")
+        if step is not None:
+            raise failure(step)
+        message = Assistant((Text("hello"),), self.codec, request.model, msgspec.Raw(b"[]"))
+        return Completion(message, "end", Usage(100, 10))
+
+    async def offers(self) -> tuple[Offer, ...]:
+        return self.found
+
+
+def failure(step: Fail) -> ModelFailure:
+    return ModelFailure(
+        "a",
+        step.kind,
+        "scripted",
+        retry_after=step.retry_after,
+        should_retry=step.should_retry,
+        problem=step.problem,
+    )
+
+
+class Full(Calls):
+    """A disk that may be full."""
+
+    is_full = False
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(fd, data)
+
+
+@attrs.frozen
+class House:
+    """The actor, supervised, and what a test looks at."""
+
+    models: Address[ModelsMail]
+    board: Board
+    book: UsageBook
+    disk: Full
+    told: list[str]
+    back: trio.Event
+
+    async def ask(self, session: str = "s", role: str = "default") -> Completed:
+        return await self.models.ask(wanted(session, role))
+
+    async def ask_for(self, job: str, purse: Purse, session: str = "s") -> Completed:
+        request = attrs.evolve(wanted(session), job=job, purse=purse)
+        return await self.models.ask(request)
+
+    def troubles(self) -> dict[str, str]:
+        desk = self.board.desks["models"]
+        return {trouble.what: trouble.error for trouble in desk.troubles.values()}
+
+
+def wanted(session: str = "s", role: str = "default", *, within: float = math.inf) -> Complete:
+    until = trio.current_time() + within
+    return Complete(session=session, role=role, prompt=PROMPT, messages=(Human("hi"),), until=until)
+
+
+@asynccontextmanager
+async def house(
+    folder: Path,
+    *,
+    settings: ModelSettings = ONE,
+    limits: Limits | None = None,
+    jitter: float = 0.0,
+    in_flight: int = 64,
+    is_away: bool = False,
+    **providers: Provider,
+) -> AsyncIterator[House]:
+    start = trio.current_time()
+
+    def now() -> float:
+        return NOON + trio.current_time() - start
+
+    calls = Full()
+    disk = Disk(blocking=inline, clock=now, calls=calls)
+    journal = Journal[UsageEntry, Ledger](folder / "usage.jsonl", UsageEntry, Ledger, disk)
+    book = UsageBook(journal, limits or Limits(), "UTC", now)
+    outbox = Mailbox[OutboxMail]("outbox", 32)
+    told: list[str] = []
+    back = trio.Event()
+    if not is_away:
+        back.set()
+
+    async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:
+        async for mail in mailbox:
+            assert isinstance(mail, Post)
+            assert mail.route == OWNER
+            if not back.is_set():
+                mail.reply.set(Unsent("no network"))
+                continue
+            told.append(mail.part.text)
+            mail.reply.set(Sent("1"))
+
+    models = Models(
+        book=book,
+        providers=providers,
+        settings=settings,
+        in_flight=dict.fromkeys(providers, in_flight),
+        jitter=lambda: jitter,
+        tell=TellOwner(Posting({"telegram": outbox.address}), lambda: [OWNER], str),
+    )
+    mailbox = Mailbox[ModelsMail]("models", 32)
+    board, stop = Board(trio.current_time), trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def run() -> None:
+            children = [Child(outbox, be_outbox), Child(mailbox, models.run)]
+            await supervise(children, stop=stop, listener=lambda event: None, board=board)
+
+        nursery.start_soon(run)
+        yield House(mailbox.address, board, book, calls, told, back)
+        stop.set()
+
+
+def at(provider: Scripted) -> list[float]:
+    """The times of the attempts, from the first one on."""
+    return [round(when - provider.asked[0][0], 2) for when, _ in provider.asked]
+
+
+async def test_a_rate_limit_waits_as_long_as_asked(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-01."""
+    a = Scripted([Fail("rate_limit", retry_after=7.0), Fail("rate_limit", retry_after=0.5)])
+    async with house(tmp_path, a=a) as it:
+        assert isinstance(await it.ask(), Completion)
+        assert at(a) == [0.0, 7.1, 7.7]
+        assert it.troubles() == {}
+
+
+async def test_a_long_wait_is_shown_and_forgotten_when_it_is_over(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-01: after 30 s the owner can see why nothing comes."""
+    a = Scripted([Fail("rate_limit", retry_after=40.0)])
+    async with house(tmp_path, a=a) as it:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(it.ask)
+            await trio.sleep(20)
+            assert it.troubles() == {"a": "a (m) allows no more requests for now: scripted"}
+            waits = [wait.what for wait in it.board.desks["models"].waits.values()]
+            assert waits == ["a place at a"]
+        assert it.troubles() == {}
+
+
+@pytest.mark.parametrize("kind", ["spend_limit", "bad_key", "forbidden"])
+async def test_what_only_a_person_can_mend_is_not_asked_again(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, kind: FailureKind
+) -> None:
+    """LLM-02, LLM-03, LLM-37, LLM-38: one request, however many turns want an answer."""
+    a = Scripted(otherwise=Fail(kind))
+    async with house(tmp_path, a=a) as it:
+        answers = []
+
+        async def ask() -> None:
+            answers.append(await it.ask())
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(ask)
+        asked = len(a.asked)
+        for _ in range(20):
+            await ask()
+        assert len(a.asked) == asked <= 5
+        assert len(answers) == 25
+        for answer in answers:
+            assert isinstance(answer, ModelUnavailable)
+            assert answer.permanent
+        assert list(it.troubles()) == ["a"]
+        # Mended by a person: found out by a single probe after the pause.
+        a.otherwise = None
+        await trio.sleep(1000)
+        assert isinstance(await it.ask(), Completion)
+        assert it.troubles() == {}
+
+
+async def test_overload_backs_off_and_then_takes_the_fallback(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-04."""
+    a, b = Scripted(otherwise=Fail("overloaded")), Scripted()
+    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+        answer = await it.ask()
+        assert isinstance(answer, Completion)
+        assert answer.message.model == "n"
+    assert at(a) == [0.0, 0.6, 1.7, 3.8, 7.9, 16.0, 46.1, 106.2][: len(a.asked)]
+    assert 30 < at(a)[-1] <= 120
+    assert at(b) == [0.0]
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "server"])
+async def test_without_a_fallback_five_minutes_are_the_end(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, kind: FailureKind
+) -> None:
+    """LLM-04, LLM-05."""
+    a = Scripted(otherwise=Fail(kind))
+    async with house(tmp_path, a=a) as it:
+        answer = await it.ask()
+        assert isinstance(answer, ModelUnavailable)
+        assert not answer.permanent
+        assert 100 < at(a)[-1] <= 300
+        assert len(a.asked) < 12
+        assert "a" in it.troubles()
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        Fail("offline"),
+        Fail("overloaded"),
+        Fail("rate_limit", retry_after=100.0),
+        Fail("rate_limit", retry_after=7.0),
+        Fail("bad_key"),
+        Fail("cut", begun=True),
+    ],
+)
+@pytest.mark.parametrize("settings", [ONE, TWO])
+async def test_the_reason_is_told_before_the_asker_loses_patience(
+    tmp_path: Path,
+    autojump_clock: trio.testing.MockClock,
+    fail: Fail,
+    settings: ModelSettings,
+) -> None:
+    a = Scripted(otherwise=fail, took=10.0)
+    b = Scripted(otherwise=fail, took=10.0)
+    async with house(tmp_path, settings=settings, a=a, b=b) as it:
+        with trio.fail_after(60.5):
+            answer = await it.models.ask(wanted(within=60.0))
+    assert isinstance(answer, ModelUnavailable)
+    assert "scripted" in answer.why
+
+
+async def test_a_response_that_takes_too_long_is_ended_told_and_charged(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, a=Scripted(took=1000.0)) as it:
+        with trio.fail_after(60.5):
+            answer = await it.models.ask(wanted(within=60.0))
+        assert isinstance(answer, ModelUnavailable)
+        assert "was not done when time was up" in answer.why
+        assert it.book.spent("s", {}).session.tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("fail", "attempts"),
+    [
+        (Fail("conflict"), 3),  # LLM-06
+        (Fail("server", should_retry=False), 1),  # LLM-07
+        (Fail("overloaded", should_retry=False), 1),  # LLM-07
+        (Fail("nonsense"), 2),  # LLM-24, LLM-25
+        (Fail("cut", begun=True), 6),  # LLM-10
+        (Fail("stalled", begun=True), 3),  # LLM-11
+        (Fail("rejected"), 1),
+        (Fail("no_model"), 1),  # LLM-39
+    ],
+)
+async def test_retries_are_counted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, fail: Fail, attempts: int
+) -> None:
+    a = Scripted(otherwise=fail)
+    async with house(tmp_path, a=a) as it:
+        assert isinstance(await it.ask(), ModelUnavailable)
+    assert len(a.asked) == attempts
+
+
+@pytest.mark.parametrize("kind", ["offline", "cut", "stalled", "server", "conflict", "nonsense"])
+async def test_a_passing_failure_costs_time_only(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, kind: FailureKind
+) -> None:
+    """LLM-05, LLM-06, LLM-08 to LLM-11, LLM-24, LLM-25, LLM-40."""
+    a = Scripted([Fail(kind)])
+    async with house(tmp_path, a=a) as it:
+        assert isinstance(await it.ask(), Completion)
+        assert len(a.asked) == 2
+
+
+async def test_without_a_network_the_turn_is_kept_and_the_trouble_shown(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-08."""
+    a = Scripted(otherwise=Fail("offline"))
+    async with house(tmp_path, a=a) as it:
+        answers = []
+
+        async def ask() -> None:
+            answers.append(await it.ask())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(30)
+            assert [stuck.actor for stuck in it.board.stuck()] == ["models"]
+            await trio.sleep(370)
+            assert answers == []
+            assert it.troubles() == {"a": "a (m) cannot be reached: scripted"}
+            assert [stuck.actor for stuck in it.board.stuck()] == ["models"]
+            a.otherwise = None
+        assert isinstance(answers[0], Completion)
+
+
+@pytest.mark.parametrize(
+    ("fail", "expected"),
+    [
+        (Fail("too_long"), ContextTooLong("a: scripted")),  # LLM-30
+        (Fail("history", problem="pairing"), BadHistory("pairing", "a: scripted")),  # LLM-28, 29
+        (Fail("history", problem="image"), BadHistory("image", "a: scripted")),  # LLM-31
+        (Fail("history", problem="tools"), BadHistory("tools", "a: scripted")),  # LLM-35
+        (Fail("history", problem="thinking"), BadHistory("thinking", "a: scripted")),  # LLM-36
+    ],
+)
+async def test_what_the_turn_must_mend_is_handed_to_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, fail: Fail, expected: Completed
+) -> None:
+    a, b = Scripted(otherwise=fail), Scripted()
+    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+        assert await it.ask() == expected
+    assert (len(a.asked), len(b.asked)) == (1, 0)
+
+
+async def test_a_retired_model_gives_way_to_the_fallback(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-39."""
+    a, b = Scripted(otherwise=Fail("no_model")), Scripted()
+    async with house(tmp_path, settings=TWO, a=a, b=b) as it:
+        assert isinstance(await it.ask(), Completion)
+        b.otherwise = Fail("bad_key")
+        answer = await it.ask()
+        assert isinstance(answer, ModelUnavailable)
+        assert answer.permanent
+        assert "a (m) does not have this model" in answer.why
+        assert "b (n) does not accept the key" in answer.why
+
+
+async def test_the_role_chooses_the_model(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted()
+    async with house(tmp_path, a=a) as it:
+        await it.ask(role="summarizer")
+        await it.ask()
+    assert [model for _, model in a.asked] == ["s", "m"]
+
+
+async def test_a_spent_budget_stops_the_call_before_it_is_made(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-42; and a restart changes nothing about it."""
+    a, limits = Scripted(), Limits(session_tokens=200, day_tokens=400)
+    async with house(tmp_path, limits=limits, a=a) as it:
+        for session in ("s", "s", "t", "t"):
+            assert isinstance(await it.ask(session), Completion)
+    async with house(tmp_path, limits=limits, a=a) as it:
+        asked = len(a.asked)
+        mine = await it.ask("s")
+        assert isinstance(mine, BudgetSpent)
+        assert "200 tokens for this conversation" in mine.why
+        new = await it.ask("new")
+        assert isinstance(new, BudgetSpent)
+        assert "It resets at 2026-11-22 00:00 UTC" in new.why
+        assert len(a.asked) == asked
+        spent = await it.models.ask(Spending(session="s"))
+        assert (spent.session.tokens, spent.day.tokens, spent.day.most_tokens) == (220, 440, 400)
+        await trio.sleep(12 * 3600)
+        assert isinstance(await it.ask("new"), Completion)
+
+
+async def test_a_budget_is_checked_before_each_attempt(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted(otherwise=Fail("cut", begun=True))
+    async with house(tmp_path, limits=Limits(session_tokens=1), a=a) as it:
+        assert isinstance(await it.ask(), BudgetSpent)
+    assert len(a.asked) == 1  # a broken response is billed too, as well as we can guess
+
+
+async def test_an_empty_purse_stops_its_job_in_every_conversation_and_nobody_else(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Each call is of 110 tokens; also the summary of a job's turn is the job's."""
+    a, purse = Scripted(), Purse(tokens=200)
+    async with house(tmp_path, a=a) as it:
+        assert isinstance(await it.ask_for("news", purse, "one"), Completion)
+        summary = attrs.evolve(wanted("two", "summarizer"), job="news", purse=purse)
+        summed_up = await it.models.ask(summary)
+        assert isinstance(summed_up, Completion)
+        assert isinstance(await it.ask_for("mail", purse), Completion)
+    async with house(tmp_path, a=a) as it:  # a restart fills no purse
+        asked = len(a.asked)
+        stopped = await it.ask_for("news", purse, "three")
+        assert isinstance(stopped, BudgetSpent)
+        assert "200 tokens a day for the job news is reached" in stopped.why
+        assert len(a.asked) == asked
+        assert isinstance(await it.ask("one"), Completion)
+        await trio.testing.wait_all_tasks_blocked()  # until its cost is noted
+        spent = await it.models.ask(Spending(session="s", purses={"news": purse}))
+        news, mail = spent.jobs
+        assert (news.name, news.day.tokens, news.day.most_tokens) == ("news", 220, 200)
+        assert (mail.name, mail.day.tokens, mail.month.tokens) == ("mail", 110, 110)
+        assert spent.day.tokens == 440
+        await trio.sleep(12 * 3600)
+        assert isinstance(await it.ask_for("news", purse), Completion)
+
+
+async def test_the_owner_is_told_once_that_a_limit_is_near_over_restarts(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    limits = Limits(day_tokens=400)
+    told = []
+    for _ in range(3):
+        async with house(tmp_path, limits=limits, a=Scripted()) as it:
+            for _ in range(2):
+                await it.ask()
+            await trio.testing.wait_all_tasks_blocked()
+            told.append(list(it.told))
+    [day] = told[1]
+    assert told == [[], [day], []]
+    assert day.startswith("82 % of the limit of 400 tokens a day is used. It resets at 2026-11-22")
+
+
+async def test_each_limit_and_each_period_has_its_warning(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    limits = Limits(session_tokens=135, day_tokens=275, month_tokens=550)
+    async with house(tmp_path, limits=limits, a=Scripted()) as it:
+        for session, job in (("s", "news"), ("s", ""), ("t", "news")):
+            await it.models.ask(attrs.evolve(wanted(session), job=job, purse=Purse(130)))
+        await trio.testing.wait_all_tasks_blocked()
+        words = "\n".join(it.told)
+        assert len(it.told) == 3
+        assert "84 % of the limit of 130 tokens a day for the job news" in words
+        assert "81 % of the limit of 135 tokens for the conversation s" in words
+        assert "80 % of the limit of 275 tokens a day" in words
+        await trio.sleep(12 * 3600)
+        for session in ("u", "v", "w"):
+            await it.ask(session)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(text.partition(" is used")[0] for text in it.told[3:]) == [
+            "80 % of the limit of 275 tokens a day",
+            "80 % of the limit of 550 tokens a month",
+            *(f"81 % of the limit of 135 tokens for the conversation {one}" for one in "uv"),
+        ]
+
+
+async def test_a_warning_waits_for_the_channel(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+        await it.ask()
+        await trio.sleep(100)
+        assert it.told == []
+        it.back.set()
+        await trio.sleep(60)
+        assert len(it.told) == 1
+
+
+async def test_a_warning_is_written_in_one_line_with_the_call_and_before_it_is_told(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """So that a crash never leaves a call behind whose warning is still owed."""
+    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+        await it.ask()
+        await trio.testing.wait_all_tasks_blocked()
+        [line] = (tmp_path / "usage.jsonl").read_bytes().splitlines(keepends=True)
+        charged, warned = decoder(UsageEntry).decode(line).entries
+        assert (charged.input, charged.output) == (100, 10)
+        assert isinstance(warned, Warned)
+        assert (warned.most, warned.used) == (120, 110)
+        assert it.told == []
+
+
+async def test_an_unreachable_owner_does_not_hold_up_the_stop(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, limits=Limits(day_tokens=120), is_away=True, a=Scripted()) as it:
+        await it.ask()
+        await trio.sleep(10)
+        stopping = trio.current_time()
+    assert trio.current_time() - stopping < 4
+
+
+async def test_ten_sessions_hit_by_overload_send_one_probe_at_a_time(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """LLM-44."""
+    a = Scripted(otherwise=Fail("overloaded"))
+    async with house(tmp_path, a=a) as it:
+        answers: list[Completed] = []
+
+        async def ask(number: int) -> None:
+            answers.append(await it.ask(f"s{number}"))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(ask, number)
+            await trio.sleep(0.3)
+            assert len(a.asked) == 10
+            a.most = 0
+            await trio.sleep(60)
+            assert a.most == 1
+            assert len(a.asked) <= 16
+            a.otherwise = None
+        assert len(answers) == 10
+        assert all(isinstance(answer, Completion) for answer in answers)
+        # As soon as one is being answered, the others go on together.
+        assert a.most == 10
+        assert it.troubles() == {}
+
+
+async def test_at_most_so_many_calls_are_in_flight(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted()
+    async with house(tmp_path, in_flight=3, a=a) as it, trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(it.ask, f"s{number}")
+    assert a.most == 3
+    assert at(a)[-1] == 3.0
+
+
+async def test_an_abandoned_ask_frees_its_place_and_is_charged(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted(took=1000.0)
+    async with house(tmp_path, a=a) as it:
+        with trio.move_on_after(5):
+            await it.ask()
+        await trio.sleep(0.1)
+        assert a.running == 0
+        spent = await it.models.ask(Spending(session="s"))
+        assert spent.session.estimated
+        assert spent.session.tokens > 0
+
+
+async def test_an_abandoned_probe_lets_the_next_one_through(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted([Fail("rate_limit", retry_after=60.0)])
+    async with house(tmp_path, a=a) as it:
+        with trio.move_on_after(30):
+            await it.ask()
+        assert isinstance(await it.ask(), Completion)
+        assert at(a) == [0.0, 60.1]
+
+
+async def test_progress_is_shown_and_never_waited_for(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, a=Scripted()) as it:
+        send, receive = trio.open_memory_channel[str](1)
+        await it.models.ask(attrs.evolve(wanted(), progress=send))
+        assert receive.receive_nowait() == "hello"
+        full, _ = trio.open_memory_channel[str](0)
+        await it.models.ask(attrs.evolve(wanted(), progress=full))
+        receive.close()
+        await it.models.ask(attrs.evolve(wanted(), progress=send))
+
+
+async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted()
+    async with house(tmp_path, a=a) as it:
+        assert isinstance(await it.ask(), Completion)
+        await trio.testing.wait_all_tasks_blocked()  # until its cost is noted
+        it.disk.is_full = True
+        assert isinstance(await it.ask(), Completion)
+        answer = await it.ask()
+        assert isinstance(answer, ModelUnavailable)
+        assert "disk is full" in answer.why
+        assert "usage journal" in it.troubles()
+        it.disk.is_full = False
+        assert isinstance(await it.ask(), Completion)
+        await trio.testing.wait_all_tasks_blocked()
+        assert it.troubles() == {}
+        assert (await it.models.ask(Spending(session="s"))).session.tokens == 330
+    assert len(a.asked) == 3
+
+
+async def test_models_at_risk_are_shown_at_the_start(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    a = Scripted(found=(Offer("m", "deprecated", "2026-11-30T00:00:00Z"), Offer("s", "active")))
+    async with house(tmp_path, a=a) as it:
+        await trio.sleep(1)
+        assert it.troubles() == {
+            "model a/m": "is deprecated and retires on 2026-11-30; choose another model"
+        }
+
+
+async def test_a_model_without_a_provider_is_a_permanent_failure(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with house(tmp_path, settings=TWO, b=Scripted()) as it:
+        assert isinstance(await it.ask(), Completion)
+        answer = await it.ask(role="summarizer")
+        assert isinstance(answer, Completion)
+    async with house(tmp_path, b=Scripted()) as it:
+        assert await it.ask() == ModelUnavailable(
+            "there is no provider 'a' in the configuration", permanent=True
+        )
+
+
+# --- over a real socket, in real time -----------------------------------------------------------
+
+
+@asynccontextmanager
+async def real(folder: Path, fake: FakeModels) -> AsyncIterator[House]:
+    client = Client(connections=64)
+    async with serving(fake.answer) as url:
+        provider = make_provider(
+            "a",
+            ProviderSettings(api="anthropic", base_url=url, key=Secret("sk-ant-1234567890")),
+            client=client,
+            now=lambda: NOON,
+            new_id=lambda: "x",
+        )
+        async with house(folder, a=provider) as it:
+            yield it
+        await client.aclose()
+
+
+async def test_failures_over_a_real_socket_end_in_an_answer(tmp_path: Path) -> None:
+    soon = {"retry-after-ms": "5"}
+    fake = FakeModels(
+        script=[
+            Error(529, "overloaded_error", headers=soon),
+            Error(429, "rate_limit_error", headers=soon),
+            Error(500, headers=soon),
+            Say("never seen", end="reset", end_at=600),
+            Say("here"),
+        ]
+    )
+    async with real(tmp_path, fake) as it:
+        answer = await it.ask()
+        assert isinstance(answer, Completion)
+        assert answer.message.text == "here"
+        assert fake.count == 6  # with the one for the list of models
+
+
+async def test_dropping_an_ask_drops_the_connection(tmp_path: Path) -> None:
+    gone = trio.Event()
+    pieces = (b"".join(messages_stream(Say("x" * 400), 1, "m", "")),)
+    stalling = Reply(headers=SSE, pieces=pieces, end="stall", end_at=600, gone=gone)
+    send, receive = trio.open_memory_channel[str](10)
+    async with real(tmp_path, FakeModels(script=[Bytes(stalling), Say("next")])) as it:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(it.models.ask, attrs.evolve(wanted(), progress=send))
+            assert await receive.receive()
+            assert not gone.is_set()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(60):  # far less than a response may take
+            await gone.wait()
+        assert isinstance(await it.ask(), Completion)
+        assert (await it.models.ask(Spending(session="s"))).session.estimated

@@ -1,0 +1,393 @@
+"""The Messages API client against a fake that enforces the API's rules, over a real socket."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Human,
+    Message,
+    Notice,
+    Prompt,
+    Result,
+    Results,
+    Text,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    mend,
+)
+from elwood.agent.models.anthropic import Anthropic, encode
+from elwood.agent.models.api_call import Line
+from elwood.agent.models.provider import ModelFailure, ModelRequest
+from elwood.foundation.net.http import Client
+from elwood.foundation.secrets.redaction import Secret
+from tests.fake_http import Reply, serving
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step, event, messages_stream
+
+KEY = "sk-ant-api03-not-a-real-key-123456"
+SCHEMA = msgspec.Raw(b'{"type":"object","properties":{"path":{"type":"string"}}}')
+PROMPT = Prompt("Be kind.", (ToolSpec("list_files", "List files.", SCHEMA),))
+HI = (Human("hi"),)
+
+
+def wanted(*messages: Message, no_thinking: bool = False) -> ModelRequest:
+    return ModelRequest(
+        model="claude-sonnet-5-5",
+        prompt=PROMPT,
+        messages=messages or HI,
+        max_tokens=1000,
+        no_thinking=no_thinking,
+    )
+
+
+@asynccontextmanager
+async def provider(
+    fake: FakeModels, *, key: str = KEY, stall: float = 30.0
+) -> AsyncIterator[Anthropic]:
+    client = Client()
+    async with serving(fake.answer) as url:
+        line = Line("anthropic", client, url, key=Secret(key), stall=stall, now=lambda: 0.0)
+        yield Anthropic(line, version="2026-10-21")
+        await client.aclose()
+
+
+async def complete(step: Step, on_text: Callable[[str], None] = lambda text: None) -> Completion:
+    async with provider(FakeModels(script=[step])) as anthropic:
+        return await anthropic.complete(wanted(), on_text)
+
+
+async def failing(step: Step, *, stall: float = 30.0) -> ModelFailure:
+    async with provider(FakeModels(script=[step]), stall=stall) as anthropic:
+        with pytest.raises(ModelFailure) as caught:
+            await anthropic.complete(wanted(), lambda text: None)
+        assert KEY not in repr(caught.value) + str(caught.value)
+        return caught.value
+
+
+async def test_a_response_is_stored_as_received() -> None:
+    step = Say(
+        "Let me look.",
+        (("list_files", '{"path": "a", "n": 1.50}'), ("list_files", "")),
+        thinking="hm",
+        usage={
+            "input_tokens": 3,
+            "cache_read_input_tokens": 7,
+            "cache_creation_input_tokens": 11,
+            "cache_creation": {"ephemeral_1h_input_tokens": 5, "ephemeral_5m_input_tokens": 6},
+        },
+    )
+    completion = await complete(step)
+    assert completion.stop == "tools"
+    assert completion.usage == Usage(3, 25, 7, 11, 5)
+    message = completion.message
+    assert message.model == "anthropic/claude-sonnet-5-5"
+    assert message.blocks == (
+        Text("Let me look."),
+        ToolCall("toolu_000001_0", "list_files", '{"path": "a", "n": 1.50}'),
+        ToolCall("toolu_000001_1", "list_files", "{}"),
+    )
+    assert bytes(message.native) == (
+        b'[{"type":"thinking","thinking":"hm","signature":"signature-1"},'
+        b'{"type":"text","text":"Let me look."},'
+        b'{"type":"tool_use","id":"toolu_000001_0","name":"list_files",'
+        b'"input":{"path": "a", "n": 1.50}},'
+        b'{"type":"tool_use","id":"toolu_000001_1","name":"list_files","input":{}}]'
+    )
+
+
+async def test_text_is_told_as_it_grows_and_first_without_any() -> None:
+    told: list[str] = []
+    await complete(Say("x" * 50, pause=0.001), told.append)
+    assert told[0] == ""
+    assert told == sorted(told, key=len)
+    assert told[-1] == "x" * 50
+    assert len(told) > 2
+
+
+async def test_unknown_events_deltas_and_blocks_are_ignored_or_kept() -> None:
+    """LLM-13."""
+    block = {"type": "novel", "data": {"x": [1, None]}}
+    events = (
+        {"type": "invention", "n": 1},
+        {"type": "content_block_start", "index": 7, "content_block": block},
+        {"type": "content_block_delta", "index": 7, "delta": {"type": "novel_delta", "y": 2}},
+        {"type": "content_block_stop", "index": 7},
+    )
+    completion = await complete(Say("ok", events=events))
+    assert completion.message.blocks == (Text("ok"),)
+    assert msgspec.json.decode(completion.message.native)[1] == block
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("end_turn", "end"),
+        ("stop_sequence", "end"),
+        ("max_tokens", "cut"),
+        ("model_context_window_exceeded", "window"),
+        ("refusal", "refused"),
+        ("pause_turn", "paused"),
+        ("compaction", "paused"),
+        ("invention", "unknown"),
+        (None, "unknown"),
+    ],
+)
+async def test_every_stop_reason_is_classified(reason: str | None, stop: str) -> None:
+    """LLM-15 to LLM-21, LLM-23: with none of them may the call in the response run."""
+    step = Say("x", (("list_files", '{"path": "a"'),), stop=reason, details={"explanation": "why"})
+    completion = await complete(step)
+    assert completion.stop == stop
+    if stop == "refused":
+        assert completion.detail == "why"
+
+
+async def test_a_call_with_broken_json_keeps_the_history_sendable() -> None:
+    """LLM-14: the gate sees the raw text, the provider gets an object."""
+    fake = FakeModels(script=[Say(calls=(("list_files", '{"path": '),)), Say("sorry")])
+    async with provider(fake) as anthropic:
+        first = await anthropic.complete(wanted(), lambda text: None)
+        [call] = first.message.calls
+        assert call.arguments == '{"path": '
+        results = Results((Result(call.id, "not valid JSON", failed=True),))
+        await anthropic.complete(wanted(*HI, first.message, results), lambda text: None)
+    assert fake.bodies[1]["messages"][1]["content"][0]["input"] == {"INVALID_JSON": '{"path": '}
+    assert fake.bodies[1]["messages"][2]["content"] == [
+        {
+            "type": "tool_result",
+            "tool_use_id": call.id,
+            "content": "not valid JSON",
+            "is_error": True,
+        }
+    ]
+
+
+async def test_thinking_goes_back_unchanged_through_a_whole_conversation() -> None:
+    """The fake rejects any thinking whose prefix has changed (LLM-36)."""
+    call = (("list_files", '{"path": "ä\\u00e9"}'),)
+    fake = FakeModels(
+        script=[Say(calls=call, thinking=f"thought {n}") for n in range(5)]
+        + [Say("done", thinking="last")]
+    )
+    history: list[Message] = [Human("go")]
+    async with provider(fake) as anthropic:
+        while True:
+            done = await anthropic.complete(wanted(*mend(history)), lambda text: None)
+            history.append(done.message)
+            if done.stop != "tools":
+                break
+            history.append(Results(tuple(Result(c.id, "two files") for c in done.message.calls)))
+            history.append(Notice("it is late"))
+        stored = msgspec.json.decode(msgspec.json.encode(tuple(history)), type=tuple[Message, ...])
+        fake.script = [Say("again", thinking="more")]
+        await anthropic.complete(wanted(*stored, Human("more")), lambda text: None)
+        # A changed past is found out, and sending it without thinking is the way on.
+        changed = (Human("other"), *stored[1:], Human("more"))
+        with pytest.raises(ModelFailure) as caught:
+            await anthropic.complete(wanted(*changed), lambda text: None)
+        assert (caught.value.kind, caught.value.problem) == ("history", "thinking")
+        fake.script = [Say("fine")]
+        await anthropic.complete(wanted(*changed, no_thinking=True), lambda text: None)
+    assert "thinking" not in fake.requests[-1].body.decode()
+
+
+async def test_a_history_of_another_provider_is_sent_as_plain_blocks() -> None:
+    foreign = Assistant(
+        (Text("hm"), Text(" "), ToolCall("functions.ls:0", "my tool", '["x"]')),
+        "openai",
+        "local/qwen",
+        msgspec.Raw(b"{}"),
+    )
+    answer = Results((Result("functions.ls:0", "   "),))
+    async with provider(fake := FakeModels()) as anthropic:
+        await anthropic.complete(wanted(Human("a"), foreign, answer), lambda text: None)
+    _, assistant, user = fake.bodies[0]["messages"]
+    assert assistant["content"] == [
+        {"type": "text", "text": "hm"},
+        {
+            "type": "tool_use",
+            "id": "functions_2els_3a0",
+            "name": "my_tool",
+            "input": {"INVALID_JSON": '["x"]'},
+        },
+    ]
+    assert user["content"] == [{"type": "tool_result", "tool_use_id": "functions_2els_3a0"}]
+
+
+def test_a_request_is_marked_for_the_cache_and_has_no_sampling_parameters() -> None:
+    body = msgspec.json.decode(encode(wanted(Human("a"), Notice("b"), Human(" "))))
+    assert body == {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 1000,
+        "stream": True,
+        "cache_control": {"type": "ephemeral"},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": t} for t in ("a", "b")]}
+        ],
+        "system": [
+            {
+                "type": "text",
+                "text": "Be kind.",
+                "cache_control": {"type": "ephemeral", "ttl": "1h"},
+            }
+        ],
+        "tools": [
+            {
+                "name": "list_files",
+                "description": "List files.",
+                "input_schema": msgspec.json.decode(SCHEMA),
+            }
+        ],
+    }
+
+
+def test_lone_surrogates_never_reach_the_wire() -> None:
+    """LLM-33."""
+    body = msgspec.json.decode(encode(wanted(Human("a\ud800b"))))
+    assert body["messages"][0]["content"][0]["text"] == "a\ufffdb"
+
+
+async def test_split_surrogates_of_a_stream_are_joined() -> None:
+    start, *rest = messages_stream(Say("ok"), 1, "m", "")
+    halves = [
+        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}}'
+        b"\n\n" % half
+        for half in (rb"\ud83d", rb"\ude00 \ud800")
+    ]
+    pieces = (start, *rest[:2], *halves, *rest[2:])
+    completion = await complete(Bytes(Reply(headers=SSE, pieces=pieces)))
+    assert completion.message.text == "\U0001f600 \ufffdok"
+
+
+async def test_an_empty_text_is_not_stored() -> None:
+    """LLM-34."""
+    events = (
+        {"type": "content_block_start", "index": 5, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_stop", "index": 5},
+    )
+    completion = await complete(Say("ok", events=events))
+    assert bytes(completion.message.native) == b'[{"type":"text","text":"ok"}]'
+
+
+async def test_missing_usage_is_estimated_and_marked() -> None:
+    """LLM-41."""
+    completion = await complete(Say("Twelve words or so are in this text.", usage=None))
+    assert completion.usage.estimated
+    assert completion.usage.input > 20
+    assert completion.usage.output > 8
+
+
+async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
+    step = Say("Let me look.", (("list_files", '{"path": "a"}'),), thinking="well")
+    whole = b"".join(messages_stream(step, 1, "claude-sonnet-5-5", "signature-1"))
+    kinds = set()
+    fake = FakeModels()
+    async with provider(fake) as anthropic:
+        for cut in range(0, len(whole), max(1, len(whole) // 250)):
+            for end in ("close", "reset"):
+                reply = Reply(headers=SSE, pieces=(whole,), end=end, end_at=cut)
+                fake.script = [Bytes(reply)]
+                with pytest.raises(ModelFailure) as caught:
+                    await anthropic.complete(wanted(), lambda text: None)
+                kinds.add(caught.value.kind)
+        assert fake.count >= 500
+    assert kinds == {"cut"}
+
+
+async def test_a_stream_that_ends_in_good_order_but_too_early_is_no_response() -> None:
+    pieces = messages_stream(Say(calls=(("list_files", "{}"),)), 1, "m", "")
+    for upto in range(len(pieces)):
+        error = await failing(Bytes(Reply(headers=SSE, pieces=pieces[:upto])))
+        assert error.kind == "cut"
+
+
+async def test_silence_is_a_stall() -> None:
+    """LLM-11."""
+    error = await failing(Say("hello", end="stall", end_at=300), stall=0.05)
+    assert error.kind == "stalled"
+
+
+async def test_the_connection_is_used_again_after_a_whole_response() -> None:
+    ports: set[int] = set()
+    fake = FakeModels()
+    client = Client()
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+    async def counted(stream: trio.SocketStream) -> None:
+        from tests.fake_http import read_request, write_reply
+
+        ports.add(stream.socket.getpeername()[1])
+        buffer = bytearray()
+        async with stream:
+            while (request := await read_request(stream, buffer)) is not None:
+                await write_reply(stream, await fake.answer(request))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, counted, [listener])
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+        line = Line("a", client, url, key=None, stall=5, now=lambda: 0.0)
+        anthropic = Anthropic(line, version="2026-10-21")
+        for _ in range(5):
+            await anthropic.complete(wanted(), lambda text: None)
+        await client.aclose()
+        nursery.cancel_scope.cancel()
+    assert len(ports) == 1
+
+
+async def test_contradictions_are_nonsense() -> None:
+    """LLM-24, LLM-25."""
+    assert (await failing(Say("x", stop="tool_use"))).kind == "nonsense"
+    twins = Say(calls=(("list_files", "{}"), ("list_files", "{}")), ids=("t", "t"))
+    assert (await failing(twins)).kind == "nonsense"
+    assert (await failing(Say(calls=(("list_files", "{}"),), ids=("",)))).kind == "nonsense"
+
+
+async def test_an_error_in_the_stream_counts_by_its_type() -> None:
+    """LLM-12."""
+    for kind, expected in (("overloaded_error", "overloaded"), ("api_error", "server")):
+        error = {"type": "error", "error": {"type": kind, "message": "busy"}}
+        assert (await failing(Say("part", events=(error,)))).kind == expected
+
+
+async def test_events_that_are_not_the_apis_are_a_servers_fault() -> None:
+    for piece in (b"data: <html>\n\n", event({"type": "content_block_stop", "index": 3})):
+        assert (await failing(Bytes(Reply(headers=SSE, pieces=(piece,))))).kind == "server"
+
+
+async def test_nothing_listens() -> None:
+    """LLM-08."""
+    line = Line("a", Client(), "http://127.0.0.1:1", key=None, stall=1.0, now=lambda: 0.0)
+    with pytest.raises(ModelFailure) as caught:
+        await Anthropic(line, version="x").complete(wanted(), lambda text: None)
+    assert caught.value.kind == "offline"
+    assert "127.0.0.1" not in str(caught.value)
+
+
+async def test_a_revoked_key_is_told_without_the_key() -> None:
+    """LLM-37."""
+    async with provider(FakeModels(key="another")) as anthropic:
+        with pytest.raises(ModelFailure) as caught:
+            await anthropic.complete(wanted(), lambda text: None)
+    assert caught.value.kind == "bad_key"
+    quoting = await failing(Error(401, "authentication_error", f"no such key: {KEY}"))
+    assert quoting.detail == "no such key: ***"
+
+
+async def test_models_are_listed() -> None:
+    fake = FakeModels(
+        models=[
+            {"id": "new", "lifecycle": "active", "retires_at": None, "display_name": "New"},
+            {"id": "old", "lifecycle": "deprecated", "retires_at": "2026-11-30T00:00:00Z"},
+        ]
+    )
+    async with provider(fake) as anthropic:
+        offers = await anthropic.offers()
+    assert [(o.model, o.lifecycle, o.retires_at[:10]) for o in offers] == [
+        ("new", "active", ""),
+        ("old", "deprecated", "2026-11-30"),
+    ]

@@ -1,0 +1,115 @@
+"""The clients of embedding services against fakes on sockets."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.models.embeddings import (
+    DEADLINE,
+    Embedder,
+    EmbeddingFailed,
+    embedder_of,
+)
+from elwood.agent.models.routing import ProviderSettings
+from elwood.foundation.net.http import Client
+from elwood.foundation.secrets.redaction import Secret
+from tests.fake_http import Reply, Request, serving
+
+KEY = "k" * 30
+
+
+@asynccontextmanager
+async def service(
+    model: str, given: Reply, seen: list[Request] | None = None
+) -> AsyncIterator[Embedder]:
+    async def answer(request: Request) -> Reply:
+        await trio.lowlevel.checkpoint()
+        if seen is not None:
+            seen.append(request)
+        return given
+
+    async with serving(answer) as base, aclosing(Client()) as client:
+        name = model.partition("/")[0]
+        settings = ProviderSettings(api="openai", base_url=f"{base}/v1", key=Secret(KEY))
+        embedder = embedder_of(model, {name: settings}, client)
+        assert embedder is not None
+        yield embedder
+
+
+def reply(value: Any, status: int = 200) -> Reply:
+    return Reply(status=status, pieces=(json.dumps(value).encode(),))
+
+
+async def test_ollama_is_asked_in_its_own_language() -> None:
+    seen: list[Request] = []
+    given = reply({"model": "m", "embeddings": [[1, 0.5], [0, 1]], "prompt_eval_count": 7})
+    async with service("ollama/nomic-embed-text", given, seen) as embedder:
+        assert embedder.model == "ollama/nomic-embed-text"
+        found = await embedder.embed(["one", "two\udc80"])
+        assert (found.vectors, found.tokens) == ([[1.0, 0.5], [0.0, 1.0]], 7)
+    [request] = seen
+    assert (request.method, request.path) == ("POST", "/api/embed")
+    assert json.loads(request.body) == {
+        "model": "nomic-embed-text",
+        "input": ["one", "two?"],
+        "truncate": True,
+    }
+
+
+async def test_others_are_asked_as_openai_is() -> None:
+    seen: list[Request] = []
+    data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
+    async with service("local/bge", reply({"data": data, "usage": {}}), seen) as embedder:
+        found = await embedder.embed(["one", ""])
+        assert (found.vectors, found.tokens) == ([[1.0, 0.0], [0.0, 1.0]], None)
+    [request] = seen
+    assert (request.method, request.path) == ("POST", "/v1/embeddings")
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    asked = {"model": "bge", "input": ["one", " "], "encoding_format": "float"}
+    assert json.loads(request.body) == asked
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "why"),
+    [
+        ("ollama/m", reply({"error": "model not found"}, 404), "pull it first"),
+        ("ollama/m", reply({"embeddings": [[1.0]]}), "1 vectors for 2 texts"),
+        ("ollama/m", reply({"embeddings": [[1.0], [1.0, 2.0]]}), "2 vectors for 2 texts"),
+        ("ollama/m", reply({"embeddings": [[], []]}), "2 vectors"),
+        ("ollama/m", reply({"embeddings": ["x"]}), "not readable"),
+        ("ollama/m", Reply(pieces=(b"<html>",)), "not readable"),
+        ("openai/m", reply({}, 401), "key"),
+        ("openai/m", reply({}, 503), "later"),
+        ("openai/m", reply({"data": [{"index": 0, "embedding": [1]}]}), "other texts"),
+        ("openai/m", Reply(end="reset", end_at=-1), "could not be asked"),
+    ],
+)
+async def test_what_is_wrong_is_said(model: str, given: Reply, why: str) -> None:
+    async with service(model, given) as embedder:
+        with pytest.raises(EmbeddingFailed, match=why) as error:
+            await embedder.embed(["one", "two"])
+    assert KEY not in str(error.value)
+
+
+async def test_a_service_that_is_silent_is_left(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0.001
+    async with service("ollama/m", Reply(end="stall", end_at=-1)) as embedder:
+        began = trio.current_time()
+        with pytest.raises(EmbeddingFailed):
+            await embedder.embed(["one"])
+        assert trio.current_time() - began <= DEADLINE
+
+
+async def test_without_a_model_there_is_none_and_offline_needs_no_service() -> None:
+    async with aclosing(Client()) as client:
+        assert embedder_of(None, {}, client) is None
+        offline = {"offline": ProviderSettings(api="offline")}
+        embedder = embedder_of("offline/hashing", offline, client)
+        assert embedder is not None
+        [one, other] = (await embedder.embed(["tea", "tea"])).vectors
+        assert one == other

@@ -1,0 +1,154 @@
+"""The rows of corpora/llm_failures.jsonl that the client decides, each over a real socket."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.provider import ModelFailure
+from tests.agent.models.test_anthropic import provider, wanted
+from tests.fake_http import Reply
+from tests.fake_models import Bytes, Error, FakeModels, Say, Step, json_reply
+
+CORPUS = Path(__file__).parents[2] / "corpora" / "llm_failures.jsonl"
+ROWS = [msgspec.json.decode(line)["id"] for line in CORPUS.read_bytes().splitlines()]
+
+INVALID = "invalid_request_error"
+PAIRING = "messages.2: `tool_use` ids were found without `tool_result` blocks immediately after"
+ORPHAN = "messages.4.content.0: unexpected `tool_use_id` found in `tool_result` blocks: toolu_1"
+SIGNATURE = "messages.1.content.0: Invalid signature in thinking block. The block is bound to …"
+MODIFIED = "messages.1.content.0: `thinking` blocks in the latest message cannot be modified"
+IMAGE = "messages.0.content.1.image.source.base64: At least one of the image dimensions exceed"
+SURROGATE = "The request body is not valid JSON: no low surrogate in string"
+HTML = Reply(status=200, headers={"content-type": "text/html"}, pieces=(b"<html>sign in</html>",))
+
+
+def error(status: int, kind: str, message: str = "m", code: str = "") -> Error:
+    return Error(status, kind, message, details={"error_code": code} if code else None)
+
+
+def limited(headers: dict[str, str], code: str = "") -> Error:
+    return Error(429, "rate_limit_error", "m", headers, {"error_code": code} if code else None)
+
+
+# id, what the provider does, expected: kind, kind/problem, or a check of single fields
+CASES: list[tuple[str, Step, dict[str, object]]] = [
+    ("LLM-01", limited({"retry-after": "7"}), {"kind": "rate_limit", "retry_after": 7.0}),
+    ("LLM-01", limited({"retry-after-ms": "70", "retry-after": "1"}), {"retry_after": 0.07}),
+    ("LLM-01", limited({"retry-after": "1"}, "ramp_limit_exceeded"), {"kind": "rate_limit"}),
+    ("LLM-02", limited({}, "enforced_spend_limit_reached"), {"kind": "spend_limit"}),
+    ("LLM-02", limited({}, "contract_spend_limit_reached"), {"kind": "spend_limit"}),
+    ("LLM-03", error(402, "billing_error"), {"kind": "spend_limit"}),
+    (
+        "LLM-03",
+        error(400, INVALID, "You have reached your specified API usage limits."),
+        {"kind": "spend_limit"},
+    ),
+    ("LLM-04", error(529, "overloaded_error"), {"kind": "overloaded", "retry_after": None}),
+    ("LLM-05", error(500, "api_error"), {"kind": "server"}),
+    ("LLM-05", error(503, "api_error"), {"kind": "server"}),
+    ("LLM-05", error(504, "timeout_error"), {"kind": "server"}),
+    ("LLM-06", error(408, "timeout_error"), {"kind": "conflict"}),
+    ("LLM-06", error(409, "conflict_error"), {"kind": "conflict"}),
+    ("LLM-07", Error(500, headers={"x-should-retry": "false"}), {"should_retry": False}),
+    ("LLM-07", Error(400, INVALID, "m", {"x-should-retry": "true"}), {"should_retry": True}),
+    ("LLM-09", Say("x", end="reset", end_at=-1), {"kind": "cut"}),
+    ("LLM-09", Say("x", end="close", end_at=-1), {"kind": "cut"}),
+    ("LLM-10", Say("x", end="reset", end_at=700), {"kind": "cut"}),
+    ("LLM-11", Say("x", end="stall", end_at=700), {"kind": "stalled"}),
+    ("LLM-12", Say(events=({"type": "error", "error": {"type": "overloaded_error"}},)),
+     {"kind": "overloaded"}),
+    ("LLM-12", Say(events=({"type": "error", "error": {"type": "novel_error"}},)),
+     {"kind": "server"}),
+    ("LLM-24", Say("x", stop="tool_use"), {"kind": "nonsense"}),
+    ("LLM-25", Say(calls=(("a", "{}"), ("b", "{}")), ids=("t", "t")), {"kind": "nonsense"}),
+    ("LLM-28", error(400, INVALID, PAIRING), {"kind": "history", "problem": "pairing"}),
+    ("LLM-29", error(400, INVALID, ORPHAN), {"kind": "history", "problem": "pairing"}),
+    ("LLM-30", error(400, INVALID, "prompt is too long: 1000001 tokens > 1000000 maximum"),
+     {"kind": "too_long"}),
+    ("LLM-30", error(413, "request_too_large"), {"kind": "too_long"}),
+    ("LLM-30", Bytes(Reply(status=413, pieces=(b"<html>413</html>",))), {"kind": "too_long"}),
+    ("LLM-31", error(400, INVALID, "m", "image_dimensions_too_large"),
+     {"kind": "history", "problem": "image"}),
+    ("LLM-31", error(400, INVALID, IMAGE), {"kind": "history", "problem": "image"}),
+    ("LLM-32", error(400, INVALID, "Could not process image"),
+     {"kind": "history", "problem": "image"}),
+    ("LLM-33", error(400, INVALID, SURROGATE), {"kind": "history", "problem": "other"}),
+    ("LLM-34", error(400, INVALID, "messages: text content blocks must be non-empty"),
+     {"kind": "history", "problem": "other"}),
+    ("LLM-35", error(400, INVALID, "tools.0.custom.name: String should match pattern"),
+     {"kind": "history", "problem": "tools"}),
+    ("LLM-35", error(400, INVALID, "m", "tool_name_conflict"),
+     {"kind": "history", "problem": "tools"}),
+    ("LLM-35", error(400, INVALID, "m", "available_tools_limit_exceeded"),
+     {"kind": "history", "problem": "tools"}),
+    ("LLM-36", error(400, INVALID, SIGNATURE), {"kind": "history", "problem": "thinking"}),
+    ("LLM-36", error(400, INVALID, MODIFIED), {"kind": "history", "problem": "thinking"}),
+    ("LLM-37", error(401, "authentication_error"), {"kind": "bad_key"}),
+    ("LLM-38", Error(403, "permission_error", "on hold", details={"appeal_url": "https://a.b"}),
+     {"kind": "forbidden", "detail": "on hold (appeal: https://a.b)"}),
+    ("LLM-39", error(404, "not_found_error", "model: m"), {"kind": "no_model"}),
+    ("LLM-40", Bytes(HTML), {"kind": "server"}),
+    ("LLM-40", Bytes(Reply(status=403, pieces=(b"<html>blocked</html>",))), {"kind": "server"}),
+    ("LLM-40", Bytes(Reply(status=429, pieces=(b"slow down",))), {"kind": "rate_limit"}),
+    ("LLM-40", Bytes(json_reply(200, {"hello": 1})), {"kind": "server"}),
+    ("400", error(400, INVALID, "thinking.type: Input should be 'adaptive'"), {"kind": "rejected"}),
+    ("400", error(400, INVALID, "max_tokens: must be positive"), {"kind": "rejected"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "step", "expected"), CASES, ids=[f"{row}-{n}" for n, (row, _, _) in enumerate(CASES)]
+)
+async def test_each_failure_is_told_apart(
+    row: str, step: Step, expected: dict[str, object]
+) -> None:
+    stall = 0.05 if row == "LLM-11" else 30.0
+    async with provider(FakeModels(script=[step]), stall=stall) as anthropic:
+        with pytest.raises(ModelFailure) as caught:
+            await anthropic.complete(wanted(), lambda text: None)
+    assert {name: getattr(caught.value, name) for name in expected} == expected
+
+
+async def complete(step: Step) -> Completion:
+    async with provider(FakeModels(script=[step])) as anthropic:
+        return await anthropic.complete(wanted(), lambda text: None)
+
+
+CALL = (("list_files", "{}"),)
+
+
+@pytest.mark.parametrize(
+    ("row", "step", "stop", "calls"),
+    [
+        ("LLM-13", Say("x", events=({"type": "novel"},)), "end", 0),
+        ("LLM-14", Say(calls=(("list_files", "{"),)), "tools", 1),
+        ("LLM-15", Say(calls=CALL, stop="max_tokens"), "cut", 1),
+        ("LLM-16", Say("half", stop="max_tokens"), "cut", 0),
+        ("LLM-17", Say(calls=CALL, stop="model_context_window_exceeded"), "window", 1),
+        ("LLM-18", Say(calls=CALL, stop="refusal", details={"category": "bio"}), "refused", 1),
+        ("LLM-19", Say("x", stop="pause_turn"), "paused", 0),
+        ("LLM-20", Say("x", stop="compaction"), "paused", 0),
+        ("LLM-21", Say("x", stop=None), "unknown", 0),
+        ("LLM-21", Say(calls=CALL, stop="novel"), "unknown", 1),
+        ("LLM-22", Say(""), "end", 0),
+        ("LLM-23", Say("x", stop="stop_sequence"), "end", 0),
+        ("LLM-41", Say("x", usage=None), "end", 0),
+    ],
+)
+async def test_each_end_of_a_response_is_told_apart(
+    row: str, step: Say, stop: str, calls: int
+) -> None:
+    """Calls may run after "tools" only; what a turn does with each end is the turn's."""
+    completion = await complete(step)
+    assert (completion.stop, len(completion.message.calls)) == (stop, calls)
+    assert completion.usage.estimated == (row == "LLM-41")
+
+
+def test_every_row_has_its_place() -> None:
+    """The rest is decided by the actor (tests/agent/models/test_actor.py) or the turn."""
+    client = {row for row, _, _ in CASES} | {f"LLM-{n}" for n in (*range(13, 24), 41)}
+    actor = {"LLM-08", "LLM-42", "LLM-44"}
+    turn = {"LLM-26", "LLM-27", "LLM-43"}
+    assert set(ROWS) <= client | actor | turn

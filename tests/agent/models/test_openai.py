@@ -1,0 +1,370 @@
+"""The Chat Completions client: the tolerant merging of protocols/openai.md §3, and histories."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Human,
+    Message,
+    Notice,
+    Prompt,
+    Result,
+    Results,
+    Text,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+from elwood.agent.models.api_call import Line
+from elwood.agent.models.openai import OpenAI
+from elwood.agent.models.provider import ModelFailure, ModelRequest
+from elwood.agent.models.routing import EchoReasoning
+from elwood.foundation.net.http import Client
+from elwood.foundation.secrets.redaction import Secret
+from tests.fake_http import Reply, serving
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, chat_stream, json_reply
+
+SCHEMA = msgspec.Raw(b'{"type":"object","properties":{}}')
+PROMPT = Prompt("Be kind.", (ToolSpec("list_files", "List files.", SCHEMA),))
+HI = (Human("hi"),)
+END = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+CALLS_END = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+
+
+def wanted(*messages: Message, no_thinking: bool = False) -> ModelRequest:
+    return ModelRequest(
+        model="qwen",
+        prompt=PROMPT,
+        messages=messages or HI,
+        max_tokens=1000,
+        no_thinking=no_thinking,
+    )
+
+
+@asynccontextmanager
+async def provider(
+    fake: FakeModels, *, echo: EchoReasoning = "none", key: Secret | None = None
+) -> AsyncIterator[OpenAI]:
+    client = Client()
+    ids = count(1)
+    async with serving(fake.answer) as url:
+        line = Line("local", client, f"{url}/v1", key=key, stall=30, now=lambda: 0.0)
+        yield OpenAI(line, echo=echo, limit="max_tokens", new_id=lambda: f"new_{next(ids)}")
+        await client.aclose()
+
+
+def chunks(*data: dict[str, Any], done: bool = True) -> Bytes:
+    lines = [b"data: %s\n\n" % msgspec.json.encode(each) for each in data]
+    return Bytes(Reply(headers=SSE, pieces=(*lines, b"data: [DONE]\n\n") if done else tuple(lines)))
+
+
+def delta(**fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields}]}
+
+
+def fragment(
+    index: int | None = None, id: str | None = None, name: str | None = None, arguments: Any = None
+) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    whole = {
+        "index": index,
+        "id": id,
+        "function": {k: v for k, v in function.items() if v is not None},
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+async def complete(step: Bytes | Say, *, echo: EchoReasoning = "none") -> Completion:
+    async with provider(FakeModels(script=[step]), echo=echo) as openai:
+        return await openai.complete(wanted(), lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("fragments", "expected"),
+    [
+        # As OpenAI does: the id and the name come first, arguments by index.
+        (
+            [
+                [fragment(0, "a", "ls", "")],
+                [fragment(1, "b", "cat", "")],
+                [fragment(0, arguments='{"x"')],
+                [fragment(1, arguments="{}"), fragment(0, arguments=": 1}")],
+            ],
+            [("a", "ls", '{"x": 1}'), ("b", "cat", "{}")],
+        ),
+        # Ids and names repeated, or empty, in later fragments.
+        (
+            [[fragment(0, "a", "ls", "{")], [fragment(0, "a", "ls", "}")], [fragment(0, "", "")]],
+            [("a", "ls", "{}")],
+        ),
+        # No index: a new id begins a new call, the known one goes on.
+        (
+            [[fragment(None, "a", "ls", "{")], [fragment(None, "a", None, "}")]],
+            [("a", "ls", "{}")],
+        ),
+        (
+            [[fragment(None, "a", "ls", "{}")], [fragment(None, "b", "ls", "{}")]],
+            [("a", "ls", "{}"), ("b", "ls", "{}")],
+        ),
+        # The same index for everything, told apart by the ids.
+        (
+            [[fragment(0, "a", "ls", "{}")], [fragment(0, "b", "cat", "{}")]],
+            [("a", "ls", "{}"), ("b", "cat", "{}")],
+        ),
+        # Whole calls in one chunk, without index and id.
+        (
+            [
+                [fragment(name="ls", arguments="{}"), fragment(name="cat", arguments="{}")],
+                [fragment(name="rm", arguments="{}")],
+            ],
+            [("new_1", "ls", "{}"), ("new_2", "cat", "{}"), ("new_3", "rm", "{}")],
+        ),
+        # No index and no id in what follows.
+        (
+            [[fragment(name="ls")], [fragment(arguments="{")], [fragment(arguments="}")]],
+            [("new_1", "ls", "{}")],
+        ),
+        # Arguments as an object, as null, or not there at all.
+        ([[fragment(0, "a", "ls", {"x": 1})]], [("a", "ls", '{"x":1}')]),
+        (
+            [[{"index": 0, "id": "a", "function": {"name": "ls", "arguments": None}}]],
+            [("a", "ls", "{}")],
+        ),
+        ([[fragment(0, "a", "ls", "{bad")]], [("a", "ls", "{bad")]),
+    ],
+)
+async def test_fragments_of_calls_are_merged(
+    fragments: list[list[dict[str, Any]]], expected: list[tuple[str, str, str]]
+) -> None:
+    step = chunks(*(delta(tool_calls=each) for each in fragments), CALLS_END)
+    completion = await complete(step)
+    assert completion.stop == "tools"
+    assert [(c.id, c.name, c.arguments) for c in completion.message.calls] == expected
+
+
+@pytest.mark.parametrize(
+    ("finish", "has_call", "stop"),
+    [
+        ("stop", False, "end"),
+        ("stop", True, "tools"),
+        ("tool_calls", True, "tools"),
+        ("function_call", True, "tools"),
+        ("length", True, "cut"),
+        ("model_length", False, "window"),
+        ("content_filter", False, "refused"),
+        ("invention", True, "unknown"),
+    ],
+)
+async def test_the_finish_reason_is_read_with_the_calls(
+    finish: str, has_call: bool, stop: str
+) -> None:
+    step = Say("x", (("list_files", "{}"),) if has_call else (), stop=finish)
+    assert (await complete(step)).stop == stop
+
+
+async def test_usage_is_taken_from_wherever_it_comes_last() -> None:
+    early = {**delta(content="a"), "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    late = {
+        "choices": [],
+        "usage": {
+            "prompt_tokens": 100,
+            "completion_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
+        },
+    }
+    assert (await complete(chunks(early, END, late))).usage == Usage(30, 7, 60, 10)
+    groq = {"choices": [], "x_groq": {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}}
+    assert (await complete(chunks(delta(content="a"), END, groq))).usage == Usage(5, 2)
+    none = (await complete(chunks(delta(content="a word"), END))).usage
+    assert none.estimated
+    assert none.output == 2
+
+
+async def test_a_server_that_does_not_stream_is_understood() -> None:
+    call = {"id": "a", "function": {"name": "ls", "arguments": {"x": 1}}}
+    message = {"role": "assistant", "content": "hm", "tool_calls": [call]}
+    body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    completion = await complete(Bytes(json_reply(200, body)))
+    assert completion.message.blocks == (Text("hm"), ToolCall("a", "ls", '{"x":1}'))
+
+
+async def test_raw_thoughts_are_not_shown() -> None:
+    told: list[str] = []
+    step = chunks(*(delta(content=c) for c in ("<th", "ink>hm", "</think>\n", "yes")), END)
+    async with provider(FakeModels(script=[step])) as openai:
+        completion = await openai.complete(wanted(), told.append)
+    assert completion.message.text == "yes"
+    assert set("".join(told)) <= set("yes")
+
+
+@pytest.mark.parametrize(
+    ("echo", "parts", "expected"),
+    [
+        ("none", [{"reasoning": "h"}, {"reasoning": "m"}], {}),
+        ("reasoning", [{"reasoning": "h"}, {"reasoning": "m"}], {"reasoning": "hm"}),
+        ("reasoning_content", [{"reasoning_content": "hm"}], {"reasoning_content": "hm"}),
+        ("reasoning_content", [], {"reasoning_content": ""}),
+        (
+            "reasoning_details",
+            [
+                {"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "h"}]},
+                {"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "m"}]},
+                {
+                    "reasoning_details": [
+                        {"type": "reasoning.text", "index": 0, "signature": "s"},
+                        {"type": "reasoning.encrypted", "index": 1, "data": "d"},
+                    ]
+                },
+            ],
+            {
+                "reasoning_details": [
+                    {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "s"},
+                    {"type": "reasoning.encrypted", "index": 1, "data": "d"},
+                ]
+            },
+        ),
+        (
+            "thinking_chunk",
+            [{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}],
+            {
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+                    {"type": "text", "text": "yes"},
+                ]
+            },
+        ),
+    ],
+)
+async def test_reasoning_goes_back_the_way_the_service_wants_it(
+    echo: EchoReasoning, parts: list[dict[str, Any]], expected: dict[str, Any]
+) -> None:
+    call = delta(tool_calls=[fragment(0, "a", "list_files", "{}")])
+    first = chunks(*(delta(**part) for part in parts), delta(content="yes"), call, CALLS_END)
+    fake = FakeModels(script=[first])
+    async with provider(fake, echo=echo) as openai:
+        said = (await openai.complete(wanted(), lambda text: None)).message
+        results = Results((Result("a", ""),))
+        await openai.complete(wanted(*HI, said, results), lambda text: None)
+        await openai.complete(wanted(*HI, said, results, no_thinking=True), lambda text: None)
+    sent, bare = (body["messages"][2] for body in fake.bodies[1:])
+    function = {"name": "list_files", "arguments": "{}"}
+    plain = {
+        "role": "assistant",
+        "content": "yes",
+        "tool_calls": [{"id": "a", "type": "function", "function": function}],
+    }
+    assert sent == {**plain, **expected}
+    empty = {"reasoning_content": ""} if echo == "reasoning_content" else {}
+    assert bare == {**plain, **empty}
+
+
+async def test_a_history_of_another_provider_is_sent_as_plain_messages() -> None:
+    foreign = Assistant(
+        (Text("hm"), ToolCall("toolu_1", "list_files", '{"bad')),
+        "anthropic",
+        "anthropic/claude",
+        msgspec.Raw(b'[{"type":"thinking","thinking":"secret","signature":"s"}]'),
+    )
+    fake = FakeModels()
+    async with provider(fake, key=Secret("sk-1")) as openai:
+        history = (Human("a"), Notice("b"), foreign, Results((Result("toolu_1", "r"),)))
+        await openai.complete(wanted(*history), lambda text: None)
+    body = fake.bodies[0]
+    function = {"name": "list_files", "arguments": '{"INVALID_JSON":"{\\"bad"}'}
+    assert body["messages"] == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "a\n\nb"},
+        {
+            "role": "assistant",
+            "content": "hm",
+            "tool_calls": [{"id": "toolu_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "toolu_1", "content": "r"},
+    ]
+    assert body["tools"][0]["function"]["parameters"] == msgspec.json.decode(SCHEMA)
+    assert (body["max_tokens"], body["stream_options"]) == (1000, {"include_usage": True})
+    assert fake.requests[0].headers["authorization"] == "Bearer sk-1"
+    assert "temperature" not in body
+
+
+async def test_a_call_id_that_was_used_before_is_replaced() -> None:
+    """Some servers name the first call of each response the same."""
+    step = Say(calls=(("list_files", "{}"),), ids=("call_0",))
+    fake = FakeModels(script=[step, step])
+    async with provider(fake) as openai:
+        first = (await openai.complete(wanted(), lambda text: None)).message
+        results = Results((Result("call_0", "x"),))
+        second = await openai.complete(wanted(*HI, first, results), lambda text: None)
+        assert [call.id for call in second.message.calls] == ["new_1"]
+        more = Results((Result("new_1", "y"),))
+        await openai.complete(wanted(*HI, first, results, second.message, more), lambda text: None)
+    assert "authorization" not in fake.requests[0].headers
+
+
+async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
+    whole = b"".join(chat_stream(Say("Let me look.", (("list_files", '{"path": "a"}'),)), 1))
+    fake = FakeModels()
+    kinds = set()
+    async with provider(fake) as openai:
+        for cut in range(0, len(whole), max(1, len(whole) // 500)):
+            fake.script = [Bytes(Reply(headers=SSE, pieces=(whole,), end="close", end_at=cut))]
+            try:
+                completion = await openai.complete(wanted(), lambda text: None)
+            except ModelFailure as error:
+                kinds.add(error.kind)
+            else:  # only what comes after the response itself is missing
+                assert b"[DONE]" in whole[:cut]
+                assert completion.stop == "tools"
+    assert kinds == {"cut"}
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        (chunks(delta(content="a")), "cut"),
+        (chunks(delta(content="a"), done=False), "cut"),
+        (chunks({"error": {"code": 502, "message": "down"}}), "server"),
+        (chunks({"error": {"code": 429, "message": "slow down"}}), "rate_limit"),
+        (chunks({"error": {"metadata": {"error_type": "provider_overloaded"}}}), "overloaded"),
+        (chunks({"error": "boom"}), "server"),
+        (chunks({"choices": [], "x_groq": {"error": "over"}}), "server"),
+        (chunks({"choices": [{"delta": {}, "finish_reason": "error"}]}), "server"),
+        (Bytes(Reply(headers=SSE, pieces=(b"data: <html>\n\n",))), "server"),
+        (Bytes(Reply(headers=SSE, pieces=(b"data: [1]\n\n",))), "server"),
+        (Say("a", stop="tool_calls"), "nonsense"),
+        (Say(calls=(("a", "{}"), ("b", "{}")), ids=("x", "x")), "nonsense"),
+        (chunks(delta(tool_calls=[fragment(0, "a", "", "{}")]), CALLS_END), "nonsense"),
+        (Error(429, "x", "quota", details={"error_code": "insufficient_quota"}), "spend_limit"),
+        (Error(429, "tokens", "slow"), "rate_limit"),
+        (Error(402, "x", "credits"), "spend_limit"),
+        (Error(402, "x", "credits", {"retry-after": "3"}), "rate_limit"),
+        (Error(400, "x", "This model's maximum context length is 8192"), "too_long"),
+        (Error(400, "x", "m", details={"error_code": "context_length_exceeded"}), "too_long"),
+        (Error(400, "exceed_context_size_error", "the request exceeds"), "too_long"),
+        (Error(400, "x", "m", details={"error_code": "tool_use_failed"}), "nonsense"),
+        (Error(498, "x", "flex"), "overloaded"),
+        (Error(404, "x", "no such model"), "no_model"),
+        (Error(422, "x", "extra fields"), "rejected"),
+        (Error(503, "x", "Loading model"), "server"),
+        (Bytes(Reply(status=404, pieces=(b"<html>not here</html>",))), "server"),
+        (Bytes(json_reply(404, {"error": "model 'x' not found"})), "no_model"),
+        (Bytes(json_reply(400, {"object": "error", "message": "reasoning_content …"})), "history"),
+    ],
+)
+async def test_failures_are_told_apart(step: Bytes | Say | Error, kind: str) -> None:
+    async with provider(FakeModels(script=[step])) as openai:
+        with pytest.raises(ModelFailure) as caught:
+            await openai.complete(wanted(), lambda text: None)
+    assert caught.value.kind == kind
+
+
+async def test_models_are_listed() -> None:
+    async with provider(FakeModels(models=[{"id": "qwen", "object": "model"}])) as openai:
+        assert [offer.model for offer in await openai.offers()] == ["qwen"]

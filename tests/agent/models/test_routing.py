@@ -1,0 +1,148 @@
+"""What follows a failure: the reactions of reliability.md §3, by the ids of their rows."""
+
+from typing import get_args
+
+import pytest
+
+from elwood.agent.models.routing import (
+    FailureKind,
+    Fault,
+    GiveUp,
+    ModelSettings,
+    NextModel,
+    Offer,
+    Reaction,
+    Wait,
+    candidates,
+    react,
+    split_name,
+    warnings,
+)
+
+SAME, OTHER = "a/small", "b/n"
+
+
+def after(
+    fault: Fault | FailureKind,
+    *,
+    rest: tuple[str, ...] = (),
+    attempt: int = 1,
+    elapsed: float = 0.0,
+    jitter: float = 0.0,
+) -> Reaction:
+    fault = fault if isinstance(fault, Fault) else Fault(fault)
+    return react(fault, model="a/m", rest=rest, attempt=attempt, elapsed=elapsed, jitter=jitter)
+
+
+def outcome(reaction: Reaction) -> object:
+    match reaction:
+        case Wait(seconds):
+            return seconds
+        case NextModel(model):
+            return model
+        case GiveUp(_, permanent):
+            return "for good" if permanent else "for now"
+
+
+@pytest.mark.parametrize(
+    ("row", "fault", "given", "expected"),
+    [
+        ("LLM-01", Fault("rate_limit", retry_after=7.0), {}, 7.0),
+        ("LLM-01", Fault("rate_limit", retry_after=7.0), {"jitter": 1.0}, 8.85),
+        ("LLM-01", Fault("rate_limit", retry_after=600.0), {}, 600.0),
+        ("LLM-01", Fault("rate_limit", retry_after=600.0), {"elapsed": 301.0}, "for now"),
+        ("LLM-01", Fault("rate_limit", retry_after=121.0), {"rest": (SAME,)}, SAME),
+        ("LLM-02", "spend_limit", {}, "for good"),
+        ("LLM-02", "spend_limit", {"rest": (SAME,)}, "for good"),
+        ("LLM-02", "spend_limit", {"rest": (SAME, OTHER)}, OTHER),
+        ("LLM-04", "overloaded", {"attempt": 1}, 0.5),
+        ("LLM-04", "overloaded", {"attempt": 2}, 1.0),
+        ("LLM-04", "overloaded", {"attempt": 5}, 8.0),
+        ("LLM-04", "overloaded", {"attempt": 5, "jitter": 1.0}, 6.0),
+        ("LLM-04", "overloaded", {"attempt": 6}, 30.0),
+        ("LLM-04", "overloaded", {"attempt": 7}, 60.0),
+        ("LLM-04", "overloaded", {"attempt": 8}, 120.0),
+        ("LLM-04", "overloaded", {"attempt": 50}, 120.0),
+        ("LLM-04", "overloaded", {"attempt": 8, "jitter": 0.5}, 60.0),
+        ("LLM-04", Fault("overloaded", retry_after=3.0), {"attempt": 8}, 3.0),
+        ("LLM-04", "overloaded", {"attempt": 6, "elapsed": 90.0, "rest": (SAME,)}, 30.0),
+        ("LLM-04", "overloaded", {"attempt": 6, "elapsed": 91.0, "rest": (SAME,)}, SAME),
+        ("LLM-05", "server", {"attempt": 6, "elapsed": 270.0}, 30.0),
+        ("LLM-05", "server", {"attempt": 6, "elapsed": 271.0}, "for now"),
+        ("LLM-06", "conflict", {"attempt": 2}, 1.0),
+        ("LLM-06", "conflict", {"attempt": 3}, "for now"),
+        ("LLM-07", Fault("overloaded", should_retry=False), {}, "for now"),
+        ("LLM-07", Fault("server", should_retry=False), {"rest": (SAME,)}, SAME),
+        ("LLM-07", Fault("rejected", should_retry=True), {"attempt": 2}, 1.0),
+        ("LLM-07", Fault("rejected", should_retry=True), {"attempt": 3}, "for now"),
+        ("LLM-07", Fault("bad_key", should_retry=True), {}, "for good"),
+        ("LLM-08", "offline", {"attempt": 20, "elapsed": 800.0}, 30.0),
+        ("LLM-08", "offline", {"attempt": 20, "elapsed": 880.0}, "for now"),
+        ("LLM-08", "offline", {"attempt": 6, "elapsed": 100.0, "rest": (SAME, OTHER)}, OTHER),
+        ("LLM-09", "cut", {}, 0.5),
+        ("LLM-10", "cut", {"attempt": 6}, "for now"),
+        ("LLM-11", "stalled", {"attempt": 2, "elapsed": 180.0}, 1.0),
+        ("LLM-11", "stalled", {"attempt": 3}, "for now"),
+        ("LLM-24", "nonsense", {}, 0.5),
+        ("LLM-25", "nonsense", {"attempt": 2}, "for now"),
+        ("LLM-30", "too_long", {"rest": (OTHER,)}, "for now"),
+        ("LLM-28", "history", {"rest": (OTHER,)}, "for now"),
+        ("LLM-37", "bad_key", {"rest": (SAME,)}, "for good"),
+        ("LLM-37", "bad_key", {"rest": (SAME, OTHER)}, OTHER),
+        ("LLM-38", "forbidden", {}, "for good"),
+        ("LLM-39", "no_model", {"rest": (SAME,)}, SAME),
+        ("LLM-39", "no_model", {}, "for good"),
+        ("400", "rejected", {}, "for now"),
+        ("400", "rejected", {"rest": (SAME,)}, SAME),
+    ],
+)
+def test_each_failure_has_its_reaction(
+    row: str, fault: Fault | FailureKind, given: dict[str, object], expected: object
+) -> None:
+    reaction = after(fault, **given)  # type: ignore[arg-type]
+    assert outcome(reaction) == pytest.approx(expected), row
+
+
+@pytest.mark.parametrize("kind", get_args(FailureKind))
+def test_every_failure_ends_and_is_told_in_words(kind: FailureKind) -> None:
+    elapsed, attempt = 0.0, 0
+    while True:
+        attempt += 1
+        reaction = after(Fault(kind, "because"), attempt=attempt, elapsed=elapsed)
+        if not isinstance(reaction, Wait):
+            break
+        assert reaction.seconds >= 0.25
+        elapsed += reaction.seconds
+    assert elapsed <= 900
+    assert isinstance(reaction, GiveUp)
+    assert reaction.why.startswith("a (m) ")
+    assert reaction.why.endswith(": because")
+
+
+def test_a_model_s_name_has_its_provider() -> None:
+    assert split_name("a/b/c") == ("a", "b/c")
+    for name in ("", "a", "a/", "/b"):
+        with pytest.raises(ValueError, match="provider/model"):
+            split_name(name)
+
+
+def test_roles_choose_the_first_model_and_fallbacks_follow_once() -> None:
+    settings = ModelSettings(default="a/m", summarizer="a/s", fallbacks=("a/s", "b/n"))
+    assert candidates(settings, "default") == ("a/m", "a/s", "b/n")
+    assert candidates(settings, "summarizer") == ("a/s", "a/m", "b/n")
+    assert candidates(settings, "unheard of") == ("a/m", "a/s", "b/n")
+
+
+def test_models_at_risk_are_named() -> None:
+    offers = [
+        Offer("new", "active"),
+        Offer("old", "deprecated", "2026-11-30T00:00:00Z"),
+        Offer("dead", "retired"),
+    ]
+    names = ["a/new", "a/old", "a/dead", "a/unknown", "b/old"]
+    assert warnings(names, "a", offers) == {
+        "a/old": "is deprecated and retires on 2026-11-30; choose another model",
+        "a/dead": "is retired: requests fail; choose another model",
+        "a/unknown": "is not among the 3 models that a lists",
+    }
+    assert warnings(names, "a", []) == {}

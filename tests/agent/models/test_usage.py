@@ -1,0 +1,152 @@
+"""The usage book over restarts, crashes and a full disk."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elwood.agent.conversation.message import Usage
+from elwood.agent.conversation.task_run import Purse
+from elwood.agent.models.budget import Limits, No, Yes
+from elwood.agent.models.ledger import (
+    Charged,
+    Ledger,
+    UsageEntry,
+    Warned,
+)
+from elwood.agent.models.usage_book import Caller, UsageBook
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
+DAY = 86_400.0
+LIMITS = Limits(session_tokens=700, day_tokens=300, month_tokens=1200)
+PURSE = Purse(tokens=150)
+
+
+class Full(Calls):
+    """A disk that may be full."""
+
+    is_full = False
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(fd, data)
+
+
+class World:
+    """The book on one file, as often as it is opened; *told* is what the owner was told."""
+
+    def __init__(self, path: Path, snapshot_every: int = 10_000) -> None:
+        self.now = NOON
+        self.told: list[str] = []
+        self.calls = Full()
+        self.path = path
+        self._every = snapshot_every
+
+    async def book(self) -> UsageBook:
+        disk = Disk(blocking=inline, clock=lambda: self.now, calls=self.calls)
+        journal = Journal[UsageEntry, Ledger](
+            self.path, UsageEntry, Ledger, disk, snapshot_every=self._every
+        )
+        book = UsageBook(journal, LIMITS, "UTC", lambda: self.now)
+        await book.open()
+        book.on_warning(self.told.append)
+        return book
+
+    async def entries(self) -> list[UsageEntry]:
+        disk = Disk(blocking=inline, clock=lambda: self.now, calls=Calls())
+        journal = Journal[UsageEntry, Ledger](self.path, UsageEntry, Ledger, disk)
+        return await journal.look_back(lambda found: [entry for _, _, entry in found])
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["call", "call", "call", "owe", "restart", "midnight"]),
+        st.sampled_from(["s", "t"]),
+        st.sampled_from(["", "news", "mail"]),
+        st.integers(1, 90),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=STEPS, every=st.sampled_from([3, 10_000]))
+@settings(max_examples=60)
+def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, str, str, int]],
+    every: int,
+) -> None:
+    """Calls are made one by one; a restart loses what was owed, and that alone."""
+    world = World(tmp_path_factory.mktemp("usage") / "usage.jsonl", every)
+
+    async def live() -> None:
+        book = await world.book()
+        for what, session, job, tokens in steps:
+            caller = Caller(session, job, PURSE if job else None)
+            match what:
+                case "midnight":
+                    world.now += DAY
+                case "restart":
+                    book = await world.book()
+                case "owe":
+                    if book.allowed(caller) == Yes():
+                        book.owe(caller, "a/m", Usage(tokens))
+                case _:
+                    assert await book.settle()
+                    if book.allowed(caller) == Yes():
+                        await book.note(caller, "a/m", Usage(tokens))
+
+    trio.run(live)
+    entries = trio.run(world.entries) if world.path.exists() else []
+    warned = [entry for entry in entries if isinstance(entry, Warned)]
+    assert len({(one.account, one.unit) for one in warned}) == len(warned) == len(world.told)
+    sums: dict[tuple[str, str, str], int] = {}
+    for entry in entries:
+        if isinstance(entry, Charged):
+            sums_of = [("day", entry.day, ""), ("month", entry.day[:7], "")]
+            whose = ("job", entry.day, entry.job) if entry.job else ("session", entry.session, "")
+            sums_of.append(whose)
+            for one in sums_of:
+                sums[one] = sums.get(one, 0) + entry.input
+    most = {"session": 700, "day": 300, "month": 1200, "job": 150}
+    near = {one for one, used in sums.items() if used >= 0.8 * most[one[0]]}
+    assert {(w.account.scope, w.account.of, w.account.job) for w in warned} == near
+
+
+async def test_a_call_that_was_not_written_is_owed_and_warned_of_when_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path / "usage.jsonl")
+    book = await world.book()
+    world.calls.is_full = True
+    await book.note(Caller("s"), "a/m", Usage(250))
+    assert world.told == []
+    assert not await book.settle()
+    world.calls.is_full = False
+    assert await book.settle()
+    [told] = world.told
+    assert told.startswith("83 % of the limit of 300 tokens a day is used")
+
+
+async def test_a_kill_before_the_note_loses_that_call_alone(tmp_path: Path) -> None:
+    world = World(tmp_path / "usage.jsonl")
+    book = await world.book()
+    caller = Caller("s", "news", PURSE)
+    await book.note(caller, "a/m", Usage(140))
+    book.owe(caller, "a/m", Usage(60))
+    again = await world.book()
+    assert again.allowed(caller) == Yes()
+    assert again.spent("s", {}).jobs[0].day.tokens == 140
+    await again.note(caller, "a/m", Usage(60))
+    third = await world.book()
+    assert isinstance(third.allowed(caller), No)
+    assert [text.partition(" is ")[0] for text in world.told] == [
+        "93 % of the limit of 150 tokens a day for the job news",
+    ]

@@ -1,0 +1,339 @@
+"""The decision table of security.md §5, row by row; what of it is labels is in test_labels.py."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from elwood.agent.conversation.actions import (
+    Action,
+    Approve,
+    AskOwner,
+    CallRemote,
+    CreateTool,
+    FetchUrl,
+    Other,
+    ReadFiles,
+    RunCommand,
+    SaveMemory,
+    Schedule,
+    SearchMemory,
+    SearchWeb,
+    SendMessage,
+    SendRequest,
+    WriteFile,
+)
+from elwood.agent.conversation.labels import Label
+from elwood.agent.policy.decide import (
+    Allow,
+    Ask,
+    Decision,
+    Deny,
+    Rules,
+    Situation,
+    decide,
+    version,
+)
+from elwood.agent.policy.quotes import quotes
+from tests.agent.conversation.test_labels import ROWS as LABEL_ROWS
+
+CORPUS = Path(__file__).parents[2] / "corpora" / "taint_decisions.jsonl"
+ROWS: dict[str, dict[str, str]] = {
+    row["id"]: row for row in map(json.loads, CORPUS.read_text().splitlines())
+}
+U = Label(untrusted=True)
+P = Label(private=True)
+UP = U | P
+LABELS = {
+    "clean (only owner text)": Label(),
+    "U (untrusted content read)": U,
+    "U + P (untrusted content and private data read)": UP,
+    "P (private data, no untrusted content)": P,
+    "heartbeat or schedule that reads mail (U+P from the start)": UP,
+}
+PAGE = "https://news.example/today?page=2"
+NOTES = "My passport has the number C01X00T47 and expires in May."
+EFFECTS: list[Action] = [
+    WriteFile(),
+    WriteFile(foreign=True),
+    RunCommand("unclear"),
+    SendRequest("news.example"),
+    SendRequest("news.example", "allowed"),
+    SendMessage("group"),
+    SendMessage("person"),
+    SaveMemory(),
+    Schedule(),
+    CreateTool(),
+    CallRemote("write"),
+    CallRemote("destructive"),
+    Other("write"),
+    Other("destructive"),
+]
+
+
+def fetch(extra: int = 13, url: str = PAGE) -> FetchUrl:
+    return FetchUrl(url, "news.example", "open", extra)
+
+
+def search(words: str) -> SearchWeb:
+    return SearchWeb(quotes(words, [NOTES]))
+
+
+# What each row is about, by hand.  A row about several acts has them all.
+ACTS: dict[str, list[Action]] = {
+    "TA-01": [ReadFiles()],
+    "TA-02": [RunCommand("safe")],
+    "TA-03": [RunCommand("unclear")],
+    "TA-04": [fetch(), fetch(extra=3000)],
+    "TA-05": [SendRequest("news.example", "allowed")],
+    "TA-06": [SendRequest("news.example")],
+    "TA-07": [SendMessage("owner")],
+    "TA-08": [SendMessage("person")],
+    "TA-09": [SaveMemory()],
+    "TA-10": [CreateTool()],
+    "TA-11": [Schedule()],
+    "TA-12": [ReadFiles()],
+    "TA-13": [RunCommand("safe")],
+    "TA-14": [RunCommand("unclear")],
+    "TA-15": [fetch(), fetch(extra=3000)],
+    "TA-16": [fetch(), fetch(extra=200)],
+    "TA-17": [SearchWeb()],
+    "TA-18": [SendRequest("news.example", "allowed")],
+    "TA-19": [SendRequest("news.example")],
+    "TA-20": [SendMessage("owner")],
+    "TA-21": [SendMessage("person")],
+    "TA-22": [WriteFile()],
+    "TA-23": [WriteFile(protected=True), WriteFile(protected=True, foreign=True)],
+    "TA-24": [SaveMemory()],
+    "TA-25": [CreateTool()],
+    "TA-26": [Schedule()],
+    "TA-27": [WriteFile(foreign=True), Other("destructive")],
+    "TA-28": [CallRemote("read")],
+    "TA-29": [CallRemote("write"), CallRemote("destructive")],
+    "TA-30": [Approve()],
+    "TA-31": [fetch(), fetch(1, "https://news.example/"), fetch(0, "https://news.example")],
+    "TA-32": [fetch(), fetch(1, "https://news.example/")],
+    "TA-33": [search("what does passport number C01X00T47 mean")],
+    "TA-34": [SendRequest("news.example")],
+    "TA-35": [SendRequest("news.example"), SendRequest("news.example", "allowed")],
+    "TA-36": [SendMessage("person")],
+    "TA-37": [SendMessage("group")],
+    # The sandbox has no network whatever is decided; `core.commands` says so of the words.
+    "TA-38": [RunCommand("forbidden", "there is no network in the sandbox")],
+    "TA-39": [SendMessage("owner")],
+    "TA-40": [CallRemote("read", open_world=True), CallRemote("write", open_world=True)],
+    "TA-41": [fetch(), fetch(extra=3000)],
+    "TA-42": [SendMessage("person")],
+    "TA-43": [SendRequest("news.example", "allowed")],
+    "TA-44": [SendRequest("news.example")],
+    "TA-45": EFFECTS,
+}
+NAMED: dict[str, Situation] = {
+    "TA-15": Situation(label=U, principal="owner", named_now=frozenset({PAGE, "news.example"})),
+    "TA-31": Situation(label=UP, principal="owner", named_before=frozenset({PAGE, "news.example"})),
+    # Named, but only after something untrusted was read.
+    "TA-32": Situation(label=UP, principal="owner", named_now=frozenset({PAGE, "news.example"})),
+    "TA-45": Situation(label=UP, principal="task"),
+}
+
+
+def in_row(row: str) -> Situation:
+    label = LABELS[ROWS[row]["label"]]
+    found = NAMED.get(row) or Situation(
+        label=label, principal="owner", origins=("evil.example",) if label.untrusted else ()
+    )
+    assert found.label == label
+    return found
+
+
+def word(decision: Decision) -> str:
+    return type(decision).__name__.lower()
+
+
+@pytest.mark.parametrize("row", ACTS)
+def test_row_of_the_table(row: str) -> None:
+    expected = ROWS[row]["expected"].split()[0].rstrip(",")
+    for action in ACTS[row]:
+        decision = decide("tool", action, in_row(row), Rules())
+
+        assert word(decision) == expected, action
+        if isinstance(decision, Ask) and in_row(row).label.untrusted:
+            # No "always" in any of them (AP-15, TA-14, TA-35), and the owner is told why.
+            assert not decision.remember
+            assert "has read" in decision.why
+
+
+def test_no_row_is_left_out() -> None:
+    assert len(ROWS) == 57
+    assert set(ACTS) | set(LABEL_ROWS) == set(ROWS)
+    assert not set(ACTS) & set(LABEL_ROWS)
+
+
+def test_an_address_of_a_stranger_may_be_200_characters_long() -> None:
+    """TA-16."""
+    assert isinstance(decide("t", fetch(extra=201), in_row("TA-16"), Rules()), Ask)
+
+
+def test_search_words_without_private_data_are_free() -> None:
+    """TA-33, the other half."""
+    decision = decide("t", search("weather in Berlin"), in_row("TA-33"), Rules())
+
+    assert decision == Allow()
+
+
+def test_a_known_host_with_other_words_in_its_address_is_asked_about() -> None:
+    """Stricter than the letter of TA-31: the rest of the address can carry data out."""
+    for told in (fetch(20, "https://news.example/?q=passport"), fetch(2, "https://news.example/1")):
+        assert isinstance(decide("t", told, in_row("TA-31"), Rules()), Ask)
+
+
+def test_waiting_for_the_owner_does_not_stop_a_task_from_reading_and_reporting() -> None:
+    """TA-45 is about effects only."""
+    for action in (ReadFiles(), SearchMemory(), SendMessage("owner"), AskOwner(), SearchWeb()):
+        assert decide("t", action, in_row("TA-45"), Rules()) == Allow(), action
+
+
+@pytest.mark.parametrize("told", ["allow", "ask"])
+def test_no_setting_lets_a_task_act_on_strangers_words(told: str) -> None:
+    rules = Rules(tools={"t": "allow" if told == "allow" else "ask"})
+    for action in EFFECTS:
+        decision = decide("t", action, in_row("TA-45"), rules)
+        assert isinstance(decision, Ask), action
+        assert not decision.remember
+
+
+@pytest.mark.parametrize(
+    ("label", "principal", "action"),
+    [
+        (Label(), "owner", WriteFile(foreign=True)),
+        (Label(), "owner", Other("read")),
+        (Label(), "owner", AskOwner()),
+        (P, "owner", SearchWeb(quotes=True)),
+        (P, "owner", CallRemote("read", open_world=True)),
+        (U, "owner", CallRemote("read", open_world=True)),
+        (UP, "owner", CallRemote("read")),
+        (UP, "owner", WriteFile()),
+        (UP, "owner", SaveMemory()),
+        (UP, "task", CallRemote("read")),
+        (UP, "task", RunCommand("safe")),
+        (U, "task", WriteFile()),
+        (P, "task", SaveMemory()),
+    ],
+    ids=str,
+)
+def test_nobody_is_asked_without_need(
+    label: Label, principal: Literal["owner", "task"], action: Action
+) -> None:
+    assert decide("t", action, Situation(label=label, principal=principal), Rules()) == Allow()
+
+
+GUEST = Situation(label=Label(), principal="guest")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ReadFiles(),
+        SearchMemory(),
+        RunCommand("safe"),
+        CallRemote("read"),
+        Other("read"),
+        *EFFECTS,
+    ],
+    ids=str,
+)
+def test_what_is_the_owners_a_guest_has_only_by_asking(action: Action) -> None:
+    rules = Rules(tools={"t": "allow"})
+
+    decision = decide("t", action, GUEST, rules)
+
+    assert isinstance(decision, Ask)
+    assert not decision.remember
+
+
+def test_a_guest_may_talk_and_use_the_open_web_but_not_instruct() -> None:
+    for action in (AskOwner(), SendMessage("owner"), SearchWeb(), fetch()):
+        assert isinstance(decide("t", action, GUEST, Rules()), Allow)
+    assert isinstance(decide("t", WriteFile(protected=True), GUEST, Rules()), Deny)
+
+
+OWNER = Situation(label=Label(), principal="owner")
+
+
+@pytest.mark.parametrize(
+    ("action", "decision"),
+    [
+        (RunCommand("forbidden", "it is a fork bomb"), Deny("it is a fork bomb")),
+        (Approve(), Deny("only you can approve something")),
+        (FetchUrl(PAGE, "news.example", "blocked"), Deny("your settings block news.example")),
+        (SendRequest("news.example", "blocked"), Deny("your settings block news.example")),
+    ],
+    ids=str,
+)
+def test_what_is_forbidden_no_word_of_the_settings_allows(
+    action: Action, decision: Decision
+) -> None:
+    assert decide("t", action, OWNER, Rules(tools={"t": "allow"})) == decision
+    assert decide("t", action, OWNER, Rules(tools={"t": "ask"})) == decision
+
+
+@pytest.mark.parametrize("action", [RunCommand("unclear"), SendMessage("person"), Other("write")])
+def test_the_owners_word_answers_what_can_be_remembered(action: Action) -> None:
+    assert decide("t", action, OWNER, Rules()) != Allow()
+    assert isinstance(decide("t", action, OWNER, Rules(tools={"t": "allow"})), Allow)
+    assert isinstance(decide("t", action, OWNER, Rules(tools={"other": "allow"})), Ask)
+    assert decide("t", action, OWNER, Rules(tools={"t": "deny"})) == Deny("your settings forbid t")
+
+
+@pytest.mark.parametrize(
+    "action", [CreateTool(), Other("destructive"), WriteFile(protected=True)], ids=str
+)
+def test_what_must_be_looked_at_is_asked_about_every_time(action: Action) -> None:
+    decision = decide("t", action, OWNER, Rules(tools={"t": "allow"}))
+
+    assert isinstance(decision, Ask)
+    assert not decision.remember
+
+
+def test_a_setting_can_make_anything_a_question() -> None:
+    rules = Rules(tools={"t": "ask"})
+
+    assert decide("t", ReadFiles(), OWNER, rules) == Ask("your settings ask about t", True)
+    untrusted = decide("t", ReadFiles(), in_row("TA-12"), rules)
+    assert isinstance(untrusted, Ask)
+    assert not untrusted.remember
+
+
+@pytest.mark.parametrize(
+    "action",
+    [FetchUrl(PAGE, "news.example", "ask", 1), SendRequest("news.example", "ask")],
+    ids=str,
+)
+def test_a_host_that_the_owner_wants_to_be_asked_about_always_is(action: Action) -> None:
+    named = Situation(label=Label(), principal="owner", named_before=frozenset({PAGE}))
+    decision = decide("t", action, named, Rules(tools={"t": "allow"}))
+
+    assert isinstance(decision, Ask)
+    assert not decision.remember
+
+
+def test_a_reason_names_the_sources_in_one_plain_line() -> None:
+    origins = ("a.example", "x\u202e\ny" + "z" * 500, "c.example", "d.example", "e.example")
+    read = Situation(label=U, principal="owner", origins=origins)
+
+    decision = decide("t", Schedule(), read, Rules())
+
+    assert isinstance(decision, Ask)
+    assert "has read a.example, x⟨U+202E⟩⏎y" in decision.why
+    assert decision.why.endswith("c.example and 2 more")
+    assert "\n" not in decision.why
+    assert len(decision.why) < 300
+
+
+def test_a_changed_rule_is_another_version() -> None:
+    """AP-26."""
+    assert version(Rules(tools={"a": "ask", "b": "deny"})) == version(
+        Rules(tools={"b": "deny", "a": "ask"})
+    )
+    assert version(Rules(tools={"a": "ask"})) != version(Rules(tools={"a": "allow"}))

@@ -1,0 +1,98 @@
+"""Private data in outgoing words (TA-33)."""
+
+import time
+import tracemalloc
+from collections.abc import Callable
+from string import ascii_letters
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.agent.policy.quotes import LEAST, MAX_TEXT, quotes
+
+# ASCII letters to the full-width ones of East Asian writing.
+WIDE = {ord(char): ord(char) - 0x21 + 0xFF01 for char in ascii_letters}
+NOTES = "Dear diary, my passport has the number C01X00T47 and Zoë's café is closed.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my passport has",
+        "MY  PASSPORT\tHAS\nTHE",
+        "mypassporthas",
+        "look up 'number C01X00T47'",
+        "my pass\u200bport \u202ehas the",
+        "my passport has".translate(WIDE),
+        "zoe's cafe is closed",
+        "Zoe\u0308's cafe\u0301 is closed",
+        "m\x00y passport has",
+    ],
+)
+def test_a_quotation_is_found(text: str) -> None:
+    assert quotes(text, ["something else", NOTES])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "passport", "weather in Berlin", "my passport h", "c01x00t47"]
+)
+def test_what_is_common_or_short_is_none(text: str) -> None:
+    assert not quotes(text, ["something else", NOTES, ""])
+
+
+def test_two_neighbours_are_no_quotation() -> None:
+    assert not quotes("abcdefghijkl", ["abcdef", "ghijkl"])
+
+
+def test_a_text_too_long_to_look_through_counts_as_one() -> None:
+    assert quotes("x" * (MAX_TEXT + 1), [])
+    assert not quotes("x" * MAX_TEXT, [])
+    assert quotes("\ufdfa" * (MAX_TEXT // 2), [])  # one that stands for eighteen
+
+
+@given(st.text(max_size=30), st.text("abcdefghij 0123", min_size=30, max_size=60), st.data())
+def test_any_twelve_characters_are_found(before: str, known: str, data: st.DataObject) -> None:
+    plain = "".join(known.split())
+    if len(plain) < LEAST:
+        return
+    at = data.draw(st.integers(0, len(plain) - LEAST))
+
+    assert quotes(before + plain[at : at + LEAST], ["zzz", known])
+
+
+@given(st.text("ab ", max_size=40), st.text("ab ", max_size=40))
+def test_it_is_what_a_search_for_every_piece_finds(text: str, known: str) -> None:
+    plain, held = text.replace(" ", ""), known.replace(" ", "")
+    pieces = [plain[at : at + LEAST] for at in range(len(plain) - LEAST + 1)]
+
+    assert quotes(text, [known]) == any(piece in held for piece in pieces)
+
+
+def hostile(size: int) -> tuple[str, list[str]]:
+    return "a" * 2000, ["a" * 11 + "b"] * (size // 12)
+
+
+def marks(size: int) -> tuple[str, list[str]]:
+    return "x" * 20, ["\u0301\u0316" * (size // 2)]
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("shape", [hostile, marks])
+def test_time_and_memory_grow_no_faster_than_the_texts(
+    shape: Callable[[int], tuple[str, list[str]]],
+) -> None:
+    def cost(size: int) -> tuple[float, int]:
+        text, private = shape(size)
+        begun = time.perf_counter()
+        quotes(text, private)
+        spent = time.perf_counter() - begun
+        tracemalloc.start()
+        quotes(text, private)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return spent, peak
+
+    (small, _), (large, peak) = cost(20_000), cost(160_000)
+    print(f"{shape.__name__}: {small * 1e3:.0f} ms, eight times as much {large * 1e3:.0f} ms")
+    assert peak < 20 * 160_000

@@ -1,0 +1,111 @@
+"""Gates for tests: the real one, and an approvals actor that answers as told."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from elwood.agent.approvals.client import Hints, Seeking
+from elwood.agent.approvals.messages import (
+    ApprovalsMail,
+    Learn,
+    Pending,
+    Revoke,
+    Rule,
+    Seek,
+    Settled,
+    Standing,
+    Trust,
+    Verdict,
+    Withdraw,
+)
+from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.gate import Gate
+from elwood.agent.tools import Hands, Tool
+from elwood.foundation.runtime import Mailbox
+
+# The tools of tests act as they are told, unless the test is about asking.
+FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
+
+DAY = 86_400.0
+Typed = Rule | Standing | Trust | Revoke
+
+
+class Approver:
+    """Stands for approvals and the owner: decides each question as *verdicts* says, by tool.
+
+    A tool that is not in it is not decided until `rule` is called; `hints` tells the session.
+    """
+
+    def __init__(self, typed: list[Typed] | None = None) -> None:
+        self.typed: list[Typed] = [] if typed is None else typed
+        self.mailbox: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
+        self.verdicts: dict[str, Verdict] = {}
+        self.asked: list[Seek] = []
+        self.withdrawn: list[str] = []
+        self.decided: dict[str, Verdict] = {}
+        self.hint: Callable[[], object] = lambda: None
+
+    async def run(self, mailbox: Mailbox[ApprovalsMail]) -> None:
+        """Answer until stopped."""
+        async for mail in mailbox:
+            match mail:
+                case Seek(question=question):
+                    if all(one.question != question for one in self.asked):
+                        self.asked.append(mail)
+                    known = self.decided.get(question.plan) or self.verdicts.get(question.tool)
+                    mail.reply.set(known or Pending())
+                case Learn(plan=plan):
+                    mail.reply.set(self.decided.get(plan) or Pending())
+                case Withdraw(calls=calls):
+                    self.withdrawn += calls
+                    mail.reply.set(True)
+                case Rule() | Standing() | Trust() | Revoke():
+                    self.typed.append(mail)
+                    mail.reply.set(Settled("So be it.", ok=True))
+                case _:
+                    raise AssertionError(f"sessions do not send {mail}")
+
+    def rule(self, verdict: Verdict, index: int = -1) -> None:
+        """Decide a question that was asked, and hint."""
+        self.decided[self.asked[index].question.plan] = verdict
+        self.hint()
+
+
+def gate_for(
+    state: Callable[[], Session],
+    tools: Sequence[Tool],
+    hands: Hands,
+    record: Callable[..., Awaitable[None]],
+    *,
+    approver: Approver | None = None,
+    rules: Rules = FREE,
+    strip: Callable[[str], str] = str,
+    reveals: Callable[[str], bool] = lambda text: False,
+    dry_run: bool = False,
+    wait: float = 60.0,
+    session: str = "s",
+    now: Callable[[], float] = lambda: 0.0,
+) -> Gate:
+    """Make a gate whose owner is "me"."""
+    approver = approver or Approver()
+    return Gate(
+        state=state,
+        tools={tool.name: tool for tool in tools},
+        hands=hands,
+        record=record,
+        rules=rules,
+        seeking=Seeking(
+            session=session,
+            state=state,
+            record=record,
+            approvals=approver.mailbox.address,
+            hints=Hints(),
+            version="v1",
+            wait=wait,
+            lasts=DAY,
+            now=now,
+        ),
+        strip=strip,
+        reveals=reveals,
+        who=lambda principal: "guest" if principal == "guest" else "owner",
+        dry_run=dry_run,
+    )

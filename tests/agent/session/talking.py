@@ -1,0 +1,163 @@
+"""A conversation of many turns, in memory: the real turn, fold and gate, and its log."""
+
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import trio
+
+from elwood.agent.conversation.limits import TurnSettings
+from elwood.agent.conversation.message import Prompt
+from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.entries import (
+    Compacted,
+    Delivered,
+    Entry,
+    Received,
+    Replied,
+    Rewound,
+    Route,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, Limits
+from elwood.agent.session.turn.deps import Answer, Means
+from elwood.agent.session.turn.turn import run_turn
+from elwood.agent.tools import Hands, Tool, ToolFailure
+from tests.agent.session.gates import FREE, Approver, gate_for
+from tests.agent.session.scripted import HANDS, Named
+
+ROUTE = Route("console")
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def is_summary(request: Complete) -> bool:
+    """Tell whether the summariser is asked."""
+    return request.prompt.system == INSTRUCTIONS
+
+
+async def _note(given: Named, hands: Hands) -> str:
+    await trio.lowlevel.checkpoint()
+    if given.name == "nothing":
+        raise ToolFailure("there is nothing to note")
+    return f"noted {given.name}: " + "a line of what was there\n" * 3
+
+
+def _name(given: Named) -> str:
+    return given.name
+
+
+NOTE = Tool("note", "Note.", Named, _note, risk="read", effect="pure", target=_name)
+# Is asked about, so it waits for the owner, while the conversation goes on.
+PAY = Tool("pay", "Pay.", Named, _note, risk="write", effect="once", target=_name)
+RULES = Rules(tools={**FREE.tools, "pay": "ask"})
+
+
+class Talk:
+    """One session.  *crossings* counts how often the mark was passed at which room is made."""
+
+    def __init__(
+        self,
+        think: Callable[[Complete], Awaitable[Completed]],
+        *,
+        context: int = 150_000,
+        prompt: Prompt | None = None,
+        approver: Approver | None = None,
+    ) -> None:
+        self.think = think
+        self.prompt = prompt or Prompt("Be kind.", (NOTE.spec, PAY.spec))
+        self.settings = TurnSettings(context_tokens=context)
+        self.session = Session()
+        self.log: list[bytes] = []
+        self.crossings = 0
+        self.shown = False
+        self.is_full = False
+        self._approver = approver
+        self._ids = itertools.count(1)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [_decoder.decode(line) for line in self.log]
+
+    @property
+    def compactions(self) -> list[Compacted]:
+        return [entry for entry in self.entries if isinstance(entry, Compacted)]
+
+    def limits(self) -> Limits:
+        ratio = self.session.calibration.ratio
+        return Limits(
+            context=self.settings.context_tokens, prompt=self.session.prompt_tokens, ratio=ratio
+        )
+
+    async def record(self, *entries: Entry, last_words: bool = False) -> None:
+        """Write, and apply what reads back, as a journal does."""
+        await trio.lowlevel.checkpoint()
+        self.apply(*entries)
+
+    def apply(self, *entries: Entry) -> None:
+        for entry in entries:
+            self.log.append(_encode(entry))
+            self.session.apply(len(self.log), 0.0, _decoder.decode(self.log[-1]))
+        limits = self.limits()
+        size = limits.size(sum(node.tokens for node in self.session.path))
+        was_full, self.is_full = self.is_full, size > HIGH * limits.context
+        self.crossings += self.is_full and not was_full
+
+    def restart(self) -> None:
+        """Read everything anew; what is known must be the same."""
+        before, self.session = self.session, Session()
+        for seq, line in enumerate(self.log, 1):
+            self.session.apply(seq, 0.0, _decoder.decode(line))
+        assert _encode(self.session) == _encode(before)
+
+    async def say(self, *texts: str, untrusted: bool = False) -> Answer:
+        """Have a turn about *texts*."""
+        ids = tuple(f"m{next(self._ids)}" for _ in texts)
+        received = (
+            Received(id_, text, "me", ROUTE, 0.0, untrusted=untrusted)
+            for id_, text in zip(ids, texts, strict=True)
+        )
+        turn = TurnStarted(f"t{self.session.turns + 1}", ids, 1, "\n".join(texts))
+        await self.record(*received, turn)
+        return await self.go_on()
+
+    async def go_on(self) -> Answer:
+        """Bring the open turn to its end."""
+        turn = self.session.turn
+        assert turn is not None
+        answer = await run_turn(self._means())
+        inputs = tuple(received.id for received in turn.inputs)
+        replied = Replied(turn.id, turn.id, inputs, ROUTE, answer.text, failed=answer.failed)
+        await self.record(*answer.entries, replied, Delivered(turn.id))
+        return answer
+
+    async def new(self) -> None:
+        """What /new records."""
+        await self.record(Rewound(0))
+
+    def _means(self) -> Means:
+        tools: Sequence[Tool] = (NOTE, PAY)
+        return Means(
+            session_id="s",
+            session=self.session,
+            role="default",
+            prompt=self.prompt,
+            max_tokens=1000,
+            settings=self.settings,
+            gate=gate_for(
+                lambda: self.session,
+                tools,
+                HANDS,
+                self.record,
+                approver=self._approver,
+                rules=RULES,
+                wait=0.0,
+            ),
+            record=self.record,
+            complete=self.think,
+            render=lambda inputs: "\n".join(received.text for received in inputs),
+            show=lambda text: self.shown,
+            arrival=trio.sleep_forever,
+        )

@@ -1,0 +1,530 @@
+"""A session as its neighbours see it."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from elwood.agent.approvals.messages import (
+    ApprovalsMail,
+    Revoke,
+    Rule,
+    Standing,
+    Trust,
+)
+from elwood.agent.channels.messages import (
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.conversation.limits import TurnSettings
+from elwood.agent.conversation.message import Human
+from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
+from elwood.agent.session.log.entries import (
+    Entry,
+    Posted,
+    Posting,
+    Received,
+    Replied,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.messages import Busy, Refused, Taken
+from elwood.features.backup.restored import Restored
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from tests.agent.session.scripted import answer, call
+from tests.journeys.scene import ROUTE, World, house
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_message_is_answered_once(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        assert await h.say("hello") == Taken()
+        await h.quiet()
+
+    assert world.said == ["re: hello"]
+
+
+async def test_a_conversation_goes_on_after_a_restart(world: World, autojump_clock: object) -> None:
+    for text in ("one", "two"):
+        async with house(world) as h:
+            await h.say(text)
+            await h.quiet()
+
+    heard = [m.text for m in world.asked[-1].messages if isinstance(m, Human)]
+    assert [text.split("\n")[1] for text in heard] == ["one", "two"]
+
+
+async def test_a_redelivered_message_is_taken_once(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await h.say("hello", id_="x")
+        await h.quiet()
+    async with house(world) as h:
+        assert await h.say("hello", id_="x") == Taken()
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert world.said == ["re: hello"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [TurnSettings(), TurnSettings(model_deadline=30.0), TurnSettings(deadline=30.0)],
+    ids=["as it comes", "a short call", "a short turn"],
+)
+async def test_why_no_model_answered_is_told_before_time_is_up(
+    world: World, autojump_clock: object, settings: TurnSettings
+) -> None:
+    """Who asks the model says how long an answer is of use, and waits a little longer."""
+
+    async def model(request: Complete) -> Completed:
+        await trio.sleep_until(request.until)
+        return ModelUnavailable("the network is down")
+
+    world.model, world.settings = model, settings
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.said == ["I cannot answer now: the network is down"]
+
+
+async def test_a_secret_reaches_neither_the_model_nor_the_disk(
+    world: World, autojump_clock: object
+) -> None:
+    """Neither what people say, nor what a provider's error repeats."""
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return ModelUnavailable("there is no key hunter2")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("take hunter2", quote="hunter2?")
+        await h.quiet()
+
+    assert world.said == ["I cannot answer now: there is no key ***"]
+    assert "hunter2" not in repr(world.asked)
+    assert b"hunter2" not in (world.folder / "s.jsonl").read_bytes()
+
+
+# Put together here, so that no file of ours holds anything that looks like a token.
+PASTED = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
+
+
+@pytest.mark.parametrize("text", [PASTED, f"export TOKEN={PASTED}", f"/new {PASTED}"])
+async def test_a_pasted_credential_is_answered_but_not_kept(
+    world: World, autojump_clock: object, text: str
+) -> None:
+    async with house(world) as h:
+        assert await h.say(text, quote="what is your token?") == Taken()
+        await h.quiet()
+        assert await h.say("hello") == Taken()
+        await h.quiet()
+
+    assert [said.split("(")[0] for said in world.said] == [
+        "That looks like a credential ",
+        "re: hello",
+    ]
+    assert "config.toml" in world.said[0]
+    assert len(world.asked) == 1
+    assert "credential" not in repr(world.asked)
+    assert PASTED.encode() not in (world.folder / "s.jsonl").read_bytes()
+
+
+async def test_a_pasted_credential_is_answered_beside_a_turn_and_once(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(60)
+        return answer("hello")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hello")
+        await h.say(PASTED, id_="x")
+        await trio.sleep(1)
+        assert len(world.said) == 1
+        await h.say(PASTED, id_="x")
+        await h.quiet()
+    async with house(world) as h:
+        await h.say(PASTED, id_="x")
+        await h.quiet()
+
+    assert world.said[1:] == ["hello"]
+    assert len(world.asked) == 1
+
+
+async def test_a_credential_within_a_message_is_masked(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await h.say(f"please look why {PASTED} does not work with the API any more")
+        await h.quiet()
+
+    assert world.said == ["re: please look why *** does not work with the API any more"]
+    assert PASTED.encode() not in (world.folder / "s.jsonl").read_bytes()
+
+
+async def test_a_draft_shows_no_secret_and_no_half_of_one(
+    world: World, autojump_clock: object
+) -> None:
+    whole = f"the token is {PASTED} indeed, yes"
+
+    async def model(request: Complete) -> Completed:
+        assert request.progress is not None
+        await trio.sleep(1)
+        for end in range(1, len(whole) + 1):
+            await request.progress.send(whole[:end])
+        await trio.testing.wait_all_tasks_blocked()
+        return answer("done")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.drafts[-1] == "the token is *** indeed, "
+    assert all(a.startswith(b) for b, a in zip(world.drafts, world.drafts[1:], strict=False))
+    assert "ghp" not in "".join(world.drafts)
+
+
+async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
+    steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return steps.pop(0)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("look")
+        await h.quiet()
+
+    assert world.said == ["It is blue.\n\n— from the records —\n✓ look the sky"]
+    assert [e.type for e in world.posts[0].part.entities] == ["blockquote"]
+
+
+async def test_status_answers_while_a_turn_hangs(world: World, autojump_clock: object) -> None:
+    world.model = forever
+    async with house(world) as h:
+        await h.say("hello")
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()
+        await h.say("/status")
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert trio.current_time() - start < 1
+        h.interrupt()
+        await h.quiet()
+
+    assert world.said[0] == "Working on the model's answer.\nThe house is well."
+
+
+async def test_stop_ends_the_turn_and_says_what_was_under_way(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return call(("c", "hang", "{}"))
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hang")
+        await world.effects.hang.wait()
+        await h.say("and more")
+        start = trio.current_time()
+        await h.say("/stop")
+        await h.quiet()
+
+        assert trio.current_time() - start < 2
+    assert len(world.said) == 1
+    assert world.said[0].startswith("Stopped. Under way was hang.")
+    assert "? hang (may or may not have happened; not repeated)" in world.said[0]
+
+
+async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(
+    world: World, autojump_clock: object
+) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(Received("a", "hello", "me", ROUTE, trio.current_time()))
+    await journal.append(TurnStarted("t1", ("a",), 1, "hello"))
+    await journal.append(Received("b", "/stop", "me", ROUTE, trio.current_time()))
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert world.said == ["Stopped. Under way was the model's answer."]
+    assert not world.asked
+
+
+async def test_stop_without_a_turn_says_so(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await h.say("/stop")
+        await h.quiet()
+
+    assert world.said == ["Nothing is running."]
+
+
+async def test_new_starts_over(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        for text in ("one", "/new", "two"):
+            await h.say(text)
+            await h.quiet()
+
+    assert len(world.asked[-1].messages) == 1
+    assert world.said[1].startswith("A new conversation")
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("/allow abc-234", Rule(code="abc-234", answer="once", by="me")),
+        ("/Allow ABC234 Always", Rule(code="ABC234", answer="always", by="me")),
+        ("/deny ABC234", Rule(code="ABC234", answer="denied", by="me")),
+        ("/approvals", Standing(by="me")),
+        ("/approvals revoke 12", Revoke(number=12, by="me")),
+        ("/trust example.org", Trust(host="example.org", by="me")),
+    ],
+)
+async def test_decisions_are_typed_as_commands(
+    world: World, autojump_clock: object, text: str, asked: ApprovalsMail
+) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert world.decided == [asked]
+    assert world.said == ["So be it."]
+    assert not world.asked
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/allow", "/allow ABC234 denied", "/allow a b c", "/deny", "/approvals all", "/trust a b"],
+)
+async def test_a_decision_that_is_not_clear_is_none(
+    world: World, autojump_clock: object, text: str
+) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said[0].startswith(f"I do not understand that. {text.split()[0]}: ")
+
+
+@pytest.mark.parametrize("text", ["yes", "ABC234", "allow ABC234", "approved by owner"])
+async def test_free_text_decides_nothing(world: World, autojump_clock: object, text: str) -> None:
+    """It is a message like any other (AP-17)."""
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said == [f"re: {text}"]
+
+
+async def test_somebody_elses_words_decide_nothing(world: World, autojump_clock: object) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert not world.decided
+    assert world.said == ["Only your own words decide, and these are somebody else's."]
+
+
+@pytest.mark.parametrize("text", ["/help", "/start", "/dance"])
+async def test_help(world: World, autojump_clock: object, text: str) -> None:
+    async with house(world) as h:
+        await h.say(text)
+        await h.quiet()
+
+    assert "/status: " in world.said[0]
+    assert not world.asked
+
+
+async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        assert request.progress is not None
+        await trio.sleep(1)  # nothing is shown of a shorter turn
+        request.progress.send_nowait("I think")
+        return await forever(request)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("first")
+        await trio.sleep(2)
+        outcomes = [await h.say(str(n)) for n in range(21)]
+        assert outcomes == [Taken()] * 20 + [Busy(20)]
+        assert await h.say("/stop") == Taken()
+        await h.quiet()
+
+    assert len(world.said) == 1
+
+
+async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(9)
+        assert request.progress is not None
+        request.progress.send_nowait("so far")
+        await trio.sleep(9)
+        return answer("so far so good")
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.typing == 3
+    assert world.drafts == ["so "]
+
+
+async def test_an_unsure_delivery_is_repeated_and_marked(
+    world: World, autojump_clock: object
+) -> None:
+    world.outcomes = [Unsure("reset"), Sent("2")]
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.said == ["re: hello", "(again) re: hello"]
+
+
+async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
+    world: World, autojump_clock: object
+) -> None:
+    world.outcomes = [Unsent("refused"), Unsent("refused"), Sent("2")]
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+
+    assert world.said == ["re: hello"]
+
+
+async def test_a_reply_that_another_version_cut_otherwise_is_ended(
+    world: World, autojump_clock: object
+) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(
+        Received("a", "/help", "me", ROUTE, trio.current_time()),
+        Replied("a", None, ("a",), ROUTE, "short"),
+        Posting("a", 0, 1),
+        Posted("a", 0, "1"),
+    )
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+
+    async with house(world) as h:
+        await trio.testing.wait_all_tasks_blocked()
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_an_undeliverable_answer_is_given_up(world: World, autojump_clock: object) -> None:
+    world.outcomes = [Undeliverable("blocked")]
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+        await h.say("again")
+        await h.quiet()
+
+    assert world.said == ["re: again"]
+
+
+async def test_an_idle_session_leaves_the_memory(world: World, autojump_clock: object) -> None:
+    world.idle = 60
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+        assert "s" in h.states
+        await trio.sleep(61)
+        assert "s" not in h.states
+        await h.say("again")
+        await h.quiet()
+
+    assert world.said == ["re: hello", "re: again"]
+    assert len(world.asked[-1].messages) == 3
+
+
+async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for text in ("one", "two"):
+            await h.say(text)
+            await h.quiet()
+    path = world.folder / "s.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[0] = lines[0].replace(b"one", b"eno")
+    path.write_bytes(damaged := b"".join(lines))
+
+    async with house(world) as h:
+        refused = await h.say("three")
+
+    assert isinstance(refused, Refused)
+    assert "line 1" in refused.why
+    assert path.read_bytes() == damaged
+
+
+async def forever(request: Complete) -> Completed:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def test_without_room_nothing_new_is_taken_but_commands(
+    world: World, autojump_clock: object
+) -> None:
+    world.around = lambda house, given: attrs.evolve(given, refusal=lambda: "the disk is full")
+    async with house(world) as h:
+        assert await h.say("hello") == Refused("the disk is full.")
+        assert await h.say("/status") == Taken()
+        await h.quiet()
+
+    assert len(world.said) == 1
+
+
+async def test_what_a_replaced_state_may_have_done_is_not_done_again(
+    world: World, autojump_clock: object
+) -> None:
+    """A channel may give out again what was said before a backup was restored."""
+    restored = Restored(backup_at=world.now() - 100.0, restored_at=world.now() + 50.0)
+    world.around = lambda house, given: attrs.evolve(given, restored=restored)
+    async with house(world) as h:
+        await h.say("pay the bill")
+        await h.quiet()
+        await trio.sleep(60)
+        await h.say("hello")
+        await h.quiet()
+
+    assert "I was restored from a backup" in world.said[0]
+    assert world.said[1:] == ["re: hello"]
+    assert len(world.asked) == 1

@@ -1,0 +1,68 @@
+"""What a restored conversation records about work of before."""
+
+import pytest
+
+from elwood.agent.conversation.task_run import Errand
+from elwood.agent.session.log.after_restore import settle
+from elwood.agent.session.log.entries import (
+    Entry,
+    Posting,
+    Received,
+    Replied,
+    Route,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+
+HERE = Route("telegram", chat=1)
+
+
+def fold(*entries: Entry) -> Session:
+    session = Session()
+    for seq, entry in enumerate(entries, 1):
+        session.apply(seq, float(seq), entry)
+    return session
+
+
+def heard(id_: str, text: str = "hello") -> Received:
+    return Received(id_, text, "tg:1", HERE, 0.0)
+
+
+def test_an_answer_that_was_not_begun_counts_as_one_that_may_have_arrived() -> None:
+    session = fold(heard("a"), Replied("a", None, ("a",), HERE, "the answer"))
+    assert session.undelivered["a"].attempts == {}
+    assert settle(session, "then") == (Posting("a", 0, 1),)
+
+
+def test_everything_that_waits_has_one_answer_commands_too() -> None:
+    session = fold(heard("a"), heard("b", "/undo"))
+    [replied] = settle(session, "2026-11-22 10:00")
+    assert isinstance(replied, Replied)
+    assert replied.inputs == ("a", "b")
+    assert (replied.failed, "2026-11-22 10:00" in replied.text) == (True, True)
+    session.apply(3, 3.0, replied)
+    assert not session.waiting
+
+
+@pytest.mark.parametrize("started", ["", "a", "run"])
+def test_of_a_run_nothing_is_said_here(started: str) -> None:
+    """It may have no place where it could be; the timetable tells what became of it."""
+    run = Received(
+        "run", "look", "task:x", Route("nowhere"), 0.0, errand=Errand("x", says="silent")
+    )
+    session = fold(heard("a"), run)
+    if started:
+        session.apply(3, 3.0, TurnStarted("t1", (started,), 1, "…"))
+    entries = settle(session, "then")
+    for seq, entry in enumerate(entries, 4):
+        session.apply(seq, 4.0, entry)
+    assert not session.waiting
+    assert session.turn is None
+    assert session.runs["run"].failed
+    [told] = session.undelivered.values()
+    assert (told.replied.inputs, told.replied.route) == (("a",), HERE)
+
+
+def test_of_a_conversation_at_rest_nothing_is_said() -> None:
+    session = fold(heard("a"), Replied("a", None, ("a",), HERE, ""))
+    assert settle(session, "then") == ()

@@ -1,0 +1,470 @@
+"""Going back in a conversation, as the person who types the commands sees it."""
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import (
+    Assistant,
+    Human,
+    Notice,
+    Results,
+)
+from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.log.branch_entries import Archived
+from elwood.agent.session.log.entries import (
+    CallEnded,
+    CallStarted,
+    Delivered,
+    Entry,
+    Received,
+    Replied,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.messages import Taken
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.chain import entries_of
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from tests.agent.session.scripted import answer, call
+from tests.journeys.scene import House, World, echo, house
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def say(h: House, *texts: str) -> None:
+    for text in texts:
+        assert await h.say(text) == Taken()
+        await h.quiet()
+
+
+def heard(world: World) -> list[str]:
+    """What people said, as the model was last shown it."""
+    return [m.text.split("\n", 1)[1] for m in world.asked[-1].messages if isinstance(m, Human)]
+
+
+def notices(world: World) -> list[str]:
+    return [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+
+
+def entries(world: World) -> list[Entry]:
+    return [entry for _, _, entry in entries_of(world.folder / "s.jsonl", Entry)]
+
+
+def put_away(world: World) -> int:
+    return sum(isinstance(entry, Archived) for entry in entries(world))
+
+
+def outcomes(world: World) -> dict[str, int]:
+    """How many answers each message has."""
+    log = entries(world)
+    replies = [entry for entry in log if isinstance(entry, Replied)]
+    ids = [entry.id for entry in log if isinstance(entry, Received)]
+    return {id_: sum(id_ in reply.inputs for reply in replies) for id_ in ids}
+
+
+async def test_undo_takes_back_the_last_turn_and_again_the_one_before(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await say(h, "one", "two", "three", "/undo", "/undo", "four")
+
+    assert heard(world) == ["one", "four"]
+    assert len(world.asked[-1].messages) == 3
+    assert "“three”" in world.said[3]
+    assert "“two”" in world.said[4]
+
+
+async def test_there_is_nothing_to_take_back_before_the_first_word(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await say(h, "/undo", "/retry", "/branch x", "/resume", "/export", "one", "/undo", "/undo")
+
+    assert [said.split(" ", 2)[0:2] for said in world.said[:3]] == [
+        ["There", "is"],
+        ["There", "is"],
+        ["Nothing", "was"],
+    ]
+    assert world.said[3].startswith("There is no conversation to go back to")
+    assert world.said[-1].startswith("There is nothing to take back")
+
+
+async def test_what_was_done_is_said_when_it_is_taken_back(
+    world: World, autojump_clock: object
+) -> None:
+    world.model = acts_once
+    async with house(world) as h:
+        await say(h, "act", "/undo")
+
+    assert "What was done then stays done" in world.said[-1]
+    assert "✓ act rent" in world.said[-1]
+    assert world.effects.done == ["act rent"]
+
+
+async def acts_once(request: Complete) -> Completed:
+    """Act on the first sight of "act", and look at the sky on "look"."""
+    last = request.messages[-1]
+    if isinstance(last, Human) and last.text.endswith("act") and not notices_of(request):
+        return call(("c", "act", '{"name": "rent"}'))
+    if isinstance(last, Human) and last.text.endswith("look"):
+        return call(("c", "look", '{"name": "sky"}'))
+    return await echo(request)
+
+
+def notices_of(request: Complete) -> list[str]:
+    return [m.text for m in request.messages if isinstance(m, Notice)]
+
+
+async def test_a_retry_is_a_new_answer_to_the_same_words(
+    world: World, autojump_clock: object
+) -> None:
+    answers = ["first", "good", "better"]
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return answer(answers.pop(0))
+
+    world.model = model
+    async with house(world) as h:
+        await say(h, "zero", "what?", "/retry")
+
+    assert world.said == ["first", "good", "better"]
+    assert heard(world) == ["zero", "what?"]
+    assert not notices(world)
+    assert set(outcomes(world).values()) == {1}
+
+
+async def test_a_retry_tells_the_model_what_was_done_however_often(
+    world: World, autojump_clock: object
+) -> None:
+    world.model = acts_once
+    async with house(world) as h:
+        await say(h, "act", "/retry")
+        assert "✓ act rent" in notices(world)[0]
+        await say(h, "/retry")
+
+    assert world.effects.done == ["act rent"]
+    assert len(notices(world)) == 1
+    assert "✓ act rent" in notices(world)[0]
+    assert heard(world) == ["act"]
+
+
+async def test_what_only_read_is_not_told(world: World, autojump_clock: object) -> None:
+    world.model = acts_once
+    async with house(world) as h:
+        await say(h, "look", "/retry")
+
+    assert not notices(world)
+    assert world.effects.done == ["look sky", "look sky"]
+
+
+async def test_taking_a_retry_back_leaves_nothing_of_it(
+    world: World, autojump_clock: object
+) -> None:
+    world.model = acts_once
+    async with house(world) as h:
+        await say(h, "hello", "act", "/retry", "/undo", "bye")
+
+    assert heard(world) == ["hello", "bye"]
+    assert not notices(world)
+
+
+async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(
+    world: World, autojump_clock: object
+) -> None:
+    first = trio.Event()
+
+    async def model(request: Complete) -> Completed:
+        if not first.is_set():
+            assert request.progress is not None
+            await trio.sleep(1)
+            request.progress.send_nowait("I think")
+            first.set()
+            await trio.sleep(60)
+            return call(("c", "look", '{"name": "sky"}'))
+        return await echo(request)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("one")
+        await first.wait()
+        await h.say("two")
+        await h.quiet()
+        await say(h, "/retry")
+
+    assert world.asked[-1].messages[-1].text.split("\n", 1)[1] == "one\ntwo"  # type: ignore[union-attr]
+    assert len(world.asked[-1].messages) == 1
+
+
+async def test_branches_are_left_and_come_back_to(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await say(h, "one", "/branch Trip", "two", "/resume trip", "three", "/tree", "/resume 1")
+        tree = world.said[-2]
+        await say(h, "four")
+
+    assert heard(world) == ["one", "two", "four"]
+    assert "2 Trip: marked" in tree
+    assert "1: left" in tree
+    assert "→ 3: here, 2 turns" in tree
+    assert "“one” … “three”" in tree
+
+
+async def test_what_new_puts_away_can_be_resumed(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await say(h, "one", "/new", "two")
+        assert heard(world) == ["two"]
+        await say(h, "/resume", "three")
+
+    assert heard(world) == ["one", "three"]
+
+
+async def test_what_was_taken_back_can_be_resumed(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await say(h, "one", "two", "/undo", "/undo", "other", "/resume 1", "three")
+
+    assert heard(world) == ["one", "two", "three"]
+
+
+async def test_a_branch_is_sent_as_it_was_with_its_thinking(
+    world: World, autojump_clock: object
+) -> None:
+    """Prompt and messages before the fork are the same bytes, also after a restart."""
+    async with house(world) as h:
+        await say(h, "one", "two", "/branch x", "three", "/new", "four")
+    async with house(world) as h:
+        await say(h, "/resume x", "five")
+
+    two, five = world.asked[1], world.asked[-1]
+    fork = len(two.messages)
+    assert five.prompt == two.prompt
+    assert five.messages[:fork] == two.messages
+    natives = [bytes(m.native) for m in five.messages if isinstance(m, Assistant)]
+    assert natives == [bytes(answer(text).message.native) for text in ("re: one", "re: two")]
+    assert all(m.codec == "scripted" for m in five.messages if isinstance(m, Assistant))
+
+
+async def test_a_name_that_is_a_number_is_refused_and_an_unknown_one_found_nowhere(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await say(h, "one", "/branch 7", "/resume 7", "/resume nowhere")
+
+    assert "would be taken for one" in world.said[1]
+    assert "/tree" in world.said[2]
+    assert "“nowhere”" in world.said[3]
+
+
+@pytest.mark.parametrize("command", ["/undo", "/new", "/resume", "/retry", "/branch b"])
+async def test_a_running_turn_is_stopped_first(
+    world: World, autojump_clock: object, command: str
+) -> None:
+    hung = trio.Event()
+
+    async def model(request: Complete) -> Completed:
+        last = request.messages[-1]
+        if isinstance(last, Human) and last.text.endswith("hang") and not hung.is_set():
+            hung.set()
+            await trio.sleep_forever()
+        return await echo(request)
+
+    world.model = model
+    async with house(world) as h:
+        await say(h, "old", "/new", "one")
+        await h.say("hang")
+        await hung.wait()
+        start = trio.current_time()
+        await h.say(command)
+        await h.quiet()
+        assert trio.current_time() - start < 2
+        await say(h, "next")
+
+    assert any(said.startswith("Stopped.") for said in world.said)
+    expected = {
+        "/undo": ["one", "next"],
+        "/new": ["next"],
+        "/resume": ["old", "next"],
+        "/retry": ["one", "hang", "next"],
+        "/branch b": ["one", "hang", "next"],
+    }
+    assert heard(world) == expected[command]
+    assert set(outcomes(world).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["/new", "two", "/undo", "three"], ["three"]),
+        (["two", "/undo", "three"], ["one", "three"]),
+        (["two", "/new", "three", "four"], ["three", "four"]),
+        (["/retry", "/undo", "three"], ["three"]),
+        (["/retry", "/retry", "three"], ["one", "three"]),
+        (["/new", "/resume", "three"], ["one", "three"]),
+        (["/undo", "/resume 1", "three"], ["one", "three"]),
+    ],
+)
+async def test_everything_happens_in_the_order_it_was_said(
+    world: World, autojump_clock: object, texts: list[str], expected: list[str]
+) -> None:
+    """However fast: what stands behind a command is for the place it goes to."""
+    async with house(world) as h:
+        await say(h, "one")
+        for text in texts:
+            assert await h.say(text) == Taken()
+        await h.quiet()
+        await say(h, "last")
+
+    assert set(outcomes(world).values()) == {1}
+    assert "\n".join(heard(world)).split("\n") == [*expected, "last"]
+
+
+# --- the archive ---------------------------------------------------------------------------------
+
+
+async def test_a_quiet_conversation_is_put_away_and_that_is_said_once(
+    world: World, autojump_clock: object
+) -> None:
+    world.archive = 3600.0
+    async with house(world) as h:
+        await say(h, "one")
+        await trio.sleep(3700)
+        await say(h, "two", "three")
+
+    assert heard(world) == ["two", "three"]
+    assert "put our last conversation away" in world.said[1]
+    assert "put our last conversation away" not in world.said[2]
+    assert put_away(world) == 1
+
+
+async def test_an_archived_conversation_comes_back(world: World, autojump_clock: object) -> None:
+    world.archive = 3600.0
+    async with house(world) as h:
+        await say(h, "one")
+    await trio.sleep(4000)
+    async with house(world) as h:
+        await say(h, "/resume", "two")
+
+    assert heard(world) == ["one", "two"]
+    assert not any("put our last" in said for said in world.said)
+
+
+async def test_a_conversation_in_use_is_not_put_away(world: World, autojump_clock: object) -> None:
+    world.archive, world.idle = 3600.0, 10_000.0
+    async with house(world) as h:
+        for text in ("one", "two", "three"):
+            await say(h, text)
+            await trio.sleep(3000)
+
+    assert heard(world) == ["one", "two", "three"]
+    assert put_away(world) == 0
+
+
+# --- export --------------------------------------------------------------------------------------
+
+
+async def test_an_export_holds_the_present_line_without_secrets(
+    world: World, autojump_clock: object
+) -> None:
+    world.model = acts_once
+    async with house(world) as h:
+        await say(h, "hello", "wrong", "/undo", "act", "/export", "/export HTML", "/export pdf")
+
+    (markdown, foreign), (page, _) = world.exported.values()
+    assert [name.rsplit(".", 1)[1] for name in world.exported] == ["md", "html"]
+    for content in (markdown, page):
+        assert "re: hello" in content
+        assert "✓ act rent · " in content
+        assert "wrong" not in content
+        assert "/undo" not in content
+    assert not foreign
+    assert "exports/s-1970" in world.said[-3]
+    assert world.said[-1] == "Say which kind of file: /export md or /export html"
+
+
+async def test_an_export_is_foreign_if_what_was_taken_back_was(
+    world: World, autojump_clock: object
+) -> None:
+    """The notice of what had been done came along, and was named by a model that read a page."""
+    disk = Disk(blocking=inline, clock=trio.current_time)
+    journal: Journal[Entry, Session] = Journal(world.folder / "s.jsonl", Entry, Session, disk)
+    await journal.open()
+    asked = call(("c", "act", '{"name": "rent"}'))
+    route, page = Route("console"), Label(untrusted=True)
+    await journal.append(
+        Received("m-1", "read it and act", "me", route, 0.0),
+        TurnStarted("t1", ("m-1",), 1, "read it and act"),
+        Said("t1", asked.message, asked.usage),
+        CallStarted("t1", "c", "act", "once", "rent"),
+        CallEnded("t1", "c", "act", "ok", "done", "rent", page, "example.org"),
+        Said("t1", answer("done").message, asked.usage),
+        Replied("t1", "t1", ("m-1",), route, "done"),
+        Delivered("t1"),
+    )
+    async with house(world) as h:
+        await say(h, "/retry", "/export")
+
+    [(_, foreign)] = world.exported.values()
+    assert foreign
+
+
+# --- crashes -------------------------------------------------------------------------------------
+
+STORY = (
+    *("one", "act", "/branch Trip", "two", "/retry", "/undo", "/resume trip", "/retry"),
+    *("three", "/new", "four", "/resume 1", "five"),
+)
+
+
+async def test_a_crash_after_any_line_of_the_log_changes_nothing(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    """What was told afterwards goes on from what stands there; every message has one outcome."""
+    whole = World(tmp_path / "whole")
+    whole.folder.mkdir()
+    whole.model = acts_once
+    async with house(whole) as h:
+        for number, text in enumerate(STORY):
+            await h.say(text, id_=f"x{number}")
+            await h.quiet()
+    lines = (whole.folder / "s.jsonl").read_bytes().splitlines(keepends=True)
+    expected = heard(whole)
+    assert expected == ["one", "act", "two", "five"]
+
+    for cut in range(1, len(lines), 2):
+        world = World(tmp_path / str(cut))
+        (world.folder / "open").mkdir(parents=True)
+        (world.folder / "open" / "s").touch()
+        (world.folder / "s.jsonl").write_bytes(b"".join(lines[:cut]))
+        world.model = acts_once
+        async with house(world) as h:
+            await trio.testing.wait_all_tasks_blocked()
+            await h.quiet()
+            for number, text in enumerate(STORY):
+                await h.say(text, id_=f"x{number}")
+                await h.quiet()
+        assert set(outcomes(world).values()) == {1}, f"after line {cut}"
+        assert not world.asked or heard(world) == expected, f"after line {cut}"
+        assert world.effects.done in ([], ["act rent"]), f"after line {cut}"
+        await check_replay(world)
+
+
+async def check_replay(world: World) -> None:
+    """The log reads back, and what the model would see is sound."""
+    disk = Disk(blocking=inline, clock=trio.current_time)
+    journal: Journal[Entry, Session] = Journal(world.folder / "s.jsonl", Entry, Session, disk)
+    await journal.open()
+    state = journal.state
+    assert state.is_idle
+    assert list(state.messages) == [node.message for node in state.path]
+    for before, after in zip(state.messages, state.messages[1:], strict=False):
+        if isinstance(before, Assistant) and before.calls:
+            assert isinstance(after, Results)

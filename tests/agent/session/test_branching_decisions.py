@@ -1,0 +1,487 @@
+"""Whatever is said, taken back, branched and resumed: the present line is what people think it is.
+
+A plain model of the tree, lists of turns, is held against the log that `Branching` writes.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import (
+    Assistant,
+    Human,
+    Notice,
+    Prompt,
+    Text,
+    ToolCall,
+    Usage,
+)
+from elwood.agent.session.commands.slash import parse
+from elwood.agent.session.log.branch import Line
+from elwood.agent.session.log.branch_entries import Archived
+from elwood.agent.session.log.branching import Branching
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Compacted,
+    Endorsed,
+    Entry,
+    Outcome,
+    Prompted,
+    Received,
+    Replied,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.replay_until import (
+    is_on,
+    moved_to,
+    spans,
+    state_at,
+)
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import call_key
+from elwood.agent.session.turn.inputs import said_in
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.chain import entries_of
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+
+ROUTE = Route("console")
+
+
+class NoSync(Calls):
+    """The disk of a test that no power cut can hit."""
+
+    def sync(self, fd: int) -> None:
+        pass
+
+
+@attrs.frozen
+class Turn:
+    """One turn as people think of it."""
+
+    words: str
+    origin: str = ""
+    private: bool = False
+    effect: str = ""
+
+
+class Talk:
+    """A session whose turns are written as `agent/turn.py` writes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "s.jsonl"
+        self.clock = 0.0
+        self.numbers = 0
+        self.log = SessionLog(self._journal(), lambda state: None)
+        self.branching = Branching(self.log, self._withdraw)
+
+    def _journal(self) -> Journal[Entry, Session]:
+        disk = Disk(blocking=inline, clock=self._now, calls=NoSync())
+        return Journal(self.path, Entry, Session, disk, snapshot_every=50)
+
+    def _now(self) -> float:
+        self.clock += 1.0
+        return self.clock
+
+    @property
+    def state(self) -> Session:
+        return self.log.state
+
+    async def _withdraw(self, *, anew: bool = False, turns: frozenset[str] | None = None) -> int:
+        pending = [kept.pending for kept in self.state.pending.values()]
+        gone = [one for one in pending if turns is None or one.turn in turns]
+        for one in gone:
+            await self.log.keep(CallDecided(one.turn, one.call, one.plan, "withdrawn"))
+        return len(gone)
+
+    def received(self, text: str, *, untrusted: bool = False) -> Received:
+        self.numbers += 1
+        return Received(f"m{self.numbers}", text, "me", ROUTE, self.clock, untrusted=untrusted)
+
+    async def say(self, turn: Turn, *, untrusted: bool = False, waits: bool = False) -> None:
+        await self.log.keep(self.received(turn.words, untrusted=untrusted))
+        await self.answer(turn, waits=waits)
+
+    async def answer(self, turn: Turn, *, waits: bool = False) -> None:
+        """Run the turn on what waits."""
+        (asked,) = self.state.waiting.values()
+        id_ = f"t{self.state.turns + 1}"
+        await self.log.keep(TurnStarted(id_, (asked.id,), 1, f"[now]\n{asked.text}"))
+        if self.state.prompt is None:
+            await self.log.keep(Prompted(Prompt("be good")))
+        if turn.origin or turn.private or turn.effect or waits:
+            await self.log.keep(Said(id_, said(ToolCall("c", "tool", "{}")), Usage()))
+            if waits:
+                await self.log.keep(CallPending(id_, "c", "tool", "plan"))
+            elif turn.effect:
+                await self.log.keep(CallStarted(id_, "c", "tool", "once", turn.effect))
+            label = Label(bool(turn.origin), turn.private)
+            outcome: Outcome = "waiting" if waits else "ok"
+            await self.log.keep(
+                CallEnded(id_, "c", "tool", outcome, "result", turn.effect, label, turn.origin)
+            )
+        words = said(Text(f"re: {turn.words}"))
+        await self.log.keep(Said(id_, words, Usage()), Replied(id_, id_, (asked.id,), ROUTE, ""))
+
+    async def command(self, text: str) -> str:
+        """Carry a command out; return what is answered, nothing if a turn answers."""
+        received = self.received(text)
+        await self.log.keep(received)
+        command = parse(text)
+        moved = await self.branching.move(command, received)  # type: ignore[arg-type]
+        reply = Replied(received.id, None, (received.id,), ROUTE, "")
+        if moved.entries or moved.text:
+            await self.log.keep(*moved.entries, *([reply] if moved.text else ()))
+        return moved.text
+
+    def words(self, line: Line | None = None) -> list[str]:
+        path = (line or self.state).path
+        return [said_in(n.message.text) for n in path if isinstance(n.message, Human)]
+
+    def notices(self) -> str:
+        return "\n".join(n.message.text for n in self.state.path if isinstance(n.message, Notice))
+
+    async def reopened(self) -> Session:
+        journal = self._journal()
+        await journal.open()
+        return journal.state
+
+
+def said(*blocks: Text | ToolCall) -> Assistant:
+    native = msgspec.Raw(msgspec.json.encode([msgspec.to_builtins(block) for block in blocks]))
+    return Assistant(blocks, "fake", "m", native)
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> Talk:
+    made = Talk(tmp_path)
+    await made.log.open()
+    return made
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+PAGE = Turn("read the page", origin="evil.example", private=True)
+
+
+async def test_an_undone_page_is_gone_with_its_label(talk: Talk) -> None:
+    await talk.say(Turn("hello"))
+    await talk.say(PAGE)
+    assert talk.state.taint.label == Label(untrusted=True, private=True)
+    await talk.command("/undo")
+
+    assert talk.state.taint.label == Label()
+
+
+async def test_a_page_that_was_read_before_stays_untrusted_when_a_later_turn_is_undone(
+    talk: Talk,
+) -> None:
+    await talk.say(PAGE)
+    await talk.say(Turn("read another", origin="other.example"))
+    await talk.command("/undo")
+
+    assert list(talk.state.taint.sources) == ["evil.example"]
+    assert talk.state.taint.private
+
+
+async def test_a_page_in_a_summary_stays_untrusted(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.say(Turn("two"))
+    start = talk.state.path[-2].seq
+    await talk.log.keep(Compacted("a page said: obey", start))
+    await talk.say(Turn("three"))
+    await talk.command("/undo")
+
+    assert list(talk.state.taint.sources) == ["evil.example"]
+    assert talk.words() == ["two"]
+
+
+async def test_undoing_more_than_a_summary_stands_for_brings_the_original_back(talk: Talk) -> None:
+    await talk.say(Turn("one"))
+    await talk.say(Turn("two"))
+    await talk.log.keep(Compacted("they said one", talk.state.path[-2].seq))
+    await talk.command("/undo")
+
+    assert talk.words() == ["one"]
+    assert talk.notices() == ""
+
+
+async def test_a_branch_comes_back_with_the_summary_that_it_had(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.say(Turn("two"))
+    await talk.log.keep(Compacted("a page said: obey", talk.state.path[-2].seq))
+    before, prompt_tokens = talk.state.messages, talk.state.prompt_tokens
+    await talk.command("/new")
+    await talk.log.keep(Prompted(Prompt("be much better than that, please")))
+    await talk.say(Turn("other"))
+    await talk.command("/resume")
+
+    assert talk.state.messages == before
+    assert talk.words() == ["two"]
+    assert talk.notices() == "a page said: obey"
+    assert talk.state.taint.label == Label(untrusted=True, private=True)
+    assert talk.state.prompt_tokens == prompt_tokens
+    assert await talk.reopened() == talk.state
+
+
+async def test_an_untrusted_branch_is_untrusted_when_it_is_resumed(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.command("/new")
+    await talk.say(Turn("clean"))
+    assert talk.state.taint.label == Label()
+    await talk.command("/resume")
+
+    assert talk.state.taint.label == Label(untrusted=True, private=True)
+    assert list(talk.state.taint.sources) == ["evil.example"]
+    assert await talk.reopened() == talk.state
+
+
+async def test_a_clean_branch_is_clean_when_it_is_resumed(talk: Talk) -> None:
+    await talk.say(Turn("clean, about https://good.example/a"))
+    await talk.command("/new")
+    await talk.say(PAGE)
+    await talk.command("/resume 1")
+
+    assert talk.state.taint.label == Label()
+    assert "good.example" in talk.state.named
+    assert "evil.example" not in talk.state.named
+
+
+async def test_what_was_named_in_an_untrusted_line_does_not_come_along(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.say(Turn("and look at https://later.example/x"))
+    await talk.command("/branch b")
+    await talk.command("/new")
+    await talk.command("/resume b")
+
+    assert not talk.state.named
+
+
+async def test_an_endorsement_is_taken_back_with_its_line(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.command("/branch before")
+    await talk.log.keep(Endorsed(("evil.example",), "me"))
+    assert not talk.state.taint.label.untrusted
+    await talk.command("/resume before")
+
+    assert talk.state.taint.label.untrusted
+
+
+async def test_a_forwarded_message_that_is_undone_leaves_no_label(talk: Talk) -> None:
+    await talk.say(Turn("look what they wrote"), untrusted=True)
+    assert talk.state.taint.label.untrusted
+    await talk.command("/undo")
+
+    assert not talk.state.taint.label.untrusted
+
+
+async def test_a_forwarded_message_that_is_retried_stays_untrusted(talk: Talk) -> None:
+    await talk.say(Turn("look what they wrote"), untrusted=True)
+    await talk.command("/retry")
+
+    assert talk.state.taint.label.untrusted
+    (asked,) = talk.state.waiting.values()
+    assert asked.untrusted
+
+
+async def test_what_waits_brings_its_label_to_the_line_it_comes_to(talk: Talk) -> None:
+    await talk.say(Turn("hello"))
+    await talk.log.keep(talk.received("their words", untrusted=True))
+    await talk.command("/undo")
+
+    assert talk.state.taint.label.untrusted
+
+
+async def test_a_retry_tells_what_a_tainted_turn_did_and_keeps_its_label(talk: Talk) -> None:
+    """What was done was named by a model that had read the page: its target may be the page's."""
+    await talk.say(Turn("do it", origin="evil.example", effect="obey the page"))
+    await talk.command("/retry")
+    await talk.answer(Turn("do it"))
+
+    assert "obey the page" in talk.notices()
+    assert list(talk.state.taint.sources) == ["evil.example"]
+    await talk.command("/undo")
+    assert "obey the page" not in talk.notices()
+    assert not talk.state.taint.label.untrusted
+
+
+async def test_a_retry_that_tells_nothing_brings_no_label(talk: Talk) -> None:
+    await talk.say(PAGE)
+    await talk.command("/retry")
+
+    assert talk.state.taint.label == Label()
+
+
+async def test_calls_that_wait_are_withdrawn_with_the_turn_that_made_them(talk: Talk) -> None:
+    await talk.say(Turn("first"), waits=True)
+    await talk.say(Turn("second"), waits=True)
+    assert len(talk.state.pending) == 2
+    await talk.command("/undo")
+
+    assert list(talk.state.pending) == [call_key("t1", "c")]
+    await talk.command("/new")
+    assert not talk.state.pending
+
+
+async def test_what_was_done_on_another_line_is_not_told(talk: Talk) -> None:
+    await talk.say(Turn("mine", effect="here"))
+    await talk.command("/branch b")
+    await talk.command("/new")
+    await talk.say(Turn("other", effect="elsewhere"))
+    await talk.command("/resume b")
+    await talk.command("/retry")
+    await talk.answer(Turn("mine"))
+
+    assert "here" in talk.notices()
+    assert "elsewhere" not in talk.notices()
+
+
+async def test_a_line_has_the_prompt_that_its_thinking_is_bound_to(talk: Talk) -> None:
+    """With another one, the provider would refuse its thinking."""
+    await talk.say(Turn("one"))
+    await talk.command("/new")
+    await talk.log.keep(Prompted(Prompt("be better")))
+    await talk.say(Turn("two"))
+    await talk.command("/resume")
+
+    assert talk.state.prompt == Prompt("be good")
+    assert all(n.message.codec for n in talk.state.path if isinstance(n.message, Assistant))
+    assert await talk.reopened() == talk.state
+
+
+# --- any order -----------------------------------------------------------------------------------
+
+Op = tuple[str, int]
+SAYING = ("say", "say", "say", "say", "page", "private", "act", "forward")
+MOVING = ("undo", "undo", "retry", "branch", "new", "archive", "resume", "resume")
+OPS: st.SearchStrategy[list[Op]] = st.lists(
+    st.tuples(st.sampled_from((*SAYING, *MOVING, "compact", "reopen")), st.integers(0, 9)),
+    max_size=25,
+)
+
+
+class Thought:
+    """The tree as people think of it: the present line, and all lines that were left."""
+
+    def __init__(self) -> None:
+        self.line: list[Turn] = []
+        self.left: list[list[Turn]] = []
+
+    def leave(self, line: Sequence[Turn] = ()) -> None:
+        self.left.append(self.line)
+        self.line = list(line)
+
+
+async def run(ops: list[Op], folder: Path) -> None:
+    talk = Talk(folder)
+    await talk.log.open()
+    mind = Thought()
+    lines: dict[int, list[Turn]] = {}
+    for number, (op, which) in enumerate(ops):
+        before = {branch.number: branch for branch in talk.state.tree.branches}
+        if op in ("say", "page", "private", "act", "forward"):
+            turn = Turn(
+                f"words {number}",
+                f"site{which}" if op == "page" else "a message sent by me" * (op == "forward"),
+                op == "private",
+                f"deed {number}" if op == "act" else "",
+            )
+            spoken = attrs.evolve(turn, origin="") if op == "forward" else turn
+            await talk.say(spoken, untrusted=op == "forward")
+            mind.line.append(turn)
+        elif op == "undo":
+            if await talk.command("/undo") and mind.line:
+                mind.leave(mind.line[:-1])
+        elif op == "retry":
+            if not await talk.command("/retry"):
+                await talk.answer(Turn(mind.line[-1].words))
+                old, again = mind.line[-1], attrs.evolve(mind.line[-1], private=False)
+                assert old.effect in talk.notices(), "what was done is told"
+                if old.origin != "a message sent by me":
+                    again = attrs.evolve(again, origin="")
+                mind.leave([*mind.line[:-1], again])
+        elif op == "branch":
+            await talk.command(f"/branch name{which}")
+        elif op == "new":
+            await talk.command("/new")
+            mind.leave()
+        elif op == "archive" and talk.state.path:
+            await talk.log.keep(Archived())
+            mind.leave()
+        elif op == "compact" and len(mind.line) > 1:
+            begun = [node.seq for node in talk.state.path if node.begins]
+            await talk.log.keep(Compacted("summary", begun[-1]))
+        elif op == "resume":
+            branch = talk.state.tree.find("")
+            if which and talk.state.tree.branches:
+                branches = talk.state.tree.branches
+                branch = talk.state.tree.find(str(branches[which % len(branches)].number))
+            if branch is not None:
+                assert "We are back" in await talk.command(f"/resume {branch.number}")
+                mind.leave(lines[branch.tip])
+        elif op == "reopen":
+            assert await talk.reopened() == talk.state
+        for branch in talk.state.tree.branches:
+            if branch.number not in before or before[branch.number].tip != branch.tip:
+                lines[branch.tip] = mind.line if branch.why == "marked" else mind.left[-1]
+                lines[branch.tip] = list(lines[branch.tip])
+        check(talk, mind)
+    nothing_is_lost(talk, mind, lines)
+
+
+def check(talk: Talk, mind: Thought) -> None:
+    state = talk.state
+    words = [turn.words for turn in mind.line]
+    kept = talk.words()
+    assert kept == words[len(words) - len(kept) :], "the path is what people think"
+    assert len(kept) == len(words) or "summary" in talk.notices()
+    # Sound: calls and results in pairs, nothing to mend.
+    assert list(state.messages) == [node.message for node in state.path]
+    seqs = [node.seq for node in state.path]
+    assert seqs == sorted(seqs)
+    # A path of the tree.
+    log = list(entries_of(talk.path, Entry))
+    moves = [(seq, to) for seq, _, entry in log if (to := moved_to(entry)) is not None]
+    line = spans(moves, log[-1][0] if log else 0)
+    on_line = [is_on(seq, line) for seq in seqs]
+    assert all(on_line)
+    # The label is at least what is in the path.
+    origins = {turn.origin for turn in mind.line if turn.origin}
+    assert origins <= set(state.taint.sources)
+    assert any(turn.private for turn in mind.line) <= state.taint.private
+
+
+def nothing_is_lost(talk: Talk, mind: Thought, lines: dict[int, list[Turn]]) -> None:
+    """Every line that was left begins one that can be gone back to."""
+    log = list(entries_of(talk.path, Entry))
+    reachable = [[turn.words for turn in mind.line]]
+    for branch in talk.state.tree.branches:
+        words = [turn.words for turn in lines[branch.tip]]
+        found = talk.words(state_at(log, branch.tip))
+        assert found == words[len(words) - len(found) :]
+        reachable.append(words)
+    for line in mind.left:
+        words = [turn.words for turn in line]
+        assert any(found[: len(words)] == words for found in reachable)
+
+
+@settings(max_examples=150, deadline=None)
+@given(OPS)
+def test_any_order_of_commands_leaves_a_sound_line(ops: list[Op]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trio.run(run, [("say", 0), *ops], Path(folder))

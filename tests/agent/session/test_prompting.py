@@ -1,0 +1,117 @@
+"""What stands before a conversation changes with the documents and the skills, and only then."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.conversation.message import Prompt
+from elwood.agent.session.turn.prompt import LOOK_EVERY, Prompting
+from elwood.agent.session.turn.workspace import Workspace
+from elwood.features.files.tools import LIST_FILES
+from elwood.features.skills.store import Shelf
+from elwood.features.skills.tools import ACTIVATE_SKILL
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
+
+
+def put(folder: Path, body: str = "Body.", more: str = "") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {folder.name}\ndescription: Fills PDF forms.\n{more}\n---\n{body}\n"
+    (folder / "SKILL.md").write_text(text)
+
+
+def prompting(workspace: Path, *always: str, budget: int = 10_000) -> Prompting:
+    root = Root(workspace)
+    tools = (LIST_FILES, ACTIVATE_SKILL)
+    shelf = Shelf(root, inline)
+    return Prompting(Workspace(root, inline), tools, budget, str, shelf, always)
+
+
+async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    now = prompting(tmp_path)
+
+    async def prompt() -> Prompt:
+        await trio.sleep(LOOK_EVERY)
+        return await now()
+
+    empty = await prompt()
+    assert [tool.name for tool in empty.tools] == ["list_files"]
+    assert "Skills" not in empty.system
+    put(tmp_path / "skills/pdf")
+    first = await prompt()
+    assert [tool.name for tool in first.tools] == ["list_files", "activate_skill"]
+    assert "- pdf: Fills PDF forms." in first.system
+    assert "Body." not in first.system
+    assert await prompt() is first
+    put(tmp_path / "skills/pdf", "Other instructions, the same description.")
+    assert (await prompt()).system == first.system, "what the model sees did not change"
+    put(tmp_path / "skills/new")
+    assert (await prompt()).system != first.system
+
+
+async def test_turns_that_begin_together_look_once(tmp_path: Path, autojump_clock: object) -> None:
+    prompt = prompting(tmp_path)
+    first = await prompt()
+    put(tmp_path / "skills/pdf")
+    assert await prompt() is first
+    await trio.sleep(LOOK_EVERY)
+    assert await prompt() is not first
+
+
+async def test_a_skill_whose_needs_are_not_met_is_not_offered(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf", more='metadata: {requires: "bins: no-such-program"}')
+    prompt = await prompting(tmp_path)()
+    assert "pdf" not in prompt.system
+    assert [tool.name for tool in prompt.tools] == ["list_files"]
+
+
+@pytest.mark.parametrize("by", ["setting", "metadata"])
+async def test_some_stand_in_it_as_a_whole(tmp_path: Path, by: str) -> None:
+    put(tmp_path / "skills/pdf", more="metadata: {always: true}" if by == "metadata" else "")
+    prompt = prompting(tmp_path, *(["pdf"] if by == "setting" else []))
+    text = (await prompt()).system
+    assert "\nBody.\n</skill>" in text
+    assert "- pdf:" not in text
+    assert prompt.suggest("please fill the pdf forms", lambda mark: False) == ""
+
+
+async def test_what_is_too_long_for_that_is_listed(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf", "word " * 5000)
+    prompt = prompting(tmp_path, "pdf")
+    text = (await prompt()).system
+    assert "word word" not in text
+    assert "- pdf:" in text
+
+
+async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf")
+    prompt = prompting(tmp_path)
+    await prompt()
+    said = prompt.suggest("please fill this PDF form", lambda mark: False)
+    assert said == "Skills that may fit: pdf."
+    assert prompt.suggest("please fill this PDF form", lambda mark: True) == ""
+    assert prompt.suggest("good morning", lambda mark: False) == ""
+
+
+async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path) -> None:
+    """A name with a dash is no command, so such a message comes to a turn as it is."""
+    put(tmp_path / "skills/fill-pdf")
+    put(tmp_path / "skills/lost", more='metadata: {requires: "bins: no-such-program"}')
+    prompt = prompting(tmp_path, "fill-pdf")
+    await prompt()
+    for text in ("/fill-pdf now", "/Fill_Pdf@some_bot now"):
+        assert prompt.suggest(text, lambda mark: True) == "Use the skill fill-pdf for this."
+        assert await prompt.spell_out(text) == "Use the skill fill-pdf: now"
+    assert await prompt.spell_out("/fill-pdf") == "Use the skill fill-pdf."
+    for text in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
+        assert await prompt.spell_out(text) == ""
+
+
+async def test_the_prompt_can_be_recorded(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf")
+    prompt = await prompting(tmp_path)()
+    assert msgspec.json.decode(msgspec.json.encode(prompt), type=type(prompt)) == prompt

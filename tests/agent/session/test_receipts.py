@@ -1,0 +1,129 @@
+"""The activity block, and what /receipts lists."""
+
+from datetime import UTC
+
+import pytest
+
+from elwood.agent.conversation.message import ToolCall
+from elwood.agent.session.log.entries import (
+    CallEnded,
+    Outcome,
+    Received,
+    Route,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import MAX_RECEIPTS, Session
+from elwood.agent.session.log.turns import OpenCall, Past
+from elwood.agent.session.reading.receipts import (
+    HEAD,
+    MARKS,
+    MAX_LINES,
+    RULINGS,
+    WORDS,
+    activity,
+    listing,
+)
+
+
+def ended(
+    outcome: Outcome = "ok", tool: str = "write_file", target: str = "a.md", ruling: str = ""
+) -> CallEnded:
+    return CallEnded("t1", "c1", tool, outcome, "text", target, ruling=ruling)
+
+
+@pytest.mark.parametrize("outcome", MARKS)
+def test_every_outcome_has_its_mark_and_its_words(outcome: Outcome) -> None:
+    head, line = activity([ended(outcome)]).split("\n")
+
+    assert head == HEAD
+    assert line.startswith(f"{MARKS[outcome]} write_file a.md")
+    assert WORDS.get(outcome, "") in line
+    assert len(set(MARKS.values())) == len(MARKS)
+
+
+@pytest.mark.parametrize(("ruling", "words"), RULINGS.items())
+def test_who_allowed_it_is_told(ruling: str, words: str) -> None:
+    assert activity([ended(ruling=ruling)]).endswith(f"✓ write_file a.md · {words}")
+
+
+@pytest.mark.parametrize(
+    ("tool", "target"),
+    [
+        ("x\n✓ send_message", "Anna"),
+        ("x", "a\n✓ send_message Anna"),
+        ("x", "a\u2028✓ send_message"),
+        ("x\r✓ y", "\x85✓ z"),
+    ],
+)
+def test_the_models_words_begin_no_line_of_their_own(tool: str, target: str) -> None:
+    """The name of an unknown tool and the target are what the model wrote."""
+    block = activity([ended("failed", tool, target)])
+
+    assert len(block.splitlines()) == 2
+    assert block.splitlines()[1].startswith("✗ ")
+
+
+def test_the_models_words_allow_nothing() -> None:
+    line = activity([ended(target="a.md · allowed once by you")])
+
+    assert "· allowed" not in line
+
+
+def test_long_names_are_cut() -> None:
+    line = activity([ended(tool="t" * 500, target="a" * 500)]).split("\n")[1]
+
+    assert len(line) < 160
+
+
+def test_what_is_uncertain_or_waits_is_never_cut_off() -> None:
+    many = [ended(target=str(number)) for number in range(40)]
+    open_ = [ended("unknown", target=str(n)) for n in range(10)]
+    open_ += [ended("waiting", target=str(n)) for n in range(10)]
+
+    lines = activity([*many, *open_]).split("\n")[1:]
+
+    assert sum(line.startswith("? ") for line in lines) == 10
+    assert sum(line.startswith("⏳ ") for line in lines) == 10
+    assert lines[-1] == "… and 40 more"
+    assert len(activity(many).split("\n")) == 1 + MAX_LINES + 1
+
+
+def test_the_same_again_is_counted() -> None:
+    assert activity([ended(), ended()]).endswith("✓ write_file a.md (2 times)")
+
+
+def test_a_session_keeps_the_newest_receipts_without_their_texts() -> None:
+    session = Session()
+    session.apply(1, 0.0, Received("a", "hello", "me", Route("console"), 0.0))
+    for number in range(MAX_RECEIPTS + 10):
+        turn = f"t{number}"
+        session.turn = None
+        session.apply(2, 0.0, TurnStarted(turn, (), 1, ""))
+        assert session.turn is not None
+        session.turn.calls = {"c": OpenCall("c", ToolCall("c", "look", "{}"))}
+        session.apply(3, float(number), CallEnded(turn, "c", "look", "ok", "x" * 999, str(number)))
+
+    assert len(session.receipts) == MAX_RECEIPTS
+    assert session.receipts[-1].at == MAX_RECEIPTS + 9
+    assert {past.receipt.text for past in session.receipts} == {""}
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [("", 10), ("3", 3), ("50", 20), ("000", 0), ("-3", 0), ("²", 0), ("9" * 99, 0)],
+)
+def test_so_many_calls_are_listed(given: str, count: int) -> None:
+    past = [Past(60.0 * n, ended(target=str(n))) for n in range(20)]
+
+    text, lines = listing(past, given, UTC)
+
+    assert len(lines.splitlines()) == count
+    if count:
+        assert text == f"The last {count} calls of this conversation:"
+        assert lines.endswith("1970-01-01 00:19 ✓ write_file 19")
+    else:
+        assert "/receipts 20" in text
+
+
+def test_no_calls_are_a_statement() -> None:
+    assert listing([], "", UTC) == ("No tool was called in this conversation.", "")

@@ -1,0 +1,53 @@
+"""What /status says of the house."""
+
+from pathlib import Path
+
+import trio
+
+from elwood.agent.models.messages import ModelsMail
+from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.session.commands.status import Status
+from elwood.app.config import Config, Paths
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Mailbox,
+    supervise,
+    trouble,
+    warn,
+)
+
+
+async def test_what_is_stuck_and_what_should_be_known_is_told(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    """A warning is nobody's failure, so no name stands before it."""
+    board, models = Board(trio.current_time), Mailbox[ModelsMail]("models", 1)
+    config = Config(
+        paths=Paths(state=tmp_path, workspace=tmp_path, runtime=tmp_path),
+        providers={"offline": ProviderSettings(api="offline")},
+        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        file=tmp_path / "config.toml",
+    )
+    status = Status(models.address, board, lambda: "", lambda text: text, config, lambda: 0.0)
+
+    async def body(mailbox: Mailbox[None]) -> None:
+        warn("rain", "it rains")
+        for _ in range(3):
+            trouble("the roof", "it leaks")
+        await trio.sleep_forever()
+
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            lambda: supervise(
+                [Child(Mailbox[None]("house", 1), body, grace=1)],
+                stop=stop,
+                listener=lambda event: None,
+                board=board,
+            )
+        )
+        await trio.sleep(1)
+        lines = (await status.of("s", True)).splitlines()
+        stop.set()
+    assert lines[-2:] == ["it rains", "Stuck: house: the roof failed 3 times: it leaks"]

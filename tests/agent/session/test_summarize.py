@@ -1,0 +1,279 @@
+"""How room is made in a conversation, and what happens if no summary can be had."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import (
+    Assistant,
+    Human,
+    Message,
+    Notice,
+    Results,
+)
+from elwood.agent.models.messages import (
+    BadHistory,
+    BudgetSpent,
+    Complete,
+    Completed,
+    ContextTooLong,
+    ModelUnavailable,
+)
+from elwood.agent.session.log.entries import Compacted
+from elwood.agent.session.log.nodes import Node, node_of
+from elwood.agent.session.turn.compaction import (
+    CUT_NOTICE,
+    HEAD,
+    HIGH,
+    is_notice_of_cut,
+)
+from elwood.agent.session.turn.summarize import DEADLINE, ROLE
+from elwood.agent.session.turn.turn import MAX_SHRUNK
+from elwood.foundation.runtime import ActorCrashed
+from tests.agent.session.scripted import answer, call
+from tests.agent.session.talking import Talk, is_summary
+
+GOOD = answer("<summary>\nAda likes tea.\n</summary>")
+LONG = "some words that fill the room " * 20
+
+
+class Model:
+    """Answers people with *say*, and makes summaries as *sum_up* says."""
+
+    def __init__(self, sum_up: Completed | Callable[[], Completed] = GOOD) -> None:
+        self.sum_up = sum_up
+        self.say: list[Completed] = []
+        self.asked: list[Complete] = []
+        self.summaries: list[Complete] = []
+
+    async def __call__(self, request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        if is_summary(request):
+            self.summaries.append(request)
+            return self.sum_up() if callable(self.sum_up) else self.sum_up
+        self.asked.append(request)
+        return self.say.pop(0) if self.say else answer(f"re: {LONG}")
+
+
+async def crossed(model: Model, *, times: int = 1, context: int = 2000) -> Talk:
+    """Talk until room was made *times* times."""
+    talk = Talk(model, context=context)
+    for number in range(200):
+        await talk.say(f"{number}: {LONG}")
+        if len(talk.compactions) == times:
+            return talk
+    raise AssertionError("no room was made")
+
+
+def human(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text.split(":")[0] for message in messages if isinstance(message, Human)]
+
+
+async def test_a_cheap_model_sums_up_what_is_left_out() -> None:
+    model = Model()
+
+    talk = await crossed(model)
+
+    [asked] = model.summaries
+    assert asked.role == ROLE
+    assert asked.prompt.tools == ()
+    assert asked.max_tokens is not None
+    [wanted] = asked.messages
+    assert isinstance(wanted, Human)
+    [made] = talk.compactions
+    assert made.why == ""
+    assert "Ada likes tea." in made.summary
+    last = model.asked[-1].messages
+    assert last[0] == Notice(made.summary)
+    kept, left_out = human(last), human(model.asked[-2].messages)
+    assert [n for n in left_out if f"{n}: some words" in wanted.text] == [
+        n for n in left_out if n not in kept
+    ]
+    assert talk.crossings == 1
+
+
+async def test_a_second_summary_takes_in_the_first() -> None:
+    model = Model()
+
+    talk = await crossed(model, times=2)
+
+    [wanted] = model.summaries[1].messages
+    assert isinstance(wanted, Human)
+    assert wanted.text.startswith(f"EARLIER SUMMARY:\n  {HEAD}")
+    assert "Ada likes tea." in wanted.text
+    assert sum(is_notice_of_cut(m) for m in talk.session.messages) == 1
+
+
+def weighed(message: Message) -> Node:
+    return node_of(0, message)
+
+
+async def hang() -> Completed:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+def crash() -> Completed:
+    raise ActorCrashed("models")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [
+        (answer(""), "was none"),
+        (answer("<summary></summary>"), "gave none"),
+        (answer("I will not.", "refused"), "declined"),
+        (answer(f"<summary>{LONG * 20}</summary>"), "too long"),
+        (call(("c", "note", "{}")), "was none"),
+        (ModelUnavailable("the key was refused"), "the key was refused"),
+        (ContextTooLong("200 tokens over"), "200 tokens over"),
+        (BadHistory("other", "messages: no"), "messages: no"),
+        (crash, "models"),
+    ],
+)
+async def test_without_a_summary_the_cut_is_made_and_said(
+    outcome: Completed | Callable[[], Completed], why: str
+) -> None:
+    model = Model(outcome)
+
+    talk = await crossed(model)
+
+    assert len(model.summaries) == 1
+    assert talk.compactions[0].summary == CUT_NOTICE
+    assert why in talk.compactions[0].why
+    assert model.asked[-1].messages[0] == Notice(CUT_NOTICE)
+    assert not isinstance(talk.session.messages[-1], Notice)  # and the turn was answered
+    turn_was_told = [e.why for e in talk.entries if isinstance(e, Compacted)]
+    assert turn_was_told == [talk.compactions[0].why]
+
+
+async def test_what_an_earlier_summary_said_outlives_a_failure() -> None:
+    model = Model(lambda: GOOD if len(model.summaries) == 1 else answer("no"))
+
+    talk = await crossed(model, times=3)
+
+    assert [bool(made.why) for made in talk.compactions] == [False, True, True]
+    assert all("Ada likes tea." in made.summary for made in talk.compactions)
+    assert talk.compactions[2].summary.count(CUT_NOTICE) == 1
+
+
+async def test_a_summary_that_does_not_come_is_not_waited_for_long(
+    autojump_clock: MockClock,
+) -> None:
+    model = Model()
+
+    async def think(request: Complete) -> Completed:
+        return await hang() if is_summary(request) else await model(request)
+
+    talk = Talk(think, context=2000)
+    while not talk.compactions:
+        await talk.say(LONG)
+
+    assert trio.current_time() == pytest.approx(DEADLINE, abs=1)
+    assert "within 120 s" in talk.compactions[0].why
+
+
+async def test_spent_money_costs_no_memory() -> None:
+    model = Model(BudgetSpent("the day's limit of 5 USD is reached"))
+    talk = Talk(model, context=2000)
+    end = await talk.say(LONG)
+    while not end.failed:
+        end = await talk.say(LONG)
+
+    assert end.text == "the day's limit of 5 USD is reached"
+    assert talk.compactions == []
+    model.sum_up = GOOD
+    assert not (await talk.say("and now?")).failed
+    assert len(talk.compactions) == 1
+
+
+async def test_a_model_that_finds_it_too_long_gets_less_three_times() -> None:
+    model = Model()
+    talk = Talk(model)
+    for number in range(30):
+        await talk.say(f"{number}: {LONG}")
+    model.asked.clear()
+    model.say = [ContextTooLong("too long")] * (MAX_SHRUNK + 1)
+
+    end = await talk.say("hello")
+
+    assert end.failed
+    assert "too long" in end.text
+    assert len(talk.compactions) == MAX_SHRUNK
+    sizes = [len(request.messages) for request in model.asked]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == MAX_SHRUNK + 1
+    assert not (await talk.say("hello again")).failed
+
+
+async def test_a_call_and_its_result_stay_together_when_room_is_made_within_a_turn() -> None:
+    model = Model()
+    talk = Talk(model, context=2000)
+    while talk.limits().size(sum(n.tokens for n in talk.session.path)) < 0.8 * HIGH * 2000:
+        await talk.say(LONG)
+    calls = [call((f"c{n}", "note", '{"name": "x"}')) for n in range(16)]
+    model.say = [*calls]
+
+    await talk.say("note it often")
+
+    assert talk.compactions
+    for request in model.asked:
+        for before, after in zip(request.messages, (*request.messages[1:], None), strict=True):
+            if isinstance(before, Assistant) and before.calls:
+                assert isinstance(after, Results)
+                assert [r.call for r in after.results] == [c.id for c in before.calls]
+    last = model.asked[-1].messages
+    assert sum(isinstance(m, Results) and "interrupted" not in str(m) for m in last) == 16
+
+
+async def test_ta_48_a_summary_of_an_untrusted_conversation_is_untrusted() -> None:
+    model = Model()
+    talk = Talk(model, context=2000)
+    await talk.say(f"forwarded: {LONG}", untrusted=True)
+    while len(talk.compactions) < 2:
+        await talk.say(LONG)
+
+    assert "forwarded" not in "".join(human(talk.session.messages))
+    assert talk.session.taint.label.untrusted
+    talk.restart()
+    assert talk.session.taint.label.untrusted
+    await talk.new()
+    assert not talk.session.taint.label.untrusted
+    assert talk.session.messages == ()
+
+
+async def test_private_data_in_a_summary_is_still_known_to_be_private() -> None:
+    model = Model()
+    talk = Talk(model, context=2000)
+    talk.session.taint.private = True
+    while not talk.compactions:
+        await talk.say(LONG)
+
+    assert talk.session.private_texts() == [talk.compactions[0].summary]
+
+
+async def test_a_turn_that_alone_is_too_long_goes_on_with_what_was_asked() -> None:
+    model = Model()
+    talk = Talk(model, context=2000)
+    await talk.say(f"before: {LONG}")
+    names = [f"n{number}" for number in range(15)]
+    long = "a-name-that-fills-the-room-" * 20
+    model.say = [call((name, "note", f'{{"name": "{name}-{long}"}}')) for name in names]
+
+    ended = await talk.say("Note fifteen things.")
+
+    assert not ended.failed
+    assert len(talk.session.receipts) == 15
+    assert len(talk.compactions) > 1
+    for request in model.asked[1:]:
+        size = talk.limits().size(sum(node.tokens for node in map(weighed, request.messages)))
+        assert size <= 2000
+        assert "Note fifteen things." in human(request.messages)
+        calls = [c.id for m in request.messages if isinstance(m, Assistant) for c in m.calls]
+        given = [r.call for m in request.messages if isinstance(m, Results) for r in m.results]
+        assert calls == given
+    talk.restart()
+    assert talk.session.messages[0] == Notice(talk.compactions[-1].summary)
+    assert (await talk.say("thanks")).text

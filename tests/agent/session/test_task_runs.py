@@ -1,0 +1,305 @@
+"""Runs of tasks as a session takes them: bounded, kept apart, and answered for."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import Human, Notice
+from elwood.agent.conversation.task_run import QUIET, Errand, Purse
+from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.messages import (
+    Await,
+    Inbound,
+    Taken,
+    Unheard,
+)
+from tests.agent.session.scripted import answer, call
+from tests.journeys.scene import ROUTE, House, World, house
+
+TASK = Principal("task:inbox", "inbox", owner=True)
+ERRAND = Errand("inbox", role="cheap", purse=Purse(tokens=1000))
+WORDS = "⏰ /call mum"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def run(
+    h: House,
+    id_: str,
+    text: str,
+    errand: Errand = ERRAND,
+    session: str = "task-inbox",
+    route: Route = ROUTE,
+) -> Done | Unheard:
+    """Have *text* done, as the scheduler does."""
+
+    def make() -> Inbound:
+        return Inbound(
+            session=session,
+            id=id_,
+            principal=TASK,
+            route=route,
+            text=text,
+            sent_at=h.world.now(),
+            errand=errand,
+        )
+
+    assert await h.sessions.address.insist(make) == Taken()
+    return await h.sessions.address.insist(lambda: Await(session=session, id=id_))
+
+
+async def test_a_run_is_answered_and_posted(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("re: look", told=ROUTE)
+        await h.quiet()
+
+    assert world.said == ["re: look"]
+    assert world.typing == 0, "nobody waits for it"
+
+
+async def test_what_a_run_costs_is_charged_to_its_task(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+
+    (asked,) = world.asked
+    assert (asked.role, asked.job, asked.purse) == ("cheap", "inbox", Purse(tokens=1000))
+
+
+@pytest.mark.parametrize("text", [QUIET, f"**{QUIET}**", ""])
+async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object, text: str) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return answer(text or QUIET)
+
+    world.model = model
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("")
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_a_silent_run_says_nothing(world: World, autojump_clock: object) -> None:
+    errand = Errand("inbox", says="silent")
+    async with house(world) as h:
+        assert await run(h, "task:1", "look", errand) == Done("re: look")
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_whoever_stops_a_silent_run_is_answered(world: World, autojump_clock: object) -> None:
+    began = trio.Event()
+
+    async def model(request: Complete) -> Completed:
+        began.set()
+        await trio.sleep_forever()
+        raise AssertionError
+
+    world.model = model
+    errand = Errand("inbox", fresh=False, says="silent")
+    async with house(world) as h, trio.open_nursery() as nursery:
+        nursery.start_soon(run, h, "task:1", "look", errand, "s", Route("nowhere"))
+        await began.wait()
+        await h.say("/stop")
+        await h.quiet()
+
+    assert len(world.said) == 1
+    assert world.said[0].startswith("Stopped.")
+
+
+async def test_a_failure_is_left_to_the_scheduler(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return ModelUnavailable("it is gone")
+
+    world.model = model
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("I cannot answer now: it is gone", True)
+        await h.quiet()
+
+    assert world.said == []
+
+
+async def test_each_run_begins_with_nothing(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await run(h, "task:1", "one")
+        await run(h, "task:2", "two")
+
+    assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 1
+
+
+async def test_a_run_in_a_conversation_goes_on_with_it(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await h.say("hello")
+        await h.quiet()
+        await run(h, "task:1", "look", Errand("inbox", fresh=False), session="s")
+
+    assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 2
+
+
+async def test_messages_and_runs_are_turns_of_their_own(
+    world: World, autojump_clock: object
+) -> None:
+    """Nothing that is said joins a run, and no run joins what somebody asked for."""
+    began, go = trio.Event(), trio.Event()
+
+    async def model(request: Complete) -> Completed:
+        began.set()
+        await go.wait()
+        said = [m.text.split("\n")[-1] for m in request.messages if isinstance(m, Human)]
+        return answer("re: " + " | ".join(said[-1:]))
+
+    world.model = model
+    errand = Errand("inbox", fresh=False)
+    async with house(world) as h, trio.open_nursery() as nursery:
+        await h.say("first")
+        await began.wait()
+        nursery.start_soon(run, h, "task:1", "look", errand, "s")
+        await trio.testing.wait_all_tasks_blocked()
+        await h.say("second")
+        await trio.testing.wait_all_tasks_blocked()
+        go.set()
+        await h.quiet()
+
+    assert world.said == ["re: second", "re: look"]
+
+
+async def test_a_run_is_held_to_its_tools(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        if len(request.messages) > 1:
+            return answer("done")
+        return call(("c1", "act", '{"name": "x"}'))
+
+    world.model = model
+    async with house(world) as h:
+        await run(h, "task:1", "look", Errand("inbox", tools=("look",)))
+
+    assert [tool.name for tool in world.asked[0].prompt.tools] == ["look"]
+    assert world.effects.done == []
+
+
+async def test_what_was_done_once_is_said(world: World, autojump_clock: object) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        if len(request.messages) > 1:
+            return ModelUnavailable("it is gone")
+        return call(("c1", "act", '{"name": "x"}'))
+
+    world.model = model
+    async with house(world) as h:
+        done = await run(h, "task:1", "look")
+
+    assert isinstance(done, Done)
+    assert (done.failed, done.acted) == (True, True)
+
+
+async def test_the_days_note_tells_of_runs_that_did_something(
+    world: World, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        acts = "act" in str(request.messages[0]) and len(request.messages) == 1
+        return call(("c1", "act", '{"name": "x"}')) if acts else answer(QUIET)
+
+    world.model = model
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+        assert h.states["task-inbox"].done is None
+        await run(h, "task:2", "act")
+        done = h.states["task-inbox"].done
+        assert done is not None
+        assert done.asked == ("(the task inbox)",)
+
+
+async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        errand = Errand("call", says="text")
+        assert await run(h, "task:1", "⏰ /call mum", errand, "s") == Done(
+            "⏰ /call mum", told=ROUTE
+        )
+        await h.quiet()
+        assert world.asked == []
+        await h.say("thanks")
+        await h.quiet()
+
+    assert world.said[0] == WORDS
+    told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert any(WORDS in text for text in told), "the model knows what was sent"
+
+
+async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        note = Errand("inbox", says="note", private=True)
+        await run(h, "task:1:note", "Three mails.", note, "s")
+        await run(h, "task:1:note", "Three mails.", note, "s")
+        assert h.states["s"].taint.private
+        await h.say("answer the second")
+        await h.quiet()
+
+    assert len(world.said) == 1, "the person has it already"
+    told = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert len(told) == 1
+    assert "Three mails." in told[0]
+
+
+async def test_of_much_that_was_told_the_newest_is_known(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for number in range(30):
+            note = Errand("inbox", says="note")
+            await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
+        await h.say("thanks")
+        await h.quiet()
+
+    [told] = [m.text for m in world.asked[-1].messages if isinstance(m, Notice)]
+    assert "mail 19" not in told
+    assert all(f"mail {number} " in told for number in range(20, 30))
+    assert len(told) < 15_000
+
+
+async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        await h.say("hello")
+        errand = Errand("inbox", fresh=False, private=True)
+        done = await run(h, "task:1", "look", errand, session="s")
+
+    assert isinstance(done, Done)
+    assert done.label == Label(private=True)
+
+
+async def test_a_run_is_taken_and_waited_for_again_after_a_restart(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        await run(h, "task:1", "look")
+        await h.quiet()
+    async with house(world) as h:
+        assert await run(h, "task:1", "look") == Done("re: look", told=ROUTE)
+        await h.quiet()
+
+    assert world.said == ["re: look"]
+    assert len(world.asked) == 1
+
+
+async def test_a_run_that_never_was_is_unheard(world: World, autojump_clock: object) -> None:
+    async with house(world) as h:
+        asked = await h.sessions.address.ask(Await(session="s", id="task:9"))
+
+    assert asked == Unheard()

@@ -1,0 +1,441 @@
+"""The tools that say something: through a real outbox to a fake Bot API."""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.channels.messages import (
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.conversation.actions import AskOwner
+from elwood.agent.conversation.actions import SendMessage as Sending
+from elwood.agent.conversation.plans import exact
+from elwood.agent.session.log.entries import Route
+from elwood.agent.tools import Hands, ToolFailure
+from elwood.agent.tools.messenger import MAX_UPLOADS, Outcome, Voice
+from elwood.agent.tools.talk import (
+    ASK_USER,
+    MAX_BYTES,
+    MAX_TEXT,
+    SEND_MESSAGE,
+    AskUser,
+    SendMessage,
+    ask_user,
+    plan_message,
+    plan_question,
+    send_message,
+)
+from elwood.foundation.runtime import Mailbox, inline
+from tests.fake_telegram import BROKEN, OWNER, FakeTelegram, fake_telegram
+from tests.features.telegram.neighbours import Sender, outbox
+
+GROUP = Route("telegram", -100, 4, private=False, reply_to=9)
+FRIEND = 55
+PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
+
+
+async def recognise(principal: str) -> str | None:
+    await trio.lowlevel.checkpoint()
+    return {f"tg:{FRIEND}": "Eve"}.get(principal)
+
+
+def hands_for(folder: Path, mailbox: Mailbox[OutboxMail], here: Route | None = None) -> Hands:
+    (folder / "ws").mkdir(exist_ok=True)
+    home = Route("telegram", OWNER)
+    voice = Voice(
+        outboxes={"telegram": mailbox.address},
+        owners=(home,),
+        recognise=recognise,
+        here=lambda: here or home,
+    )
+    return Hands(folder / "ws", inline, voice=voice)
+
+
+@asynccontextmanager
+async def talking(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Hands, Sender]]:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        yield fake, hands_for(folder, out.mailbox), out
+
+
+def put(hands: Hands, name: str, content: bytes) -> None:
+    path = hands.workspace / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+async def send(hands: Hands, text: str = "", to: str = "here", *files: str) -> str:
+    """Examine and send, as the gate does."""
+    given = SendMessage(text, to, files)
+    plan = await plan_message(given, hands)
+    return await send_message(given, attrs.evolve(hands, facts=plan.facts))
+
+
+# --- what is sent ------------------------------------------------------------------------------
+
+
+async def test_a_text_goes_where_the_conversation_is(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        assert await send(hands, "**hello**") == f"sent as message {OWNER}:1"
+        [sent] = fake.sent
+        assert (sent.chat, sent.text) == (OWNER, "hello")
+        assert sent.params["entities"][0]["type"] == "bold"
+
+
+async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
+    every = bytes(range(256)) * 50 + b"\r\n--boundary--\r\n"
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "sub/data.bin", every)
+        put(hands, 'Übel;"e\n.txt', b"x")
+        said = await send(hands, "both", "here", "sub/data.bin")
+        assert said == f"sent as message {OWNER}:1"
+        [sent] = fake.sent
+        assert sent.text == "both"
+        assert fake.files == {1: ("data.bin", every)}
+        assert fake.counts["sendDocument ok"] == 1
+        with pytest.raises(ToolFailure, match="invisible"):
+            await send(hands, "", "here", 'Übel;"e\n.txt')
+        os.rename(hands.workspace / 'Übel;"e\n.txt', hands.workspace / 'Übel;"e.txt')
+        await send(hands, "", "here", 'Übel;"e.txt')
+        assert fake.files[2] == ("Übel__e.txt", b"x")
+
+
+async def test_a_small_picture_is_shown_and_what_telegram_cannot_read_is_a_file(
+    tmp_path: Path,
+) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "a.png", PNG)
+        put(hands, "b.jpg", b"\xff\xd8\xff" + BROKEN)
+        put(hands, "c.png", b"no picture")
+        put(hands, "large.png", PNG + bytes(6 << 20))
+        await send(hands, "look", "here", "a.png", "b.jpg", "c.png", "large.png")
+        assert [m.text for m in fake.sent] == ["look", "", "", ""]
+        assert ["photo" in m.params for m in fake.sent] == [True, False, False, False]
+        assert fake.files[2] == ("b.jpg", b"\xff\xd8\xff" + BROKEN)
+        assert len(fake.files[4][1]) == (6 << 20) + len(PNG)
+
+
+async def test_a_text_too_long_for_a_caption_stands_before_the_file(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "a.txt", b"a")
+        put(hands, "b.txt", b"b")
+        said = await send(hands, "😀" * 600, "here", "a.txt", "b.txt")
+        assert said == (
+            f"sent as message {OWNER}:1 (the text), {OWNER}:2 (a.txt), {OWNER}:3 (b.txt)"
+        )
+        assert [(m.text, "document" in m.params) for m in fake.sent] == [
+            ("😀" * 600, False),
+            ("", True),
+            ("", True),
+        ]
+
+
+async def test_a_long_text_is_split_and_its_end_goes_with_the_file(tmp_path: Path) -> None:
+    text = "\n\n".join(f"{number} {'x' * 1500}" for number in range(5)) + "\n\nthe end"
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "a.txt", b"a")
+        said = await send(hands, text, "here", "a.txt")
+        assert "text part 1 of " in said
+        assert "a.txt with text" in said or "a.txt)" in said
+        joined = " ".join(m.text for m in fake.sent)
+        assert joined.split() == text.split()
+
+
+async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        hands = hands_for(tmp_path, out.mailbox, GROUP)
+        put(hands, "a.txt", b"a")
+        await send(hands, "here", "here", "a.txt")
+        await send(hands, "to the owner", "owner")
+        assert [m.chat for m in fake.sent] == [-100, OWNER]
+        assert fake.sent[0].params["message_thread_id"] == 4
+        assert fake.sent[0].params["reply_parameters"]["message_id"] == 9
+
+
+async def test_a_person_must_have_been_let_in(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        await send(hands, "hi Eve", f"tg:{FRIEND}")
+        assert fake.texts(FRIEND) == ["hi Eve"]
+        with pytest.raises(ToolFailure, match="nobody of this name"):
+            await send(hands, "hi", "tg:56")
+
+
+# --- what is examined --------------------------------------------------------------------------
+
+
+async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
+    hands = hands_for(tmp_path, Mailbox[OutboxMail]("outbox", 1))
+    put(hands, "sub/a.txt", b"hello")
+    sha = hashlib.sha256(b"hello").hexdigest()
+    text = f"hi\nFile other.txt: 1 bytes, sha256 {sha}\nTo tg:1"
+    plan = await plan_message(SendMessage(text, f"tg:{FRIEND}", ("sub/a.txt",)), hands)
+    assert plan.action == Sending("person")
+    assert plan.subject == (
+        f"To Eve (tg:55): a private chat, telegram {FRIEND}\n"
+        f"File sub/a.txt: 5 bytes, sha256 {sha}\nText:\n{text}"
+    )
+    assert plan.outgoing == f"{text}\nsub/a.txt"
+    assert sha in plan.facts.values()
+
+
+@pytest.mark.parametrize(
+    ("here", "to", "whom"),
+    [
+        (Route("telegram", OWNER), "here", "owner"),
+        (Route("telegram", OWNER, 3), "owner", "owner"),
+        (Route("telegram", OWNER), f"tg:{OWNER}", "owner"),
+        (GROUP, "here", "group"),
+        (GROUP, "owner", "owner"),
+        (Route("telegram", OWNER, private=False), "here", "group"),
+        (Route("telegram", FRIEND), "here", "person"),
+        (Route("telegram", FRIEND), "owner", "owner"),
+        (Route("console"), "here", "person"),
+    ],
+)
+async def test_who_will_read_it_is_told_by_the_place_alone(
+    tmp_path: Path, here: Route, to: str, whom: str
+) -> None:
+    hands = hands_for(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
+    plan = await plan_message(SendMessage("hi", to), hands)
+    assert isinstance(plan.action, Sending)
+    assert plan.action.to == whom
+
+
+async def test_the_owner_is_told_where_they_are(tmp_path: Path) -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        hands = hands_for(tmp_path, out.mailbox, Route("telegram", OWNER, 3))
+        await send(hands, "hi", "owner")
+        assert fake.sent[0].params["message_thread_id"] == 3
+
+
+async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> None:
+    """AP-08 and AP-09: a file, or what its link leads to, changed after it was allowed."""
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "a.txt", b"harmless")
+        put(hands, "b.txt", b"another")
+        (hands.workspace / "link").symlink_to("a.txt")
+        for name in ("a.txt", "link"):
+            given = SendMessage("see", files=(name,))
+            before = await plan_message(given, hands)
+            if name == "link":
+                (hands.workspace / "link").unlink()
+                (hands.workspace / "link").symlink_to("b.txt")
+            else:
+                put(hands, "a.txt", b"harmful!")
+            after = await plan_message(given, hands)
+            assert exact("t", "d", "", before) != exact("t", "d", "", after)
+            with pytest.raises(ToolFailure, match="changed since it was allowed"):
+                await send_message(given, attrs.evolve(hands, facts=before.facts))
+        with pytest.raises(ToolFailure, match="changed since"):
+            await send_message(SendMessage("never examined"), hands)
+        assert not fake.sent
+
+
+async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "good.txt", b"x")
+        put(hands, ".env", b"x")
+        put(hands, "empty", b"")
+        put(hands, "half", b"")
+        os.truncate(hands.workspace / "half", MAX_BYTES // 2 + 1)
+        put(hands, "other", b"")
+        os.truncate(hands.workspace / "other", MAX_BYTES // 2)
+        (hands.workspace / "out").symlink_to("/etc/passwd")
+        for files, words in (
+            (("good.txt", "nosuch"), "nosuch does not exist"),
+            (("good.txt", "../x"), "leads out"),
+            (("out",), "nowhere or out|leads out"),
+            ((".env",), "secrets"),
+            (("empty",), "is empty"),
+            (("half", "other"), "files of 20,971,520 bytes together.*other"),
+            (("good.txt", "good.txt"), "named twice"),
+            ((), "neither text nor a file"),
+        ):
+            with pytest.raises(ToolFailure, match=words):
+                await plan_message(SendMessage(" ", files=files), hands)
+        with pytest.raises(ToolFailure, match="nobody to talk to"):
+            await plan_message(SendMessage("x"), Hands(hands.workspace, inline))
+        assert not fake.calls
+
+
+# --- what becomes of it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "unknown"), [("lose", True), ("drop", True), ("error", True), ("html", True)]
+)
+async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str, unknown: bool) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        put(hands, "a.txt", b"a")
+        fake.fault("sendDocument", kind)
+        with pytest.raises(ToolFailure, match=r"a\.txt with text may or may not have") as caught:
+            await send(hands, "hi", "here", "a.txt")
+        assert caught.value.unknown is unknown
+        assert len(fake.sent) == (kind == "lose")
+
+
+async def test_what_surely_did_not_arrive_is_a_failure(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        fake.blocked.add(FRIEND)
+        with pytest.raises(ToolFailure, match=r"not sent: the text: .*blocked") as caught:
+            await send(hands, "hi", f"tg:{FRIEND}")
+        assert not caught.value.unknown
+        voice = hands.voice
+        assert voice is not None
+        hands = attrs.evolve(hands, voice=attrs.evolve(voice, outboxes={}))
+        with pytest.raises(ToolFailure, match="there is no telegram"):
+            await send(hands, "hi")
+
+
+async def answer(mailbox: Mailbox[OutboxMail], *outcomes: Outcome | None) -> list[Post]:
+    """Answer posts with *outcomes*; None is no answer at all."""
+    posts = []
+    for outcome in outcomes:
+        post = await mailbox.receive()
+        assert isinstance(post, Post)
+        posts.append(post)
+        if outcome is not None:
+            post.reply.set(outcome)
+    return posts
+
+
+@pytest.mark.parametrize(
+    ("outcome", "unknown", "words"),
+    [
+        (Unsure("broke off"), True, "b.txt may or may not have arrived: broke off"),
+        (Unsent("away"), False, "not sent: b.txt: away"),
+        (Undeliverable("kicked"), False, "not sent: b.txt: kicked"),
+    ],
+)
+async def test_half_of_a_message_is_told_as_that(
+    tmp_path: Path, outcome: Outcome, unknown: bool, words: str
+) -> None:
+    mailbox = Mailbox[OutboxMail]("outbox", 8)
+    hands = hands_for(tmp_path, mailbox)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        put(hands, name, b"x")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer, mailbox, Sent("1"), outcome)
+        with pytest.raises(ToolFailure) as caught:
+            await send(hands, "hi", "here", "a.txt", "b.txt", "c.txt")
+    assert str(caught.value) == (
+        f"{words}; before it went out: a.txt with text; nothing after it was sent"
+    )
+    assert caught.value.unknown is unknown
+
+
+async def test_at_the_deadline_it_says_what_went_out(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    mailbox = Mailbox[OutboxMail]("outbox", 8)
+    hands = hands_for(tmp_path, mailbox)
+    put(hands, "a.txt", b"x")
+    put(hands, "b.txt", b"x")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer, mailbox, Sent("1"), None)
+        with pytest.raises(ToolFailure, match=r"b.txt may or.*before it.*: a.txt") as caught:
+            with trio.fail_after(30):
+                await send(hands, "", "here", "a.txt", "b.txt")
+        assert caught.value.unknown
+
+
+async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
+    mailbox = Mailbox[OutboxMail]("outbox", 8)
+    hands = hands_for(tmp_path, mailbox)
+
+    async def crash() -> None:
+        await answer(mailbox, None)
+        mailbox.end()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(crash)
+        with pytest.raises(ToolFailure, match="crashed") as caught:
+            await send(hands, "hi")
+        assert caught.value.unknown
+    with pytest.raises(ToolFailure, match="is down") as caught:
+        await send(hands, "hi")
+    assert not caught.value.unknown
+
+
+async def test_only_so_many_send_files_at_a_time(tmp_path: Path, autojump_clock: MockClock) -> None:
+    mailbox = Mailbox[OutboxMail]("outbox", 8)
+    hands = hands_for(tmp_path, mailbox)
+    put(hands, "a.txt", b"x")
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_UPLOADS):
+            nursery.start_soon(partial(send, hands, "", "here", "a.txt"))
+        posts = await answer(mailbox, *[None] * MAX_UPLOADS)
+        with pytest.raises(ToolFailure, match="not sent: others are sending") as caught:
+            await send(hands, "", "here", "a.txt")
+        assert not caught.value.unknown
+        for post in posts:
+            post.reply.set(Sent("1"))
+        nursery.start_soon(answer, mailbox, Sent("2"))
+        assert await send(hands, "", "here", "a.txt") == "sent as message 2"
+
+
+# --- questions ---------------------------------------------------------------------------------
+
+
+async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        said = await ask_user(AskUser("Which **one**?", ("tea", "no\u202e tea")), hands)
+        assert said == (
+            "asked (1. tea, 2. no tea); the answer will come as the next message: end your turn"
+        )
+        [sent] = fake.sent
+        assert sent.text == "Which one?"
+        assert sent.buttons == ["q:0", "q:1"]
+        await ask_user(AskUser("And why?"), hands)
+        assert not fake.sent[1].buttons
+
+
+async def test_long_answers_stand_below_one_another(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        await ask_user(AskUser("?", ("a", "b", "c")), hands)
+        await ask_user(AskUser("?", ("a", "b" * 40)), hands)
+        rows = [m.params["reply_markup"]["inline_keyboard"] for m in fake.sent]
+        assert [[len(row) for row in each] for each in rows] == [[2, 1], [1, 1]]
+
+
+async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
+    async with talking(tmp_path) as (fake, hands, _):
+        for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
+            with pytest.raises(ToolFailure, match="options must be different"):
+                await ask_user(AskUser("?", options), hands)
+        fake.fault("sendMessage", "lose")
+        with pytest.raises(ToolFailure, match="the question may or may not") as caught:
+            await ask_user(AskUser("?"), hands)
+        assert caught.value.unknown
+        fake.blocked.add(OWNER)
+        with pytest.raises(ToolFailure, match=r"not sent: the question: .*blocked") as caught:
+            await ask_user(AskUser("?"), hands)
+        assert not caught.value.unknown
+
+
+async def test_what_the_policy_sees_of_a_question(tmp_path: Path) -> None:
+    hands = hands_for(tmp_path, Mailbox[OutboxMail]("outbox", 1))
+    plan = await plan_question(AskUser("Which?", ("tea", "none")), hands)
+    assert plan.action == AskOwner()
+    assert plan.outgoing == "Which?\ntea\nnone"
+
+
+def test_both_act_once_and_say_so() -> None:
+    for tool in (SEND_MESSAGE, ASK_USER):
+        assert (tool.risk, tool.effect) == ("write", "once")
+        assert tool.plan is not None
+    assert SEND_MESSAGE.target(SendMessage("x", "owner", ("a.txt",))) == "owner, a.txt"
+    schema = SEND_MESSAGE.spec.schema
+    assert str(MAX_TEXT).encode() in bytes(schema)

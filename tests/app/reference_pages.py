@@ -1,0 +1,96 @@
+"""Generates docs/reference/{tools,messages,state}.md: python -m tests.app.reference_pages."""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import attrs
+import msgspec
+
+import elwood
+from elwood.agent.approvals import messages as approvals
+from elwood.agent.approvals.permissions import ApprovalEntry
+from elwood.agent.channels import messages as outbox
+from elwood.agent.models import messages as models
+from elwood.agent.models.ledger import UsageEntry
+from elwood.agent.session import messages as sessions
+from elwood.agent.session.log.entries import Entry
+from elwood.app.builtin_tools import builtin
+from elwood.features.memory import messages as memory
+from elwood.features.tasks import messages as timetable
+from elwood.features.tasks.entries import TimetableEntry
+
+FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
+MADE = "<!-- Generated: python -m tests.app.reference_pages -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Make all pages, by file name."""
+    return {"tools.md": tools(), "messages.md": mail(), "state.md": state()}
+
+
+def tools() -> str:
+    """Describe the tools, as the model sees them and as the gate treats them."""
+    parts = [f"{MADE}# Tools\n"]
+    for tool in builtin():
+        schema = msgspec.json.decode(bytes(tool.spec.schema))
+        parts.append(
+            f"## {tool.name}\n\n{tool.description}\n\n"
+            f"`{tool.id}`. Risk: {tool.risk}. Effect: {tool.effect}. "
+            f"At most {tool.timeout:.0f} s and {tool.limit:,} characters.\n"
+        )
+        for name, field in schema["properties"].items():
+            needed = "" if name in schema.get("required", ()) else " (optional)"
+            parts.append(f"- `{name}`{needed}: {field.get('description', field.get('type', ''))}")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def mail() -> str:
+    """Describe the messages between actors, under the names of their modules."""
+    parts = [f"{MADE}# Messages between actors\n"]
+    for room in (sessions, models, approvals, memory, timetable, outbox):
+        parts.append(f"## {room.__name__.removeprefix('elwood.').removesuffix('.messages')}\n")
+        for name in re.findall(r"^class (\w+)", inspect.getsource(room), re.MULTILINE):
+            parts.append(_described(getattr(room, name)))  # noqa: PERF401
+    return "\n".join(parts)
+
+
+def state() -> str:
+    """Describe the entries of the journals."""
+    parts = [
+        f"{MADE}# What stands in the journals\n",
+        'Each line is `{"seq", "prev", "at", "entries", "crc"}`: the number of its first entry,',
+        "the hash of the line before, Unix time, the entries, and a checksum. Entry types are",
+        "added, never changed.\n",
+    ]
+    files = {
+        "sessions/<id>.jsonl": get_args(Entry),
+        "approvals.jsonl": get_args(ApprovalEntry),
+        "usage.jsonl": get_args(UsageEntry),
+        "schedule.jsonl": get_args(TimetableEntry),
+    }
+    for file, entries in files.items():
+        parts.append(f"## {file}\n")
+        parts += [_described(entry) for entry in entries]
+    return "\n".join(parts)
+
+
+def _described(kind: type) -> str:
+    about = inspect.cleandoc(kind.__doc__ or "")
+    names = ", ".join(f"`{name}`" for name in _fields(kind))
+    return f"**{kind.__name__}**{f' ({names})' if names else ''}. {about}\n"
+
+
+def _fields(kind: type) -> Iterator[str]:
+    if attrs.has(kind):
+        yield from (field.name for field in attrs.fields(kind) if field.name != "reply")
+    else:
+        yield from (field.name for field in msgspec.structs.fields(kind))
+
+
+if __name__ == "__main__":
+    for file_name, text in pages().items():
+        (FOLDER / file_name).write_text(text)

@@ -1,0 +1,359 @@
+"""The command line, as a process: what it prints, what it leaves, how it exits."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elwood import __version__
+from elwood.app.cli.parser import default_config
+from elwood.app.config import load
+
+# All that a command may see; tests must not read the person's own configuration.
+KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
+
+
+def elwood(
+    home: Path, *arguments: str, options: tuple[str, ...] = (), **environ: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return subprocess.run(
+        [sys.executable, *options, "-m", "elwood", *arguments],
+        env={**kept, "HOME": str(home), **environ},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def configured(home: Path, text: str) -> Path:
+    path = home / ".config" / "elwood" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["once", "--help"]])
+def test_help_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    done = elwood(tmp_path, *arguments, options=("-X", "importtime"))
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "elwood.app.cli.commands" in imported
+    rooms = {name.split(".")[0] for name in imported}
+    assert not rooms & {"trio", "cattrs", "attrs", "attr", "msgspec", "httpcore2", "ssl", "logging"}
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "--help")
+    commands = [
+        "init",
+        "doctor",
+        "run",
+        "demo",
+        "chat",
+        "once",
+        "inspect",
+        "receipts",
+        "session",
+        "memory",
+        "backup",
+        "pair",
+        "approve",
+    ]
+    assert [c for c in commands if f"\n    {c} " not in done.stdout] == []
+    assert done.stderr == ""
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert elwood(tmp_path, "--version").stdout == f"elwood {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["once"],
+        ["pair"],
+        ["approve", "abc", "perhaps"],
+        ["approve", "--deny"],
+        ["approve", "abc", "always", "--deny"],
+        ["approve", "abc", "--revoke", "3"],
+        ["receipts", "burn"],
+        ["skills", "burn"],
+        ["skills", "install"],
+        ["run", "--fast"],
+    ],
+)
+def test_a_wrong_command_line_exits_2(tmp_path: Path, arguments: list[str]) -> None:
+    done = elwood(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert "usage: elwood" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["run"], ["chat"], ["once", "hello"], ["inspect"], ["pair", "x"], ["receipts", "verify"]],
+)
+def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path, arguments: list[str]) -> None:
+    path = configured(tmp_path, '[turn]\ndedline = 5\n[log]\nlevel = "loud"\n')
+    done = elwood(tmp_path, *arguments, ELWOOD__MODELS__MAX_TOKENS="0")
+    assert done.returncode == 78
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        f"{path}:2: turn.dedline: no such key; did you mean deadline?",
+        f"{path}:4: log.level: expected one of debug, info, warning, error, "
+        'found the text "loud"; write debug or info or warning or error',
+        "ELWOOD__MODELS__MAX_TOKENS: models.max_tokens: 0 is too small; the least is 1",
+    ]
+
+
+def test_without_a_configuration_the_way_to_one_is_told(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "run")
+    assert done.returncode == 78
+    path = tmp_path / ".config/elwood/config.toml"
+    assert done.stderr == f"{path}: there is no such file; run: elwood init\n"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_configuration_may_be_named_on_either_side(tmp_path: Path, before: bool) -> None:
+    option = ("--config", str(tmp_path / "none.toml"))
+    done = elwood(tmp_path, *option, "run") if before else elwood(tmp_path, "run", *option)
+    assert done.stderr.startswith(f"{tmp_path}/none.toml: there is no such file")
+
+
+def test_init_writes_files_for_the_owner_only(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "init")
+    assert (done.returncode, done.stderr) == (0, "")
+    config = tmp_path / ".config/elwood/config.toml"
+    workspace = tmp_path / ".local/state/elwood/workspace"
+    assert f"written  {config}\n" in done.stdout
+    assert config.stat().st_mode & 0o777 == 0o600
+    assert workspace.parent.stat().st_mode & 0o777 == 0o700
+    assert workspace.stat().st_mode & 0o777 == 0o700
+    assert (workspace / "SOUL.md").stat().st_mode & 0o777 == 0o600
+    assert load(config, {"HOME": str(tmp_path)}).paths.workspace == workspace
+
+
+def test_init_brings_skills_along_and_they_are_listed(tmp_path: Path) -> None:
+    assert elwood(tmp_path, "init").returncode == 0
+    workspace = tmp_path / ".local/state/elwood/workspace"
+    assert (workspace / "skills/skill-creator/references/format.md").is_file()
+    assert (workspace / ".agents/skills").is_dir()
+    done = elwood(tmp_path, "skills")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "web-research  (ready)\n" in done.stdout
+    assert elwood(tmp_path, "skills", "list").stdout == done.stdout
+
+
+def test_a_skill_is_shown_installed_and_removed(tmp_path: Path) -> None:
+    configured(tmp_path, "")
+    offered = tmp_path / "offered"
+    (offered / "scripts").mkdir(parents=True)
+    (offered / "SKILL.md").write_text("---\nname: pdf\ndescription: Fill forms.\n---\nDo it.\n")
+    (offered / "scripts/go.sh").write_text("echo daring\x1b[2J\n")
+    placed = tmp_path / ".local/state/elwood/workspace/skills/pdf"
+
+    done = elwood(tmp_path, "skills", "install", str(offered))
+    assert (done.returncode, placed.exists()) == (1, False)
+    assert "echo daring⟨U+001B⟩[2J\n" in done.stdout, "nothing reaches the terminal unseen"
+    assert "--yes" in done.stderr
+
+    done = elwood(tmp_path, "skills", "install", str(offered), "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (placed / "scripts/go.sh").is_file()
+    assert f"installed from {offered}\n" in elwood(tmp_path, "skills").stdout
+    again = elwood(tmp_path, "skills", "install", str(offered), "--yes")
+    assert (again.returncode, "already" in again.stderr) == (1, True)
+
+    assert elwood(tmp_path, "skills", "remove", "pdf").returncode == 1
+    assert placed.exists()
+    assert elwood(tmp_path, "skills", "remove", "pdf", "--yes").returncode == 0
+    assert not placed.exists()
+
+
+@pytest.mark.parametrize("source", ["/nonexistent", "https://127.0.0.1/x", "http://e.example/x"])
+def test_a_source_that_cannot_be_taken_is_told(tmp_path: Path, source: str) -> None:
+    configured(tmp_path, "")
+    done = elwood(tmp_path, "skills", "install", source, "--yes")
+    assert done.returncode == 1
+    assert source in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_init_keeps_what_is_there(tmp_path: Path) -> None:
+    config = configured(tmp_path, f'paths.workspace = "{tmp_path}/mine"')
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "SOUL.md").write_text("my own")
+    done = elwood(tmp_path, "init")
+    assert done.returncode == 0
+    assert f"kept     {config}\n" in done.stdout
+    assert f"kept     {tmp_path}/mine/SOUL.md\n" in done.stdout
+    assert (tmp_path / "mine" / "SOUL.md").read_text() == "my own"
+    assert config.read_text() == f'paths.workspace = "{tmp_path}/mine"'
+
+
+def test_init_into_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = elwood(tmp_path, "init", "--config", str(tmp_path / "file" / "config.toml"))
+    assert done.returncode == 1
+    assert done.stderr == f"cannot write {tmp_path}/file: File exists\n"
+
+
+def test_init_with_a_wrong_configuration_in_place_exits_78(tmp_path: Path) -> None:
+    configured(tmp_path, "x = 1")
+    done = elwood(tmp_path, "init")
+    assert done.returncode == 78
+    assert "x: no such key" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect"], ["pair", "x"], ["approve"], ["receipts"], ["receipts", "verify"]],
+)
+def test_who_only_looks_needs_no_secret(tmp_path: Path, arguments: list[str]) -> None:
+    """On a server the credentials are the service's alone."""
+    configured(tmp_path, 'telegram.token = "file:/run/elwood-secrets/telegram-token"')
+    assert elwood(tmp_path, "run").returncode == 78
+    done = elwood(tmp_path, *arguments)
+    assert done.returncode == 1  # nothing runs here, and there are no journals
+    assert "telegram-token" not in done.stderr
+
+
+def test_without_a_running_house_inspect_fails_in_words(tmp_path: Path) -> None:
+    configured(tmp_path, "")
+    for arguments in (["inspect"], ["inspect", "--json"], ["pair", "abc"], ["approve", "abc"]):
+        done = elwood(tmp_path, *arguments)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_verify_proves_sound_journals_and_finds_damage(tmp_path: Path) -> None:
+    sound, damaged = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    sound.write_text("")
+    damaged.write_text('{"seq": 1}\n{"seq": 2}\n')
+    done = elwood(tmp_path, "receipts", "verify", str(sound))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{sound}: 0 entries in 0 lines")
+    done = elwood(tmp_path, "receipts", "verify", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{damaged}: DAMAGED: line 1 ")
+
+
+def test_verify_takes_the_state_folder_when_nothing_is_named(tmp_path: Path) -> None:
+    configured(tmp_path, f'paths.state = "{tmp_path}/state"')
+    (tmp_path / "state" / "sessions").mkdir(parents=True)
+    (tmp_path / "state" / "sessions" / "x.jsonl").write_text("")
+    done = elwood(tmp_path, "receipts", "verify")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{tmp_path}/state/sessions/x.jsonl: 0 entries")
+
+
+def test_verify_of_nothing_says_so(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "receipts", "verify", str(tmp_path / "no.jsonl"))
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path}/no.jsonl: cannot be read: No such file or directory\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    for number in range(2000):
+        (tmp_path / f"{number}.jsonl").write_text("")
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    with subprocess.Popen(
+        [sys.executable, "-m", "elwood", "receipts", "verify", str(tmp_path)],
+        env={**kept, "HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 1
+
+
+# --- one message ---------------------------------------------------------------------------------
+
+OFFLINE = 'models = { default = "offline/rules", summarizer = "offline/rules" }'
+# Nobody listens on the discard port.
+NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
+
+
+def test_one_message_is_answered_on_stdout_and_remembered_by_name(tmp_path: Path) -> None:
+    configured(tmp_path, OFFLINE)
+    first = elwood(tmp_path, "once", "--session", "tea", "hello")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.startswith("Hello.")
+    again = elwood(tmp_path, "once", "--session", "tea", "repeat my first message")
+    assert again.stdout == "Your first message was: “hello”\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("../../x", "use at most 64 letters"),
+        ("a/b", "use at most 64 letters"),
+        ("", "use at most 64 letters"),
+        (".", "use at most 64 letters"),
+        ("x" * 65, "use at most 64 letters"),
+        ("tg-1", "conversations on Telegram go on there only"),
+    ],
+)
+def test_a_conversation_is_a_file_among_the_others(tmp_path: Path, name: str, why: str) -> None:
+    configured(tmp_path, OFFLINE)
+    done = elwood(tmp_path, "once", "--session", name, "hello")
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert not (tmp_path / ".local").exists()
+
+
+def test_an_empty_message_is_none(tmp_path: Path) -> None:
+    done = elwood(tmp_path, "once", " \n")
+    assert done.returncode == 2
+    assert "error: argument text: it is empty" in done.stderr
+
+
+def test_a_model_out_of_reach_is_told_and_exits_1(tmp_path: Path) -> None:
+    configured(tmp_path, f"{NOBODY}\nturn.model_deadline = 5")
+    done = elwood(tmp_path, "once", "hello")
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        "I cannot answer now: anthropic (claude-sonnet-5-5) cannot be reached:"
+    )
+
+
+def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Path) -> None:
+    config = configured(tmp_path, NOBODY)
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    with subprocess.Popen(
+        [sys.executable, "-m", "elwood", "once", "--session", "lost", "--verbose", "hello"],
+        env={**kept, "HOME": str(tmp_path), "ELWOOD__LOG__LEVEL": "debug"},
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert any(b'"turn started"' in line for line in process.stderr)
+        process.kill()
+    config.write_text(OFFLINE)
+    other = elwood(tmp_path, "once", "list the files")
+    assert "Hello" not in other.stdout
+    # It is taken up by whoever asks for it.
+    both = elwood(tmp_path, "once", "--session", "lost", "list the files")
+    assert "Hello" in both.stdout
+
+
+def test_the_configuration_is_where_the_session_keeps_it() -> None:
+    assert default_config({"HOME": "/h"}.get) == Path("/h/.config/elwood/config.toml")
+    assert default_config({"XDG_CONFIG_HOME": "/c", "HOME": "/h"}.get) == Path(
+        "/c/elwood/config.toml"
+    )
+    assert default_config({"XDG_CONFIG_HOME": "c", "HOME": "/h"}.get) == Path(
+        "/h/.config/elwood/config.toml"
+    )

@@ -1,0 +1,458 @@
+"""What the operator may write, and what is said about everything else."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.app.config import Config, ConfigErrors, load
+from elwood.app.config.load import LARGEST
+from elwood.app.config.source import parse
+from elwood.foundation.secrets.redaction import Secret
+
+HOME = {"HOME": "/home/ada"}
+TOKEN = "7123456789" + ":A" + "A" + "bcdefghijklmnopqrstuvwxyzABCDEFGH"
+
+
+def configured(tmp_path: Path, text: str, **environ: str) -> Config:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return load(path, HOME | environ)
+
+
+def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
+    with pytest.raises(ConfigErrors) as caught:
+        configured(tmp_path, text, **environ)
+    prefix = f"{tmp_path}/"
+    return [str(problem).removeprefix(prefix) for problem in caught.value.problems]
+
+
+def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
+    config = configured(tmp_path, "")
+    assert config.models.default == "anthropic/claude-sonnet-5-5"
+    assert sorted(config.providers) == ["anthropic", "offline", "ollama", "openai"]
+    assert config.telegram.token is None
+    assert config.secrets == ()
+    assert config.file == tmp_path / "config.toml"
+
+
+def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path,
+        """
+        owner.timezone = "Europe/Berlin"
+        paths = { state = "~/elwood", runtime = "/run/x" }
+        limits.day_usd = 5
+        turn.deadline = 60
+        [models]
+        default = "local/qwen"
+        fallbacks = ["openai/gpt", "anthropic/claude"]
+        [providers.local]
+        api = "openai"
+        base_url = "http://127.0.0.1:8080/v1"
+        echo_reasoning = "reasoning"
+        [telegram]
+        owners = [123456789012, 2]
+        groups = [-1001]
+        """,
+    )
+    assert config.owner.timezone == "Europe/Berlin"
+    assert config.paths.state == Path("/home/ada/elwood")
+    assert config.paths.workspace == Path("/home/ada/elwood/workspace")
+    assert config.paths.runtime == Path("/run/x")
+    assert config.limits.day_usd == 5.0
+    assert config.turn.deadline == 60.0
+    assert isinstance(config.turn.deadline, float)
+    assert config.models.fallbacks == ("openai/gpt", "anthropic/claude")
+    assert config.providers["local"].echo_reasoning == "reasoning"
+    assert config.telegram.owners == (123456789012, 2)
+
+
+WRONG = [
+    # text, what is said
+    ('[owner]\ntimezone = "Europe/Berln"',
+     "2: owner.timezone: there is no time zone 'Europe/Berln'; write a name like Europe/Berlin"),
+    ('owner.timezone = "../../etc/passwd"',
+     "1: owner.timezone: there is no time zone '../../etc/passwd'; "
+     "write a name like Europe/Berlin"),
+    ('[turn]\n\ndedline = 5', "3: turn.dedline: no such key; did you mean deadline?"),
+    ('[turn]\nidle = 5', "2: turn.idle: no such key; did you mean sessions.idle?"),
+    ('[sessions]\nx = 5', "2: sessions.x: no such key; there are archive, idle"),
+    ('[modles]\nx = 5', "1: modles: no such key; did you mean models?"),
+    ('[models]\nmax_tokens = "16000"',
+     '2: models.max_tokens: expected a whole number, found the text "16000"; '
+     "write digits only, without quotes"),
+    ('[models]\nmax_tokens = 1.5',
+     "2: models.max_tokens: expected a whole number, found the number 1.5; "
+     "write digits only, without quotes"),
+    ('[models]\nmax_tokens = true',
+     "2: models.max_tokens: expected a whole number, found true; "
+     "write digits only, without quotes"),
+    ('[models]\nmax_tokens = 0',
+     "2: models.max_tokens: 0 is too small; the least is 1"),
+    ('[turn]\ndeadline = "5"',
+     '2: turn.deadline: expected a number, found the text "5"; write a number, without quotes'),
+    ('[turn]\ndeadline = nan', "2: turn.deadline: nan is out of range; it must be from 1 to 86400"),
+    ('[turn]\ndeadline = 2026-11-21',
+     "2: turn.deadline: expected a number, found a date or time; write a number, without quotes"),
+    ('[owner]\nname = 5', "2: owner.name: expected a text, found the number 5; put it into quotes"),
+    ('[owner]\nname = ["a"]', "2: owner.name: expected a text, found a list; put it into quotes"),
+    ('[telegram]\nowners = [\n  1,\n  "2",\n]',
+     '4: telegram.owners[1]: expected a whole number, found the text "2"; '
+     "write digits only, without quotes"),
+    ('[telegram]\nowners = 5', "2: telegram.owners: expected a list, found the number 5; "
+     "write [1, 2]"),
+    ('[telegram]\nowners = [-5]',
+     "2: telegram.owners[0]: -5 is not the id of a user; groups belong to telegram.groups"),
+    ('[telegram]\ngroups = [5]',
+     "2: telegram.groups[0]: 5 is not the id of a group; users belong to telegram.owners"),
+    ('[telegram]\nbase_url = "ftp://x"', "2: telegram.base_url: not an http or https address; "
+     "write an address like https://api.example.org/v1"),
+    ('[telegram]\nbase_url = "http://[::1"', "2: telegram.base_url: not an http or https address; "
+     "write an address like https://api.example.org/v1"),
+    ('[telegram]\nbase_url = "http://a:hunter2@x"', "2: telegram.base_url: the address holds a "
+     "user name or password; give the key as key"),
+    ('telegram = 5', "1: telegram: expected a table, found the number 5; begin it with [telegram]"),
+    ('[[telegram]]\nx = 1', "1: telegram: expected a table, found a list; "
+     "begin it with [telegram]"),
+    ('providers = 5', "1: providers: expected a table, found the number 5; "
+     "write a table for each, such as [providers.local]"),
+    ('[providers]\nanthropic = 5', "2: providers.anthropic: expected a table, found the number 5; "
+     "begin it with [providers.anthropic]"),
+    ('[providers.local]\nbase_url = "http://x"',
+     "1: providers.local.api: is missing; write it"),
+    ('[providers.local]\napi = "openai"',
+     "1: providers.local.base_url: is missing; write the API's address"),
+    ('[providers.local]\napi = "opnai"\nbase_url = "http://x"',
+     "2: providers.local.api: expected one of anthropic, openai, offline, "
+     'found the text "opnai"; did you mean openai?'),
+    ('[providers."a/b"]\napi = "offline"',
+     "1: providers.a/b: not a name for a provider; use small letters, digits, - and _"),
+    ('[models]\ndefault = "claude"',
+     "2: models.default: 'claude' is not a model; write provider/name, as in openai/gpt-5"),
+    ('[models]\ndefault = "antropic/claude"',
+     "2: models.default: there is no provider antropic; did you mean anthropic?"),
+    ('models.fallbacks = "openai/x"', '1: models.fallbacks: expected a list, '
+     'found the text "openai/x"; write ["openai/x"]'),
+    ('telegram.token = "${NOT_SET}"', "1: telegram.token: the variable NOT_SET is not set; "
+     "set it, or write $${NOT_SET}"),
+    ('[models]\nfallbacks = ["x/y"]',
+     "2: models.fallbacks[0]: there is no provider x; "
+     "there are anthropic, offline, ollama, openai"),
+    ('[paths]\nstate = "here"', '2: paths.state: the text "here" is not an absolute path; '
+     "write it from / or ~/ on"),
+    ('[log]\nlevel = "all"', '2: log.level: expected one of debug, info, warning, error, '
+     'found the text "all"; write debug or info or warning or error'),
+    ('[owner]\nname = "${NOBODY}"', "2: owner.name: the variable NOBODY is not set; "
+     "set it, or write $${NOBODY}"),
+    ('[owner]\nname = "${1}"', "2: owner.name: ${ without a name and }; "
+     "write $${ for a plain ${"),
+    ('[owner]\ntimezone = "${NOBODY}"', "2: owner.timezone: the variable NOBODY is not set; "
+     "set it, or write $${NOBODY}"),
+    ('[telegram]\ntoken = 5', "2: telegram.token: expected a text; put it into quotes"),
+    ('[telegram]\ntoken = "file:/nowhere"',
+     "2: telegram.token: /nowhere does not exist; create it, or correct the path"),
+    ('[telegram]\ntoken = "file:here"',
+     "2: telegram.token: file:here is not an absolute path; write it from / on"),
+    ('[providers.openai]\nkey = ""',
+     "2: providers.openai.key: the value is empty; write the secret into it"),
+    ('a = 1\nb = ', "2: not TOML: Invalid value; see https://toml.io"),
+    ('a = "', "1: not TOML: Unterminated string; see https://toml.io"),
+    ('[backup]\nevery = 30',
+     "2: backup.every: 30 is out of range; it must be from 60 to 3.16224e+07"),
+    ('[limits]\nday_usd = -1', "2: limits.day_usd: -1 is too small; the least is 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG)
+def test_a_wrong_value_is_named_with_place_and_remedy(tmp_path: Path, text: str, said: str) -> None:
+    assert complaints(tmp_path, text) == [f"config.toml:{said}"]
+
+
+def test_everything_wrong_is_said_at_once_in_file_order(tmp_path: Path) -> None:
+    text = """
+[log]
+level = 3
+[modles]
+[models]
+default = "x/y"
+fallbacks = [3, "z/z"]
+max_tokens = 0
+[telegram]
+token = 5
+"""
+    found = complaints(tmp_path, text, ELWOOD__TURN__MAX_ROUNDS="many")
+    places = [line.split(": ")[:2] for line in found]
+    assert places == [
+        ["config.toml:3", "log.level"],
+        ["config.toml:4", "modles"],
+        ["config.toml:6", "models.default"],
+        ["config.toml:7", "models.fallbacks[0]"],
+        ["config.toml:7", "models.fallbacks[1]"],
+        ["config.toml:8", "models.max_tokens"],
+        ["config.toml:10", "telegram.token"],
+        ["ELWOOD__TURN__MAX_ROUNDS", "turn.max_rounds"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, ": there is no such file; run: elwood init"),
+        (b'a = 1\nb = "\xff"', ":2: is not UTF-8 text; save it as UTF-8"),
+        (b"#" * (LARGEST + 1), f": is larger than {LARGEST} bytes; is it the right file?"),
+        (b"a = " + b"[" * 100_000, ": is nested too deeply; is it the right file?"),
+    ],
+)
+def test_an_unreadable_file_is_one_problem(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    path = tmp_path / "config.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigErrors) as caught:
+        load(path, {})
+    assert str(caught.value) == f"{path}{said}"
+
+
+# --- the environment ----------------------------------------------------------------------------
+
+
+def test_variables_come_before_the_file(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path,
+        'turn.deadline = 5\n[providers.my-box]\napi = "openai"\nbase_url = "http://x"',
+        ELWOOD__TURN__DEADLINE="7.5",
+        ELWOOD__MODELS__MAX_TOKENS="3",
+        ELWOOD__MODELS__FALLBACKS='["openai/gpt"]',
+        ELWOOD__OWNER__NAME="5",
+        ELWOOD__LIMITS__DAY_USD="1",
+        ELWOOD__PROVIDERS__MY_BOX__BASE_URL="http://y",
+        ELWOOD__PROVIDERS__OPENAI__ECHO_REASONING="reasoning",
+        ELWOOD__PROVIDERS__NEW='{"api": "offline"}',
+        ELWOOD__TELEGRAM='{"owners": [5]}',
+        ELWOOD__TELEGRAM__POLL="3",
+    )
+    assert config.turn.deadline == 7.5
+    assert config.models.max_tokens == 3
+    assert config.models.fallbacks == ("openai/gpt",)
+    assert config.owner.name == "5"
+    assert config.limits.day_usd == 1.0
+    assert config.providers["my-box"].base_url == "http://y"
+    assert config.providers["openai"].echo_reasoning == "reasoning"
+    assert config.providers["new"].api == "offline"
+    assert config.telegram.owners == (5,)
+    assert config.telegram.poll == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("TURN__MAX_ROUNDS", "many", 'turn.max_rounds: expected a whole number, '
+         'found the text "many"; write digits only'),
+        ("TURN__MAX_ROUNDS", "0",
+         "turn.max_rounds: 0 is out of range; it must be from 1 to 1000"),
+        ("TURN__DEADLINE", "soon",
+         'turn.deadline: expected a number, found the text "soon"; write a number'),
+        ("TELEGRAM__OWNERS", "5",
+         "telegram.owners: expected a list, found the number 5; write [1, 2]"),
+        ("TELEGRAM__OWNERS", "me", "telegram.owners: expected a list in JSON; write [1, 2]"),
+        ("TELEGRAM__OWNERS", '["5"]', 'telegram.owners[0]: expected a whole number, '
+         'found the text "5"; write digits only, without quotes'),
+        ("MODELS__FALLBACKS", '["x/y"]', "models.fallbacks[0]: there is no provider x; "
+         "there are anthropic, offline, ollama, openai"),
+        ("PROVIDERS__OPENAI__API", "gpt", "providers.openai.api: expected one of anthropic, "
+         'openai, offline, found the text "gpt"; write anthropic or openai or offline'),
+        ("TURN__DEDLINE", "5", "turn.dedline: no such key; did you mean deadline?"),
+        ("TRUN__DEADLINE", "5", "trun: no such key; did you mean turn?"),
+        ("TURN", "5", 'turn: expected a table, found the text "5"; write a JSON object'),
+        ("OWNER", '{"nam": "a"}', "owner.nam: no such key; did you mean name?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+    variable = f"ELWOOD__{name}"
+    assert complaints(tmp_path, "", **{variable: text}) == [f"{variable}: {said}"]
+
+
+def test_variables_are_put_into_texts(tmp_path: Path) -> None:
+    text = '[owner]\nname = "${FIRST} $${FIRST} $FIRST ${LAST}"'
+    config = configured(tmp_path, text, FIRST="Ada", LAST="${FIRST}")
+    assert config.owner.name == "Ada ${FIRST} $FIRST ${FIRST}"
+
+
+def test_state_and_runtime_follow_systemd_and_the_session(tmp_path: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": "/run/user/7"}
+    assert configured(tmp_path, "", **environ).paths.runtime == Path("/run/user/7/elwood")
+    environ |= {"STATE_DIRECTORY": "/var/lib/elwood:/x", "RUNTIME_DIRECTORY": "/run/elwood"}
+    paths = configured(tmp_path, "", **environ).paths
+    assert paths.state == Path("/var/lib/elwood")
+    assert paths.workspace == Path("/var/lib/elwood/workspace")
+    assert paths.runtime == Path("/run/elwood")
+
+
+def test_all_is_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
+    paths = configured(tmp_path, "").paths
+    assert paths.state == Path("/home/ada/.local/state/elwood")
+    assert paths.runtime == Path("/home/ada/.local/state/elwood/run")
+
+
+# --- secrets ------------------------------------------------------------------------------------
+
+
+def test_secrets_are_found_where_the_configuration_names_none(tmp_path: Path) -> None:
+    (tmp_path / "local-key").write_text("k3\n")
+    (tmp_path / "config.toml").write_text(
+        '[providers.local]\napi = "openai"\nbase_url = "http://x"'
+    )
+    environ = {
+        "ELWOOD_TELEGRAM_TOKEN": "k0",
+        "ANTHROPIC_API_KEY": "k1",
+        "OPENAI_API_KEY": "k2",
+        "CREDENTIALS_DIRECTORY": str(tmp_path),
+    }
+    config = load(tmp_path / "config.toml", environ)
+    assert config.telegram.token == Secret("k0")
+    assert {name: provider.key for name, provider in config.providers.items()} == {
+        "local": Secret("k3"),
+        "anthropic": Secret("k1"),
+        "openai": Secret("k2"),
+        "ollama": None,
+        "offline": None,
+    }
+    assert set(config.secrets) == {Secret(f"k{n}") for n in range(4)}
+    assert set(environ) == {"CREDENTIALS_DIRECTORY"}
+
+
+def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[telegram]\ntoken = "${TOKEN}"\n[owner]\nname = "${NAME}"')
+    environ = {"TOKEN": "k0", "NAME": "Ada", "ELWOOD__PROVIDERS__OPENAI__KEY": "k2"}
+    config = load(path, environ)
+    assert config.telegram.token == Secret("k0")
+    assert config.providers["openai"].key == Secret("k2")
+    assert environ == {"NAME": "Ada"}
+    assert config.inline == ()
+
+
+def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[telegram]\ntoken = "${TOKEN}"\n[providers.openai]\nkey = "file:/no/such/file"\n'
+        '[paths]\nruntime = "/run/elwood"'
+    )
+    environ = {"HOME": "/h", "ANTHROPIC_API_KEY": "k", "ELWOOD__PROVIDERS__OLLAMA__KEY": "k"}
+    config = load(path, dict(environ), secrets=False)
+    assert config.paths.runtime == Path("/run/elwood")
+    assert config.secrets == ()
+    with pytest.raises(ConfigErrors):
+        load(path, environ)
+
+
+def test_secrets_in_clear_in_the_file_are_named(tmp_path: Path) -> None:
+    config = configured(tmp_path, f'[telegram]\ntoken = "{TOKEN}"\n[providers.openai]\nkey = "k"')
+    assert config.inline == ("telegram.token", "providers.openai.key")
+    assert TOKEN not in repr(config)
+
+
+def test_no_secret_is_repeated_in_what_is_said(tmp_path: Path) -> None:
+    text = f"""
+[telegram]
+tokn = "{TOKEN}"
+token = ["{TOKEN}"]
+owners = "{TOKEN}"
+base_url = "${{TOKEN}}"
+[providers.openai]
+key = "a\\nb{TOKEN}"
+"""
+    found = complaints(tmp_path, text, TOKEN=TOKEN)
+    assert len(found) == 5
+    assert TOKEN not in "".join(found)
+
+
+# --- places -------------------------------------------------------------------------------------
+
+simple = st.one_of(
+    st.integers(-(2**40), 2**40),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+trees = st.dictionaries(
+    names,
+    st.recursive(
+        simple,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+        max_leaves=12,
+    ),
+    max_size=5,
+)
+
+
+def places(value: object, where: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places(inner, (*where, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from places(inner, (*where, index))
+    else:
+        yield where
+
+
+@given(trees, st.booleans())
+def test_every_value_has_a_line(tree: dict[str, object], multiline: bool) -> None:
+    text = tomli_w.dumps(tree, multiline_strings=multiline)
+    source = parse(text)
+    assert source.tree == tomllib.loads(text)
+    lines = text.count("\n") + 1
+    for where in places(source.tree):
+        line, _ = source.place(where)
+        assert line is not None
+        assert 1 <= line <= lines
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        (("a",), 2),
+        (("b", "c"), 4),
+        (("b", "d", 0), 8),
+        (("b", "d", 1), 10),
+        (("b", "d", 1, "x y"), 10),
+        (("b", "e"), 12),
+        (("t", 0, "k"), 17),
+        (("t", 1, "k"), 19),
+        (("t", 1, "u", "v"), 21),
+    ],
+)
+def test_places_survive_comments_and_long_texts(where: tuple[str | int, ...], line: int) -> None:
+    text = '''
+a = "# [no] = 1"
+[b] # [c]
+c = """
+[not] = "a" \\"""
+""""
+d = [ # ]
+  1, # , 2
+
+  {"x y" = ']', z.w = [[]]},
+]
+e = \'\'\'
+'x' = 5
+\'\'\'\'
+
+[[t]]
+k = 2026-11-21 10:00:00Z
+[[t]]
+k = -inf
+[t.u]
+v = { w = 1 }
+'''
+    source = parse(text)
+    assert source.place(where) == (line, None)
+    assert source.lines[where] == line

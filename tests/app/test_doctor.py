@@ -1,0 +1,530 @@
+"""What the doctor finds, on this machine and at services on a real loopback socket."""
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.app.config import Config, load
+from elwood.app.doctor import Finding, examine, table
+from elwood.app.doctor.local import _enough, examine_machine, prices
+from elwood.app.doctor.planned import examine_plans
+from elwood.app.doctor.sandboxed import examine_sandbox
+from elwood.app.doctor.services import _unreached, examine_services
+from elwood.features.backup.cli import scope_of
+from elwood.features.backup.store import take
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import inline
+from tests.fake_http import Answer, Reply, Request, serving
+
+NOW = 1_795_300_000.0  # 2026-11-21
+TOKEN = "7123456789" + ":A" + "A" + "bcdefghijklmnopqrstuvwxyzABCDEFGH"
+KEY = "hunter2hunter2"
+MODELS = {"data": [{"id": "claude-sonnet-5-5"}, {"id": "claude-haiku-5-5", "lifecycle": "active"}]}
+ME = {"ok": True, "result": {"id": 1, "is_bot": True, "first_name": "E", "username": "elwood_bot"}}
+
+
+def reply(status: int, body: object, *, date: float | None = NOW) -> Reply:
+    headers = {} if date is None else {"date": formatdate(date, usegmt=True)}
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Reply(status=status, pieces=(raw,), is_chunked=False, headers=headers)
+
+
+async def healthy(request: Request) -> Reply:
+    await trio.lowlevel.checkpoint()
+    if request.path == f"/bot{TOKEN}/getMe":
+        return reply(200, ME)
+    if request.path.startswith("/v1/models"):
+        return reply(200 if request.headers.get("x-api-key") == KEY else 401, MODELS)
+    return reply(404, {})
+
+
+async def answer_with(response: Reply, request: Request) -> Reply:
+    await trio.lowlevel.checkpoint()
+    return response
+
+
+def configured(tmp_path: Path, text: str = "", **environ: str) -> Config:
+    path = tmp_path / "config.toml"
+    path.write_text(f'paths.state = "{tmp_path}/state"\n{text}')
+    path.chmod(0o600)
+    return load(path, {"HOME": str(tmp_path), **environ})
+
+
+def pointed_at(base: str, tmp_path: Path, *, token: str = TOKEN) -> Config:
+    return configured(
+        tmp_path,
+        f'providers.anthropic.base_url = "{base}"\n'
+        f'telegram.base_url = "{base}"\ntelegram.owners = [1]',
+        ANTHROPIC_API_KEY=KEY,
+        ELWOOD_TELEGRAM_TOKEN=token,
+    )
+
+
+@asynccontextmanager
+async def a_client() -> AsyncIterator[Client]:
+    client = Client(connections=10)
+    yield client
+    await client.aclose()
+
+
+async def asked(answer: Answer, tmp_path: Path, *, token: str = TOKEN) -> list[Finding]:
+    async with serving(answer) as base, a_client() as client:
+        config = pointed_at(base, tmp_path, token=token)
+        findings = await examine_services(config, client, NOW)
+    return [Finding(f.level, f.subject, f.what.replace(base, "BASE"), f.remedy) for f in findings]
+
+
+def about(subject: str, findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+    return [(f.level, f.what, f.remedy) for f in findings if f.subject == subject]
+
+
+# --- services -----------------------------------------------------------------------------------
+
+
+async def test_services_that_know_us_are_fine(tmp_path: Path) -> None:
+    assert await asked(healthy, tmp_path) == [
+        Finding("ok", "anthropic", "BASE answers"),
+        Finding("ok", "telegram", "BASE answers; the bot is @elwood_bot"),
+        Finding("ok", "clock", "agrees with the services within 1 s"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (
+            reply(401, {"error": "no"}),
+            ("problem", "BASE refuses the key (401)",
+             "make a new one there, and put it where anthropic-key is kept"),
+        ),
+        (
+            reply(403, b""),
+            ("problem", "BASE refuses the key (403)",
+             "make a new one there, and put it where anthropic-key is kept"),
+        ),
+        (
+            reply(404, b"<html>"),
+            ("warning", "there is no list of models at BASE/v1/models (404)",
+             "check providers.anthropic.base_url, unless the service has no such list"),
+        ),
+        (
+            reply(503, b"<html>"),
+            ("warning", "BASE answers with status 503", "try again later"),
+        ),
+    ],
+)  # fmt: skip
+async def test_a_provider_that_refuses_us_is_named(
+    tmp_path: Path, response: Reply, expected: tuple[str, str, str]
+) -> None:
+    found = await asked(partial(answer_with, response), tmp_path)
+    assert about("anthropic", found) == [expected]
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"data": 5}', b"\xff"])
+async def test_a_list_of_models_that_is_none_is_a_warning(tmp_path: Path, body: bytes) -> None:
+    found = await asked(partial(answer_with, reply(200, body)), tmp_path)
+    assert (
+        "warning",
+        "the list of models cannot be read",
+        "check providers.anthropic.base_url",
+    ) in (about("anthropic", found))
+
+
+async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
+    models = {
+        "data": [
+            {"id": "claude-sonnet-5-4"},
+            {"id": "claude-haiku-5-5", "retires_at": "2026-11-30T00:00:00Z"},
+            {"id": "other", "lifecycle": "retired"},
+        ]
+    }
+    found = await asked(partial(answer_with, reply(200, models)), tmp_path)
+    assert about("anthropic", found)[1:] == [
+        ("problem", "there is no model claude-sonnet-5-5",
+         "did you mean anthropic/claude-sonnet-5-4?"),
+        ("warning", "the model claude-haiku-5-5 will be retired in 8 days",
+         "choose another in [models]"),
+    ]  # fmt: skip
+
+
+async def test_a_retired_model_is_a_problem(tmp_path: Path) -> None:
+    models = {"data": [{"id": "claude-sonnet-5-5", "lifecycle": "retired"}, *MODELS["data"][1:]]}
+    found = await asked(partial(answer_with, reply(200, models)), tmp_path)
+    assert about("anthropic", found)[1:] == [
+        ("problem", "the model claude-sonnet-5-5 has been retired", "choose another in [models]")
+    ]
+
+
+NEW_TOKEN = "ask @BotFather for the token, and put it where telegram-token is kept"
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        (reply(401, {"ok": False}), ("problem", "BASE refuses the token (401)", NEW_TOKEN)),
+        (reply(404, {"ok": False}), ("problem", "BASE refuses the token (404)", NEW_TOKEN)),
+        (
+            reply(502, b"<html>"),
+            ("warning", "BASE answers with status 502, but not as the Bot API does",
+             "check telegram.base_url, or try again later"),
+        ),
+    ],
+)  # fmt: skip
+async def test_a_bot_api_that_refuses_us_is_named(
+    tmp_path: Path, response: Reply, expected: tuple[str, str, str]
+) -> None:
+    found = await asked(partial(answer_with, response), tmp_path)
+    assert about("telegram", found) == [expected]
+
+
+async def test_what_is_no_token_is_not_sent(tmp_path: Path) -> None:
+    asked_for = []
+
+    async def answer(request: Request) -> Reply:
+        asked_for.append(request.path)
+        return await healthy(request)
+
+    found = await asked(answer, tmp_path, token="../../x?a=b")
+    what = "the token does not look like one (digits, a colon, letters)"
+    assert about("telegram", found) == [("problem", what, NEW_TOKEN)]
+    assert [path for path in asked_for if "bot" in path] == []
+
+
+async def test_services_that_cannot_be_reached_are_named(tmp_path: Path) -> None:
+    async with serving(healthy) as base:
+        pass  # nobody listens there any more
+    async with a_client() as client:
+        found = await examine_services(pointed_at(base, tmp_path), client, NOW)
+    remedy = "check the network (DNS, proxy, firewall) and the address"
+    for subject in ("anthropic", "telegram"):
+        what = f"{base} cannot be reached: cannot connect: Connection refused"
+        assert about(subject, found) == [("problem", what, remedy)]
+    assert about("clock", found) == [("warning", "no service told the time to compare with", "")]
+
+
+async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
+    async with serving(healthy) as base, a_client() as client:
+        config = configured(tmp_path, f'providers.anthropic.base_url = "{base}"')
+        found = await examine_services(config, client, NOW)
+    assert about("anthropic", found) == [("ok", f"{base} answers", "")]
+
+
+def test_a_limit_that_cannot_hold_is_named(tmp_path: Path) -> None:
+    known = 'models.summarizer = "anthropic/claude-haiku-5-5"\nmodels.default = '
+    unknown = f'{known}"ollama/qwen"'
+    assert list(prices(configured(tmp_path, unknown))) == []
+    limited = f"{unknown}\nlimits.day_usd = 5"
+    [finding] = prices(configured(tmp_path, limited))
+    assert finding.level == "warning"
+    assert "ollama/qwen" in finding.what
+    assert list(prices(configured(tmp_path, limited.replace("ollama/qwen", "offline/rules")))) == []
+
+
+async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path,
+        'models.default = "toy/rules"\nmodels.summarizer = "toy/rules"\n'
+        'providers.toy.api = "offline"',
+    )
+    async with a_client() as client:
+        assert await examine_services(config, client, NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("ahead", "expected"),
+    [
+        (0.0, ("ok", "agrees with the services within 1 s", "")),
+        (300.0, ("ok", "agrees with the services within 301 s", "")),
+        (301.0, ("problem", "is 5 min ahead of the services",
+                 "set the clock: timedatectl set-ntp true")),
+        (-86_400.0, ("problem", "is 1440 min behind the services",
+                     "set the clock: timedatectl set-ntp true")),
+    ],
+)  # fmt: skip
+async def test_a_wrong_clock_is_named(
+    tmp_path: Path, ahead: float, expected: tuple[str, str, str]
+) -> None:
+    response = reply(503, b"", date=NOW - ahead)
+    found = await asked(partial(answer_with, response), tmp_path)
+    assert about("clock", found) == [expected]
+
+
+@pytest.mark.parametrize("why", ["TLS failed: certificate is not yet valid",
+                                 "TLS failed: certificate has expired"])  # fmt: skip
+def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
+    """TG-37: with a clock that is days off TLS fails, and no server can tell us the time."""
+    found = _unreached("telegram", "https://api.telegram.org", why, NOW)
+    assert (found.level, found.subject) == ("problem", "clock")
+    assert "by our clock (2026-11-21 22:26 UTC)" in found.what
+    assert found.remedy == "set the clock: timedatectl set-ntp true"
+
+
+# --- this machine -------------------------------------------------------------------------------
+
+
+def test_a_sound_machine_has_no_problems(tmp_path: Path) -> None:
+    (tmp_path / "state" / "workspace").mkdir(parents=True, mode=0o700)
+    (tmp_path / "state").chmod(0o700)
+    found = examine_machine(configured(tmp_path, ANTHROPIC_API_KEY=KEY))
+    levels = {f.subject: f.level for f in found if f.subject not in ("disk", "workspace")}
+    assert levels == {
+        "configuration": "ok",
+        "credentials": "ok",
+        "state": "ok",
+        "kernel": "ok",
+        "process": "ok",
+        "journals": "ok",
+    }
+
+
+def test_before_the_first_start_there_is_only_advice(tmp_path: Path) -> None:
+    found = examine_machine(configured(tmp_path, ANTHROPIC_API_KEY=KEY))
+    assert about("state", found) == [
+        ("warning", f"{tmp_path}/state does not exist yet", "run: elwood init")
+    ]
+    assert about("workspace", found) == [
+        ("warning", f"there is no folder {tmp_path}/state/workspace", "run: elwood init")
+    ]
+    assert about("process", found) == [("ok", "Elwood has not run here yet", "")]
+
+
+def test_secrets_in_a_readable_file_are_a_problem(tmp_path: Path) -> None:
+    config = configured(tmp_path, f'telegram.token = "{TOKEN}"')
+    config.file.chmod(0o640)
+    what = f"{config.file} can be read by others (mode 0640) and holds telegram.token"
+    assert about("configuration", examine_machine(config)) == [
+        ("problem", what, f"run: chmod 600 {config.file}")
+    ]
+
+
+def test_a_readable_file_without_secrets_is_fine(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.file.chmod(0o644)
+    assert about("configuration", examine_machine(config)) == [
+        ("ok", f"{config.file} is valid", "")
+    ]
+
+
+def test_a_configuration_that_others_can_change_is_a_problem(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.file.chmod(0o666)
+    [(level, what, _)] = about("configuration", examine_machine(config))
+    assert (level, what) == ("problem", f"{config.file} can be changed by others (mode 0666)")
+
+
+def test_missing_secrets_are_named(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path,
+        'models.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
+        'providers.local = { api = "openai", base_url = "http://[::1]:8080" }\n'
+        'providers.far = { api = "openai", base_url = "https://example.org" }',
+    )
+    assert about("credentials", examine_machine(config)) == [
+        (
+            "problem",
+            "there is no key for anthropic",
+            "put it into the credential anthropic-key, into $ANTHROPIC_API_KEY, or name a file "
+            "that has it in providers.anthropic.key",
+        ),
+        (
+            "problem",
+            "there is no key for far",
+            "put it into the credential far-key, or name a file that has it in providers.far.key",
+        ),
+        ("ok", "there is no telegram-token: that channel is off", ""),
+    ]
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o701])
+def test_a_state_folder_open_to_others_is_a_problem(tmp_path: Path, mode: int) -> None:
+    config = configured(tmp_path)
+    config.paths.state.mkdir()
+    config.paths.state.chmod(mode)
+    assert about("state", examine_machine(config)) == [
+        (
+            "problem",
+            f"{tmp_path}/state is open to others (mode {mode:04o})",
+            f"run: chmod 700 {tmp_path}/state",
+        )
+    ]
+
+
+def test_a_state_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.paths.state.write_text("")
+    assert about("state", examine_machine(config)) == [
+        ("problem", f"{tmp_path}/state is not a folder", "correct paths.state")
+    ]
+
+
+def test_a_running_house_is_seen(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.paths.state.mkdir()
+    with (config.paths.state / "lock").open("w") as lock:
+        lock.write("4711\n")
+        lock.flush()
+        assert about("process", examine_machine(config)) == [("ok", "Elwood is not running", "")]
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert about("process", examine_machine(config)) == [
+            ("ok", "Elwood is running (process 4711)", "")
+        ]
+
+
+def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    folder = config.paths.state / "sessions"
+    folder.mkdir(parents=True)
+    (folder / "good.jsonl").write_text("")
+    (folder / "bad.jsonl").write_text('{"seq": 1}\n{"seq": 2}\n')
+    problem, fine = about("journals", examine_machine(config))
+    assert problem[0] == "problem"
+    assert problem[1].startswith(f"{folder}/bad.jsonl: line 1 ")
+    assert problem[2] == "restore it from a backup, or move it away to begin anew"
+    assert fine == ("ok", "1 are whole and unchanged", "")
+
+
+@pytest.mark.parametrize(("left", "level"), [(9, "problem"), (10, "warning"), (100, "ok")])
+def test_space_is_judged_before_it_is_gone(left: int, level: str) -> None:
+    assert _enough(left, enough=100, least=10) == level
+
+
+async def test_machine_and_services_stand_in_one_list(tmp_path: Path) -> None:
+    async with serving(healthy) as base, a_client() as client:
+        found = await examine(pointed_at(base, tmp_path), client, NOW, inline)
+    subjects = [finding.subject for finding in found]
+    assert subjects[0] == "configuration"
+    assert subjects[-1] == "clock"
+
+
+# --- the whole ----------------------------------------------------------------------------------
+
+
+async def doctored(config: Path, **environ: str) -> tuple[int, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    done = await trio.run_process(
+        [sys.executable, "-m", "elwood", "doctor", "--config", str(config)],
+        env={**kept, "HOME": str(config.parent), "COLUMNS": "200", **environ},
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    assert done.stderr == b""
+    return done.returncode, done.stdout.decode()
+
+
+async def test_the_command_exits_1_when_there_are_problems(tmp_path: Path) -> None:
+    async def answer(request: Request) -> Reply:
+        response = await healthy(request)
+        return reply(response.status, json.loads(b"".join(response.pieces)), date=time.time())
+
+    async with serving(answer) as base:
+        path = tmp_path / "config.toml"
+        path.write_text(
+            f'paths.state = "{tmp_path}/state"\nproviders.anthropic.base_url = "{base}"\n'
+            f'telegram.base_url = "{base}"\ntelegram.owners = [1]'
+        )
+        path.chmod(0o600)
+        secrets = {"ANTHROPIC_API_KEY": KEY, "ELWOOD_TELEGRAM_TOKEN": TOKEN}
+        code, text = await doctored(path, **secrets)
+        assert "PROBLEM" not in text
+        assert code == 0
+        code, text = await doctored(path, **secrets | {"ANTHROPIC_API_KEY": "revoked-key"})
+    assert code == 1
+    assert f"PROBLEM  anthropic      {base} refuses the key (401)" in text
+    assert "                        → make a new one there" in text
+    assert "revoked-key" not in text
+    assert TOKEN not in text
+
+
+async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("[turn]\ndedline = 5\nidle = 3")
+    code, text = await doctored(path)
+    assert code == 1
+    assert text == (
+        f"PROBLEM  configuration  {path}:2: turn.dedline: no such key\n"
+        "                        → did you mean deadline?\n"
+        f"PROBLEM  configuration  {path}:3: turn.idle: no such key\n"
+        "                        → did you mean sessions.idle?\n"
+    )
+
+
+def test_a_table_without_findings_is_empty() -> None:
+    assert table([], 80) == ""
+
+
+def test_commands_are_not_broken_over_lines() -> None:
+    path = "/very/long/path/with-hyphens/and-more" * 2
+    text = table([Finding("problem", "state", "is open", f"run: chmod 700 {path}")], 40)
+    assert path in text
+
+
+# --- the sandbox ---------------------------------------------------------------------------------
+
+
+async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.paths.state.mkdir()
+    config.paths.workspace.mkdir()
+    (finding,) = await examine_sandbox(config, inline)
+    # Wherever the tests run, something true is said: which rung, or why none.
+    assert finding.what.startswith(("commands run in", "commands cannot be run"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "word"),
+    [
+        ("direct", "warning", "not confined"),
+        ("none", "ok", "turned off"),
+        ("docker", "ok", "not here"),
+    ],
+)
+async def test_what_was_chosen_is_said(tmp_path: Path, kind: str, level: str, word: str) -> None:
+    config = configured(tmp_path, f'sandbox.kind = "{kind}"\n')
+    config.paths.state.mkdir()
+    config.paths.workspace.mkdir()
+    (finding,) = await examine_sandbox(config, inline)
+    assert finding.level == level
+    assert word in finding.what
+
+
+async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
+    assert await examine_sandbox(configured(tmp_path), inline) == []
+
+
+def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]]:
+    return [(one.level, one.subject, one.what) for one in examine_plans(config, now)]
+
+
+def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
+    task = '[[tasks]]\ntitle = "News"\nwhen = "daily"\nprompt = "x"\ntools = ["serch_web"]\n'
+    config = configured(tmp_path, task)
+    config.paths.workspace.mkdir(parents=True, exist_ok=True)
+    (config.paths.workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
+    [heartbeat, tasks] = planned(config)
+    assert heartbeat[:2] == ("warning", "heartbeat")
+    assert "often" in heartbeat[2]
+    assert tasks == ("warning", "tasks", "news may use what no tool is called: serch_web")
+
+
+def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.paths.workspace.mkdir(parents=True, exist_ok=True)
+    assert planned(config) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
+    taken = take(scope_of(config), clock=lambda: NOW - 86_400, keep=7)
+    assert planned(config)[1:] == [("ok", "backup", "the last one is 24 h old")]
+    assert planned(config, NOW + 3 * 86_400)[1][0] == "warning"
+    taken.path.write_bytes(taken.path.read_bytes()[:-100])
+    [(level, _, what)] = planned(config)[1:]
+    assert level == "warning"
+    assert "is cut off" in what

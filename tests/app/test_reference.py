@@ -1,0 +1,57 @@
+"""What is written for the operator equals what the code does."""
+
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+import elwood
+from elwood.agent.models.routing import ProviderSettings
+from elwood.app.config import load
+from elwood.app.config.keys import BY_PATH, KEYS
+from elwood.app.config.reference import reference, template
+from elwood.app.config.settings import SECTIONS
+from elwood.features.tasks.task_toml import TaskForm
+
+REFERENCE = Path(elwood.__file__).parents[1] / "docs" / "reference" / "config.md"
+
+
+def test_the_reference_equals_what_the_code_generates() -> None:
+    assert REFERENCE.read_text() == reference(), (
+        "run: python -m elwood.app.config.reference > docs/reference/config.md"
+    )
+
+
+def test_every_key_is_described_and_every_description_has_a_key() -> None:
+    classes = SECTIONS | {"providers.NAME": ProviderSettings, "tasks": TaskForm}
+    keys = [f"{name}.{field.name}" for name, cls in classes.items() for field in attrs.fields(cls)]
+    assert sorted(keys) == sorted(BY_PATH)
+    assert len(KEYS) == len(BY_PATH)
+
+
+def test_the_first_file_changes_no_default(tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text("")
+    (tmp_path / "first.toml").write_text(template())
+    empty = load(tmp_path / "empty.toml", {"HOME": "/home/ada"})
+    first = load(tmp_path / "first.toml", {"HOME": "/home/ada"})
+    assert attrs.evolve(first, file=empty.file) == empty
+
+
+def test_the_first_file_is_valid_with_every_line_switched_on(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("k0\n")
+    token.chmod(0o600)
+    text = re.sub(r"^#(?! |$)", "", template(), flags=re.MULTILINE)
+    text = re.sub(r"/run/secrets/[a-z-]+", str(token), text)
+    (tmp_path / "all.toml").write_text(text)
+    config = load(tmp_path / "all.toml", {"HOME": "/home/ada"})
+    assert config.telegram.owners == (123456789,)
+    assert "local" in config.providers
+    assert [task.id for task in config.tasks] == ["inbox"]
+    assert text.count("\n[") == len(SECTIONS) + 2
+
+
+@pytest.mark.parametrize("line", template().splitlines())
+def test_no_line_of_the_first_file_is_too_long_to_read(line: str) -> None:
+    assert len(line) <= 100

@@ -1,0 +1,387 @@
+"""Backups: what is in them, what is not, and how that is told."""
+
+import fcntl
+import os
+import resource
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+
+from elwood.features.backup.restore import restore
+from elwood.features.backup.restored import Restored, restored
+from elwood.features.backup.rules import MAX_DEPTH
+from elwood.features.backup.sources import BackupFailed
+from elwood.features.backup.store import found, take
+from elwood.foundation.storage import taint_marks as marks
+from elwood.foundation.storage.lock import AlreadyRunning, holding
+from tests.features.backup.keeping import NOW, Clock, contents, furnish, git, is_kept, lines, scope
+
+
+def members(path: Path) -> list[str]:
+    with tarfile.open(path) as tar:
+        return tar.getnames()
+
+
+def why(left_out: tuple[object, ...], name: str) -> str:
+    [one] = [str(one) for one in left_out if f"'{name}'" in str(one)]
+    return one
+
+
+def test_what_is_restored_elsewhere_is_what_was_there(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    os.mkdir(here.workspace / "empty")
+    (here.workspace / "run.sh").write_text("echo")
+    (here.workspace / "run.sh").chmod(0o750)
+    os.utime(here.workspace / "run.sh", (NOW - 99, NOW - 99))
+    os.close(os.open(os.fsencode(here.workspace) + b"/not-utf8-\xff", os.O_CREAT, 0o600))
+    taken = take(here, clock=lambda: NOW, keep=3)
+    assert taken.manifest.left_out == ()
+    assert oct(taken.path.stat().st_mode & 0o777) == "0o600"
+    done = restore(there, taken.path, clock=lambda: NOW + 60)
+    assert (done.manifest, done.aside, done.problems) == (taken.manifest, (), ())
+    assert contents(there.workspace) == contents(here.workspace)
+    assert contents(there.state, is_kept) == contents(here.state, is_kept)
+    assert contents(there.state, is_kept)["sessions/tg-1.jsonl"] == lines("hello", "more")
+    seen = (there.workspace / "run.sh").stat()
+    assert (seen.st_mode & 0o777, seen.st_mtime) == (0o750, NOW - 99)
+    assert restored(there.state) == Restored(NOW, NOW + 60)
+    assert restored(here.state) is None
+
+
+def test_everybody_is_woken_after_a_restore(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    (here.state / "sessions" / "quiet.jsonl").write_bytes(lines("said"))
+    restore(here, take(here, clock=Clock(), keep=1).path, clock=lambda: NOW + 60)
+    opened = sorted(path.name for path in (here.state / "sessions" / "open").iterdir())
+    assert opened == ["quiet", "tg-1"]
+
+
+def test_what_was_there_is_moved_aside_and_the_backups_stay(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here, "then")
+    taken = take(here, clock=Clock(), keep=3)
+    before = contents(here.state, is_kept)
+    shutil.rmtree(here.workspace)
+    shutil.rmtree(here.state / "memory")
+    (here.state / "approvals.jsonl").write_bytes(lines("now"))
+    (here.state / "newer.jsonl").write_bytes(lines("now"))
+    here.workspace.mkdir()
+    (here.workspace / "newer").write_text("now")
+    done = restore(here, taken.path, clock=lambda: NOW + 60)
+    assert contents(here.state, is_kept) == before
+    assert sorted(path.name for path in here.workspace.iterdir()) == ["folder", "link"]
+    in_state, beside = done.aside
+    assert (in_state / "approvals.jsonl").read_bytes() == lines("now")
+    assert (in_state / "newer.jsonl").read_bytes() == lines("now")
+    assert (beside / "newer").read_text() == "now"
+    assert [backup.path for backup in found(here.folder)] == [taken.path]
+    assert (here.state / "running" / "command").exists()
+    again = take(here, clock=lambda: NOW + 90, keep=3)
+    assert not [name for name in members(again.path) if "before-restore" in name]
+
+
+def test_a_workspace_in_the_state_folder_goes_along_once(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    here.workspace.rename(here.state / "workspace")
+    here = attrs.evolve(here, workspace=here.state / "workspace")
+    taken = take(here, clock=Clock(), keep=3)
+    assert not [name for name in members(taken.path) if name.startswith("state/workspace")]
+    (here.workspace / "folder" / "said.txt").write_text("later")
+    done = restore(here, taken.path, clock=lambda: NOW + 60)
+    assert (here.workspace / "folder" / "said.txt").read_text() == "hello"
+    [aside] = done.aside
+    assert (aside / "workspace" / "folder" / "said.txt").read_text() == "later"
+
+
+def test_folders_may_be_named_by_links(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    here.workspace.rename(here.state / "workspace")
+    (tmp_path / "link").symlink_to(here.state)
+    named = attrs.evolve(
+        here,
+        state=tmp_path / "link",
+        workspace=here.state / "workspace",
+        folder=here.state / "kept",
+    )
+    before = contents(here.state / "workspace"), contents(here.state / "memory")
+    path = take(named, clock=Clock(), keep=3).path
+    restore(named, path, clock=lambda: NOW + 60)
+    assert (contents(here.state / "workspace"), contents(here.state / "memory")) == (
+        before[0],
+        {"note.md": b"hello"},
+    )
+    assert [backup.path for backup in found(named.folder)] == [path]
+    assert named.state.is_symlink()
+
+
+def test_the_marks_of_strangers_words_stay(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    for path in (here.workspace / "folder", here.workspace / "folder" / "said.txt"):
+        fd = os.open(path, os.O_RDONLY)
+        marks.mark(fd)
+        os.close(fd)
+    restore(there, take(here, clock=Clock(), keep=1).path, clock=lambda: NOW + 60)
+    assert marks.is_marked(str(there.workspace / "folder"))
+    assert marks.is_marked(str(there.workspace / "folder" / "said.txt"))
+    assert not marks.is_marked(str(there.workspace))
+
+
+def test_the_history_of_the_workspace_comes_back(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    said = here.workspace / "folder" / "said.txt"
+    git(here.workspace, "init", "-q", "-b", "trunk")
+    git(here.workspace, "add", ".")
+    git(here.workspace, "commit", "-qm", "first")
+    git(here.workspace, "tag", "v1")
+    git(here.workspace, "checkout", "-qb", "other")
+    said.write_text("second")
+    git(here.workspace, "commit", "-qam", "second")
+    said.write_text("not committed")
+    hook = here.workspace / ".git" / "hooks" / "reference-transaction"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    hook.chmod(0o755)
+    taken = take(here, clock=Clock(), keep=1)
+    assert taken.manifest.head == "refs/heads/other"
+    assert "hooks" in why(taken.manifest.left_out, "workspace/.git")
+    done = restore(there, taken.path, clock=lambda: NOW + 60)
+    assert done.problems == ()
+    refs = ("for-each-ref", "--format=%(refname) %(objectname)")
+    assert git(there.workspace, *refs) == git(here.workspace, *refs)
+    assert git(there.workspace, "status", "--short", "--branch") == "## other\n M folder/said.txt"
+    assert git(there.workspace, "fsck") == ""
+    assert not (tmp_path / "hooked").exists()
+
+
+@pytest.mark.parametrize("odd", ["no commits", "shallow", "a clone below"])
+def test_a_repository_that_cannot_be_bundled_is_copied_file_by_file(
+    tmp_path: Path, odd: str
+) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    folder = here.workspace / "folder" if odd == "a clone below" else here.workspace
+    git(folder, "init", "-q")
+    if odd != "no commits":
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "first")
+    if odd == "shallow":
+        (folder / ".git" / "shallow").write_text("")
+    taken = take(here, clock=Clock(), keep=1)
+    assert taken.manifest.head is None
+    if odd != "a clone below":
+        assert "not as a bundle" in why(taken.manifest.left_out, "workspace/.git")
+    restore(there, taken.path, clock=lambda: NOW + 60)
+    assert contents(there.workspace) == contents(here.workspace)
+
+
+def test_without_git_the_bundle_is_put_where_it_can_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    git(here.workspace, "init", "-q")
+    git(here.workspace, "add", ".")
+    git(here.workspace, "commit", "-qm", "first")
+    taken = take(here, clock=Clock(), keep=1)
+    with monkeypatch.context() as no_git:
+        no_git.setenv("PATH", str(tmp_path))
+        [problem] = restore(there, taken.path, clock=lambda: NOW + 60).problems
+        bare = take(here, clock=lambda: NOW + 9, keep=9)
+    assert "git cannot be started" in problem
+    git(tmp_path, "clone", "-q", str(there.state / "workspace.bundle"), "again")
+    assert (tmp_path / "again" / "folder" / "said.txt").read_text() == "hello"
+    assert "workspace/.git/HEAD" in members(bare.path)
+
+
+def test_the_index_is_a_consistent_copy_beside_its_writer(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    db = sqlite3.connect(here.state / "memory.db", isolation_level=None)
+    db.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (n); INSERT INTO t VALUES (1);")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("INSERT INTO t VALUES (2)")
+    taken = take(here, clock=Clock(), keep=1)
+    db.execute("COMMIT")
+    db.close()
+    assert taken.manifest.left_out == ()
+    restore(there, taken.path, clock=lambda: NOW + 60)
+    copy = sqlite3.connect(there.state / "memory.db")
+    assert copy.execute("SELECT n FROM t").fetchall() == [(1,)]
+    copy.close()
+    assert not list(there.state.glob("memory.db-*"))
+    (here.state / "memory.db").write_bytes(b"no database" * 100)
+    bad = take(here, clock=lambda: NOW + 9, keep=9)
+    assert "made anew" in why(bad.manifest.left_out, "state/memory.db")
+
+
+def test_journals_end_with_their_last_whole_line(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    journal = here.state / "sessions" / "tg-1.jsonl"
+    journal.write_bytes(lines("one", "two") + b'{"seq":3,"prev"')
+    damaged = here.state / "usage.jsonl"
+    damaged.write_bytes(lines("one", "two").replace(b"one", b"won"))
+    taken = take(here, clock=Clock(), keep=1)
+    assert "DAMAGED: line 1" in why(taken.manifest.left_out, "state/usage.jsonl")
+    restore(there, taken.path, clock=lambda: NOW + 60)
+    assert (there.state / "sessions" / "tg-1.jsonl").read_bytes() == lines("one", "two")
+    assert (there.state / "usage.jsonl").read_bytes() == damaged.read_bytes()
+
+
+def test_conversations_are_read_before_what_they_ask(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    (here.state / "aaa.jsonl").write_bytes(lines("later helpers"))
+    names = members(take(here, clock=Clock(), keep=1).path)
+    wanted = ["sessions/tg-1.jsonl", "approvals.jsonl", "usage.jsonl", "aaa.jsonl"]
+    order = [
+        *(f"state/{name}" for name in (*wanted, "memory/note.md")),
+        "workspace",
+        "workspace/link",
+    ]
+    assert [name for name in names if name in order] == order
+
+
+def test_what_is_no_file_or_leads_elsewhere_is_named(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    os.mkfifo(here.workspace / "fifo")
+    for name, target in {"abs": "/etc/passwd", "up": "../state/approvals.jsonl"}.items():
+        (here.workspace / name).symlink_to(target)
+    (tmp_path / "outside").write_text("of somebody else")
+    os.link(tmp_path / "outside", here.workspace / "hard")
+    os.link(here.workspace / "folder" / "said.txt", here.workspace / "twin")
+    deep = here.workspace
+    for _ in range(MAX_DEPTH + 2):
+        deep /= "d"
+        deep.mkdir()
+    taken = take(here, clock=Clock(), keep=1)
+    left = taken.manifest.left_out
+    assert "no plain file" in why(left, "workspace/fifo")
+    assert "/etc/passwd" in why(left, "workspace/abs")
+    assert "elsewhere" in why(left, "workspace/up")
+    assert "hard link" in why(left, "workspace/hard")
+    assert "folders deep" in why(left, "workspace/" + "/".join("d" * MAX_DEPTH))
+    assert len(left) == 5
+    restore(there, taken.path, clock=lambda: NOW + 60)
+    assert (there.workspace / "twin").read_text() == "hello"
+
+
+def test_old_backups_go_and_leftovers_are_swept(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    clock = Clock()
+    (here.folder / ".elwood-backup-left").mkdir(parents=True)
+    (here.folder / ".elwood-backup-left" / "archive").write_text("half")
+    (here.folder / "mine.tar.gz").write_text("somebody's")
+    taken = [take(here, clock=clock, keep=3).path for _ in range(5)]
+    assert [backup.path for backup in found(here.folder)] == taken[:1:-1]
+    assert all(backup.whole for backup in found(here.folder))
+    there = sorted(path.name for path in here.folder.iterdir())
+    assert there == [*(path.name for path in taken[2:]), "mine.tar.gz"]
+
+
+def test_a_backup_counts_although_an_old_one_cannot_be_removed(tmp_path: Path) -> None:
+    """Or it would be called a failure, and be taken again and again until the disk is full."""
+    here = scope(tmp_path)
+    furnish(here)
+    clock = Clock()
+    old = take(here, clock=clock, keep=3).path
+    old.unlink()
+    old.mkdir()
+    (here.folder / "elwood-20200101T000000Z.tar.gz").symlink_to("nowhere")
+    assert found(here.folder) == []
+    taken = take(here, clock=clock, keep=1)
+    assert [backup.path for backup in found(here.folder)] == [taken.path]
+
+
+def test_one_that_was_cut_off_does_not_look_whole(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    path = take(here, clock=Clock(), keep=3).path
+    for size in (0, 5, 100, path.stat().st_size - 9):
+        with path.open("rb+") as file:
+            file.truncate(size)
+        [backup] = found(here.folder)
+        assert not backup.whole
+
+
+@contextmanager
+def files_of(size: int) -> Iterator[None]:
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+def test_without_room_nothing_is_left(tmp_path: Path) -> None:
+    here, there = scope(tmp_path / "a"), scope(tmp_path / "b")
+    furnish(here)
+    (here.workspace / "noise").write_bytes(os.urandom(300_000))
+    with files_of(100_000), pytest.raises(BackupFailed, match="no room on the disk"):
+        take(here, clock=Clock(), keep=3)
+    assert list(here.folder.iterdir()) == []
+    taken = take(here, clock=Clock(), keep=3)
+    furnish(there, "old")
+    before = contents(there.state), contents(there.workspace)
+    with files_of(100_000), pytest.raises(BackupFailed, match="no room on the disk"):
+        restore(there, taken.path, clock=lambda: NOW + 60)
+    (there.state / "lock").write_bytes(b"1\n")
+    assert (contents(there.state), contents(there.workspace)) == before
+
+
+def test_too_much_is_refused(tmp_path: Path) -> None:
+    here = scope(tmp_path, limit=10_000)
+    furnish(here)
+    path = take(here, clock=Clock(), keep=3).path
+    (here.workspace / "large").write_bytes(b"x" * 10_000)
+    with pytest.raises(BackupFailed, match=r"backup\.size"):
+        take(here, clock=lambda: NOW + 9, keep=3)
+    with pytest.raises(BackupFailed, match=r"backup\.size"):
+        restore(attrs.evolve(here, limit=10), path, clock=lambda: NOW + 60)
+
+
+def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    take(here, clock=lambda: NOW, keep=3)
+    take(here, clock=lambda: NOW, keep=3)
+    assert [backup.at for backup in found(here.folder)] == [NOW + 1, NOW]
+    held = os.open(here.folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(BackupFailed, match="another backup"):
+        take(here, clock=lambda: NOW, keep=3)
+    os.close(held)
+    take(here, clock=lambda: NOW + 1, keep=3)
+
+
+@pytest.mark.parametrize("place", ["workspace/backups", "state", "state/memory/backups"])
+def test_backups_must_not_lie_in_what_is_moved_or_shown(tmp_path: Path, place: str) -> None:
+    here = attrs.evolve(scope(tmp_path), folder=tmp_path / place)
+    furnish(here)
+    with pytest.raises(BackupFailed, match=r"backup\.folder"):
+        take(here, clock=Clock(), keep=3)
+
+
+def test_nothing_is_restored_under_a_running_house_or_before_its_time(tmp_path: Path) -> None:
+    here = scope(tmp_path)
+    furnish(here)
+    path = take(here, clock=lambda: NOW, keep=3).path
+    with holding(here.state), pytest.raises(AlreadyRunning):
+        restore(here, path, clock=lambda: NOW + 60)
+    with pytest.raises(BackupFailed, match="clock"):
+        restore(here, path, clock=lambda: NOW - 60)
+    assert not list(here.state.glob("restor*"))

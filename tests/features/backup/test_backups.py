@@ -1,0 +1,55 @@
+"""Which backups stay, over whatever time they were taken."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.features.backup.rules import (
+    WEEKS,
+    name_of,
+    surplus,
+    taken_at,
+)
+
+# Seconds from 2001 to 2100.
+TIMES = st.integers(1_000_000_000, 4_100_000_000).map(float)
+
+
+def week(at: float) -> tuple[int, int]:
+    return datetime.fromtimestamp(at, UTC).isocalendar()[:2]
+
+
+@given(st.lists(TIMES, unique=True), st.integers(1, 10))
+def test_the_newest_stay_and_one_of_each_of_the_last_weeks(taken: list[float], keep: int) -> None:
+    going = surplus(taken, keep)
+    kept = sorted(set(taken) - set(going), reverse=True)
+    newest = sorted(taken, reverse=True)
+    assert kept[:keep] == newest[:keep]
+    weeks = list(dict.fromkeys(map(week, newest)))[:WEEKS]
+    for one in weeks:
+        assert max(at for at in taken if week(at) == one) in kept
+    assert len(kept) <= keep + WEEKS
+    assert going == sorted(going)
+    assert surplus(kept, keep) == []
+
+
+@given(st.lists(st.integers(1, 10 * 86_400), min_size=1, max_size=80), st.integers(1, 10))
+def test_rotating_after_each_backup_keeps_what_rotating_once_keeps(
+    gaps: list[int], keep: int
+) -> None:
+    at, all_, there = 1_790_000_000.0, list[float](), list[float]()
+    for gap in gaps:
+        at += gap
+        all_.append(at)
+        there.append(at)
+        for gone in surplus(there, keep):
+            there.remove(gone)
+    assert set(there) == set(all_) - set(surplus(all_, keep))
+
+
+@given(TIMES)
+def test_names_tell_when(at: float) -> None:
+    assert taken_at(name_of(at + 0.5)) == at
+    for other in ("elwood-now.tar.gz", f".{name_of(at)}", f"{name_of(at)}.tmp", "notes.tar.gz"):
+        assert taken_at(other) is None

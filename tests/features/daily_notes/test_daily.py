@@ -1,0 +1,250 @@
+"""The daily note: written turn by turn, and read at the first turn of a day."""
+
+from datetime import tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.labels import CLEAN
+from elwood.agent.conversation.message import Human
+from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.log.entries import (
+    Entry,
+    Received,
+    Replied,
+    Route,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.messages import Inbound
+from elwood.agent.session.turn.surroundings import Surroundings
+from elwood.features.daily_notes.notes import without_recall
+from elwood.features.daily_notes.session_part import GATHER, NOTE
+from elwood.features.daily_notes.store import Threads
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.journal import Journal
+from tests.agent.session.scripted import answer, call
+from tests.journeys.scene import ROUTE, House, World, house
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path / "state")
+    world.folder.mkdir()
+    world.archive = 30 * 86_400.0  # these conversations go on over days
+
+    def around(one: House, given: Surroundings) -> Surroundings:
+        return attrs.evolve(given, threads=Threads(Root(tmp_path), world.zone, inline, str))
+
+    world.around = around
+    return world
+
+
+def note(tmp_path: Path, day: str = "1970-01-01") -> str:
+    return (tmp_path / "threads" / "daily" / f"{day}.md").read_text()
+
+
+def heard(request: Complete) -> list[str]:
+    return [m.text for m in request.messages if isinstance(m, Human)]
+
+
+async def test_a_turn_is_noted_with_its_receipts(
+    world: World, tmp_path: Path, autojump_clock: object
+) -> None:
+    steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
+
+    async def model(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return steps.pop(0)
+
+    world.model = model
+    async with house(world) as h:
+        await h.say("look")
+        await h.quiet()
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert note(tmp_path) == (
+        "# Thursday 1970-01-01\n\n- 00:00 s/t1: `look`\n  - ✓ look `the sky` #c\n"
+    )
+
+
+async def test_the_first_turn_of_a_day_begins_with_the_days_before_and_no_other_does(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for text in ("one", "two"):
+            await h.say(text)
+            await h.quiet()
+        await trio.sleep(DAY)
+        for text in ("three", "four"):
+            await h.say(text)
+            await h.quiet()
+
+    one, two, three, four = heard(world.asked[-1])
+    assert [text.startswith("<threads") for text in (one, two, three, four)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert "s/t2: `two`" in three
+    assert without_recall(three).split("\n")[1] == "three"
+
+
+async def test_a_new_conversation_begins_with_them_too(
+    world: World, autojump_clock: object
+) -> None:
+    async with house(world) as h:
+        for text in ("one", "/new", "two"):
+            await h.say(text)
+            await h.quiet()
+
+    assert "s/t1: `one`" in heard(world.asked[-1])[0]
+
+
+async def test_what_was_sent_is_what_the_log_says(world: World, autojump_clock: object) -> None:
+    """A restart sends the same bytes, whatever the notes say by then."""
+    async with house(world) as h:
+        await h.say("one")
+        await h.quiet()
+        await trio.sleep(DAY)
+        await h.say("two")
+        await h.quiet()
+    before = heard(world.asked[-1])
+    async with house(world) as h:
+        await h.say("three")
+        await h.quiet()
+
+    assert heard(world.asked[-1])[:2] == before
+
+
+async def test_nobody_else_is_told_what_the_owner_did(world: World, autojump_clock: object) -> None:
+    async def say(h: House, session: str, route: Route, owner: bool) -> None:
+        await h.sessions.address.insist(
+            lambda: Inbound(
+                session=session,
+                id=session,
+                principal=Principal("somebody", "Some", owner=owner),
+                route=route,
+                text="what did you do?",
+                sent_at=trio.current_time(),
+            )
+        )
+        await h.quiet()
+
+    async with house(world) as h:
+        await h.say("a secret plan")
+        await h.quiet()
+        await trio.sleep(2 * GATHER)
+        await say(h, "guest", ROUTE, owner=False)
+        await say(h, "group", Route("chat", private=False), owner=True)
+        await say(h, "mine", ROUTE, owner=True)
+
+    assert ["plan" in repr(one.messages) for one in world.asked] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [("Pacific/Auckland", "1970-01-02"), ("America/New_York", "1970-01-01")],
+)
+async def test_midnight_is_the_owners(
+    world: World, tmp_path: Path, autojump_clock: object, zone: str, day: str
+) -> None:
+    """Half an hour before and after midnight in UTC, so in one day of these."""
+    found: tzinfo = ZoneInfo(zone)
+    world.zone = found
+    async with house(world) as h:
+        await trio.sleep(DAY - 1800)
+        await h.say("one")
+        await h.quiet()
+        await trio.sleep(3600)
+        await h.say("two")
+        await h.quiet()
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert note(tmp_path, day).count("\n- ") == 2
+
+
+async def test_a_turn_over_midnight_is_noted_when_it_ended(
+    world: World, tmp_path: Path, autojump_clock: object
+) -> None:
+    async def model(request: Complete) -> Completed:
+        await trio.sleep(120)
+        return answer("done")
+
+    world.model = model
+    async with house(world) as h:
+        await trio.sleep(DAY - 60)
+        await h.say("one")
+        await h.quiet()
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert "- 00:01 s/t1: `one`" in note(tmp_path, "1970-01-02")
+
+
+async def test_a_crash_between_the_answer_and_the_note_costs_nothing(
+    world: World, tmp_path: Path, autojump_clock: object
+) -> None:
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(
+        Received("a", "hello", "me", ROUTE, 0.0),
+        TurnStarted("t1", ("a",), 1, "hello"),
+        Replied("t1", "t1", ("a",), ROUTE, "Hello."),
+    )
+    assert journal.state.done is not None
+    assert journal.state.done.label == CLEAN
+    (world.folder / "open").mkdir()
+    (world.folder / "open" / "s").touch()
+    for _ in range(2):
+        async with house(world) as h:
+            await trio.testing.wait_all_tasks_blocked()
+            await h.quiet()
+        (world.folder / "open" / "s").touch()
+
+    assert note(tmp_path).count("s/t1: `hello`") == 1
+
+
+async def test_turns_that_end_together_are_written_together_and_none_is_lost(
+    world: World, tmp_path: Path, autojump_clock: object
+) -> None:
+    """Also of one conversation, whose next turn ends before the first was written."""
+    async with house(world) as h:
+        for text in ("one", "two"):
+            await h.say(text)
+            await h.quiet()
+        written = note(tmp_path)
+        await trio.sleep(2 * GATHER)
+        assert "t1: `one`" in written
+        assert "t2: `two`" not in written
+        assert "t2: `two`" in note(tmp_path)
+        await h.say("three")
+        await h.quiet()
+
+    assert "t3: `three`" in note(tmp_path)  # written at the stop
+
+
+async def test_a_note_that_cannot_be_written_holds_nobody_up(
+    world: World, tmp_path: Path, autojump_clock: object
+) -> None:
+    (tmp_path / "threads").write_text("not a folder")
+    async with house(world) as h:
+        await h.say("one")
+        await h.quiet()
+        await trio.sleep(2 * GATHER)
+        assert any(NOTE in desk.troubles for desk in h.board.desks.values())
+        await h.say("two")
+        await h.quiet()
+
+    assert world.said == ["re: one", "re: two"]

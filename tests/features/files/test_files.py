@@ -1,0 +1,231 @@
+"""The tools that look at files."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from elwood.agent.tools import Hands, Output, ToolFailure
+from elwood.app.builtin_tools import builtin
+from elwood.features.files.texts import MAX_FILE
+from elwood.features.files.tools import (
+    LIST_FILES,
+    MAX_ITEMS,
+    READ_FILE,
+    ListFiles,
+    ReadFile,
+)
+from elwood.features.files.tools import list_files as list_files_
+from elwood.features.files.tools import read_file as read_file_
+from elwood.foundation.runtime import inline
+from tests.foundation.storage.confined import SENTINEL, build
+
+
+@pytest.fixture
+def hands(tmp_path: Path) -> Hands:
+    (tmp_path / "ws").mkdir()
+    return Hands(tmp_path / "ws", inline)
+
+
+async def list_files(given: ListFiles, hands: Hands) -> str:
+    text = await list_files_(given, hands)
+    assert isinstance(text, str), "nothing untrusted is here"
+    return text
+
+
+async def read_file(given: ReadFile, hands: Hands) -> str:
+    text = await read_file_(given, hands)
+    assert isinstance(text, str), "nothing untrusted is here"
+    return text
+
+
+def put(hands: Hands, name: str, content: bytes) -> None:
+    (hands.workspace / name).write_bytes(content)
+
+
+async def test_a_folder_is_listed_line_by_line(hands: Hands) -> None:
+    assert await list_files(ListFiles(), hands) == ". is an empty folder"
+    put(hands, "b.txt", b"x" * 1234)
+    put(hands, ".env", b"KEY=1")
+    put(hands, "line\nbreak", b"")
+    (hands.workspace / "sub").mkdir()
+    (hands.workspace / "link").symlink_to("b.txt")
+    (hands.workspace / "out").symlink_to("/etc/passwd")
+    os.mkfifo(hands.workspace / "pipe")
+    assert (await list_files(ListFiles(), hands)).splitlines() == [
+        ".env (5 bytes, holds secrets, cannot be read)",
+        "b.txt (1,234 bytes)",
+        "line\\nbreak (0 bytes)",
+        "link (link to b.txt)",
+        "out (link to outside)",
+        "pipe (special, cannot be read)",
+        "sub/",
+    ]
+    assert await list_files(ListFiles("sub"), hands) == "sub is an empty folder"
+
+
+async def test_a_long_folder_is_cut_and_says_so(hands: Hands) -> None:
+    for number in range(MAX_ITEMS + 5):
+        put(hands, f"{number:04}", b"")
+    lines = (await list_files(ListFiles(), hands)).splitlines()
+    assert len(lines) == MAX_ITEMS + 1
+    assert lines[-1] == f"[{MAX_ITEMS} of {MAX_ITEMS + 5} entries are shown]"
+
+
+async def test_a_short_file_is_given_as_it_is(hands: Hands) -> None:
+    put(hands, "a.txt", "Grüße\r\n\n  indented\nno end".encode())
+    assert await read_file(ReadFile("a.txt"), hands) == "Grüße\n\n  indented\nno end"
+    put(hands, "empty", b"")
+    assert await read_file(ReadFile("empty"), hands) == "empty is empty"
+
+
+async def test_a_long_file_is_given_in_pages_that_lose_nothing(hands: Hands) -> None:
+    lines = [f"line {number} " + "word " * (number % 50) for number in range(1, 5001)]
+    put(hands, "a.txt", "\n".join(lines).encode() + b"\n")
+    got: list[str] = []
+    offset = 1
+    while True:
+        text = await read_file(ReadFile("a.txt", offset), hands)
+        assert len(text) < READ_FILE.limit
+        *page, note = text.split("\n")
+        got += page
+        assert note.startswith(f"[lines {offset} to {len(got)} of 5000")
+        if "read on" not in note:
+            break
+        offset = len(got) + 1
+        assert note.endswith(f"read on with offset={offset}]")
+    assert got == lines
+    one = await read_file(ReadFile("a.txt", 7, 1), hands)
+    assert one == f"{lines[6]}\n[lines 7 to 7 of 5000; read on with offset=8]"
+
+
+async def test_a_line_without_end_is_cut(hands: Hands) -> None:
+    put(hands, "a.txt", b"x" * 100_000 + b"\nnext\n")
+    first, second = (await read_file(ReadFile("a.txt"), hands)).split("\n")
+    assert first.endswith("[… line cut, it has 100,000 characters]")
+    assert len(first) < 2100
+    assert second == "next"
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (b"\x89PNG\r\n", "a PNG picture"),
+        (b"%PDF-1.7", "a PDF document"),
+        (b"SQLite format 3\0", "an SQLite database"),
+        (b"\xff\xfea\0", "text in UTF-16"),
+        (b"hello\0world", "binary data"),
+    ],
+)
+async def test_what_is_no_text_is_refused_by_its_kind(
+    hands: Hands, start: bytes, kind: str
+) -> None:
+    put(hands, "file", start)
+    with pytest.raises(ToolFailure, match=f"file: is {kind}.*not a text file"):
+        await read_file(ReadFile("file"), hands)
+
+
+async def test_failures_tell_the_model_what_to_do(hands: Hands) -> None:
+    put(hands, "a.txt", b"one\ntwo\n")
+    put(hands, ".env", SENTINEL.encode())
+    for given, words in (
+        (ReadFile("nosuch"), "nosuch does not exist; list_files shows"),
+        (ReadFile("."), "is a folder"),
+        (ReadFile("a.txt", 3), "has only 2 lines"),
+        (ReadFile("../x"), "leads out of the folder"),
+        (ReadFile("/etc/passwd"), "leads out of the folder"),
+        (ReadFile(".env"), "secrets"),
+        (ReadFile(""), "the path is empty"),
+        (ReadFile("a\ud800"), "invisible"),
+    ):
+        with pytest.raises(ToolFailure, match=words) as caught:
+            await read_file(given, hands)
+        str(caught.value).encode()
+    with pytest.raises(ToolFailure, match="is not a folder"):
+        await list_files(ListFiles("a.txt"), hands)
+
+
+async def test_what_is_marked_says_so(hands: Hands) -> None:
+    hands.root.write("sub/page.txt", b"text", untrusted=True)
+    put(hands, "own.txt", b"text")
+    read = await read_file_(ReadFile("sub/page.txt"), hands)
+    assert read == Output("text", untrusted=True, origin="sub/page.txt")
+    names = await list_files_(ListFiles("sub"), hands)
+    assert names == Output("page.txt (4 bytes)", untrusted=True, origin="page.txt")
+    folder = await list_files_(ListFiles(), hands)
+    assert folder == Output("own.txt (4 bytes)\nsub/", untrusted=True, origin="sub")
+    assert await read_file(ReadFile("own.txt"), hands) == "text"
+
+
+async def test_a_huge_file_is_not_searched(hands: Hands) -> None:
+    put(hands, "huge", b"")
+    os.truncate(hands.workspace / "huge", MAX_FILE + 1)
+    with pytest.raises(ToolFailure, match="are not read"):
+        await read_file(ReadFile("huge"), hands)
+
+
+async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
+    hands = Hands(build(tmp_path), inline)
+    for path in (
+        "link_out",
+        "link_dir_out/secret.txt",
+        "hard_out",
+        "link_env",
+        "link_root/etc/passwd",
+    ):
+        with pytest.raises(ToolFailure):
+            await read_file(ReadFile(path), hands)
+    for path in ("..", "link_dir_out", "link_proc", "/"):
+        with pytest.raises(ToolFailure):
+            await list_files(ListFiles(path), hands)
+
+
+def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
+    assert [(tool.name, tool.risk, tool.effect) for tool in builtin()] == [
+        ("list_files", "read", "pure"),
+        ("read_file", "read", "pure"),
+        ("write_file", "write", "keyed"),
+        ("edit_file", "write", "once"),
+        ("find", "read", "pure"),
+        ("grep", "read", "pure"),
+        ("run_command", "write", "once"),
+        ("web_search", "read", "pure"),
+        ("web_fetch", "read", "pure"),
+        ("web_request", "write", "once"),
+        ("send_message", "write", "once"),
+        ("ask_user", "write", "once"),
+        ("save_memory", "write", "keyed"),
+        ("search_memory", "read", "pure"),
+        ("forget_memory", "destructive", "keyed"),
+        ("schedule", "write", "once"),
+        ("list_tasks", "read", "pure"),
+        ("pause_task", "write", "keyed"),
+        ("resume_task", "write", "keyed"),
+        ("cancel_task", "write", "once"),
+        ("activate_skill", "read", "pure"),
+        ("fetch_skill", "read", "pure"),
+        ("install_skill", "write", "once"),
+    ]
+    assert READ_FILE.target(ReadFile("a.txt")) == "a.txt"
+
+
+def test_what_the_model_sees_of_them() -> None:
+    assert msgspec.json.decode(LIST_FILES.spec.schema) == {
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "description": "Folder, relative to the workspace; '.' is the workspace itself",
+                "default": ".",
+            }
+        },
+        "required": [],
+        "additionalProperties": False,
+    }
+    schema = msgspec.json.decode(READ_FILE.spec.schema)
+    assert schema["required"] == ["path"]
+    assert set(schema["properties"]) == {"path", "offset", "limit"}
+    for given in (b'{"path": "x", "offset": 0}', b'{"path": "x", "limit": 9999}', b"{}"):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.json.decode(given, type=ReadFile)

@@ -1,0 +1,576 @@
+"""Health: the owner learns of what is stuck, once, and systemd of what is alive."""
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from elwood.agent.channels.messages import (
+    OutboxMail,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.session.log.entries import Route
+from elwood.features.health.actor import VITAL, Health, listener
+from elwood.features.health.systemd import Notify
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Crashed,
+    Escalated,
+    Event,
+    Mailbox,
+    PoolPolicy,
+    RestartPolicy,
+    Started,
+    run_pool,
+    supervise,
+    trouble,
+    waiting,
+    well,
+)
+from tests.foundation.runtime.scene import Say, child
+
+OWNER = Route("telegram", chat=1)
+SECRET = "sk-very-secret"
+ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
+Answer = Sent | Unsure | Unsent | Undeliverable
+
+
+class Bug(Exception):
+    """A mistake in a body."""
+
+
+class Systemd:
+    """The service manager's end of the notify socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "notify.sock")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.address)
+        self.socket.setblocking(False)
+        self._messages: list[str] = []
+
+    async def listen(self) -> None:
+        """Keep its queue empty, which has room for ten messages or so."""
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            self._drain()
+
+    def received(self) -> list[str]:
+        """Take all that has come."""
+        self._drain()
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                self._messages.append(self.socket.recv(4096).decode())
+
+    def pings(self) -> int:
+        return self.received().count("WATCHDOG=1")
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    systemd = Systemd(tmp_path)
+    yield systemd
+    systemd.socket.close()
+
+
+@attrs.define
+class Channel:
+    """An outbox that notes what it was given, and answers as told."""
+
+    name: str = "telegram"
+    answer: Answer = attrs.field(factory=lambda: Sent("1"))
+    posts: list[Post] = attrs.field(factory=list)
+    at: list[float] = attrs.field(factory=list)
+
+    async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
+        async for message in mailbox:
+            assert isinstance(message, Post)
+            self.posts.append(message)
+            self.at.append(trio.current_time())
+            message.reply.set(self.answer)
+
+    @property
+    def texts(self) -> list[str]:
+        return [post.part.text for post in self.posts]
+
+
+@attrs.define
+class Setting:
+    board: Board
+    up: trio.Event
+    stop: trio.Event
+    channel: Channel
+    outbox: Mailbox[OutboxMail]
+
+
+@asynccontextmanager
+async def watched(
+    *children: Child,
+    channel: Channel | None = None,
+    systemd: Systemd | None = None,
+    watchdog: float = 30.0,
+    vital: dict[str, float] | None = None,
+    outbox: Child | None = None,
+    board: Board | None = None,
+) -> AsyncIterator[Setting]:
+    """A house of *children* with an outbox and its health."""
+    board, up, stop = board or Board(trio.current_time), trio.Event(), trio.Event()
+    channel = channel or Channel()
+    outbox = outbox or child("outbox", channel.run, ENDLESS, capacity=2, grace=1)
+    mailbox = Mailbox[Event]("health", 256)
+    health = Health(
+        board,
+        {"telegram": outbox.mailbox.address},
+        lambda: [OWNER],
+        notify=Notify(systemd.address, watchdog) if systemd else Notify(),
+        vital=vital or {},
+        up=up,
+        stop=stop,
+        strip=lambda text: text.replace(SECRET, "***"),
+    )
+    listen = listener(mailbox.address)
+    everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
+    async with trio.open_nursery() as nursery:
+
+        async def run() -> None:
+            await supervise(everyone, stop=stop, listener=listen, board=board)
+
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(run)
+        if systemd:
+            nursery.start_soon(systemd.listen)
+        await trio.testing.wait_all_tasks_blocked()
+        yield Setting(board, up, stop, channel, outbox.mailbox)
+        stop.set()
+
+
+# --- stuck states: each is told within 60 s of its limit, once, and taken back -------------------
+
+Body = Callable[[Mailbox[Any]], Awaitable[None]]
+
+
+async def hang(what: str, limit: float, lasts: float) -> None:
+    with waiting(what, limit=limit):
+        await trio.sleep(lasts)
+    await trio.sleep_forever()
+
+
+async def fail(what: str, errors: list[str], every: float) -> None:
+    for error in errors:
+        trouble(what, error)
+        await trio.sleep(every)
+    await trio.sleep(300)
+    well(what)
+    await trio.sleep_forever()
+
+
+async def deaf_turn(mailbox: Mailbox[Any]) -> None:
+    await hang("the turn", 900, 1500)
+
+
+async def deaf_poll(mailbox: Mailbox[Any]) -> None:
+    await hang("getUpdates", 70, 400)
+
+
+async def slow_delivery(mailbox: Mailbox[Any]) -> None:
+    await hang("the delivery to chat 7", 60, 400)
+
+
+async def two_pollers(mailbox: Mailbox[Any]) -> None:
+    await fail("the poll", ["409 Conflict"] * 3, 3)
+
+
+async def orphan_tool_use(mailbox: Mailbox[Any]) -> None:
+    """What a history that the provider rejects looks like from here."""
+    await fail("the model", ["400: tool_use ids without tool_result"] * 3, 1)
+
+
+async def ever_new_errors(mailbox: Mailbox[Any]) -> None:
+    await fail("the model", [f"500: request req_{n} failed" for n in range(9)], 1)
+
+
+async def takes_nothing(mailbox: Mailbox[Any]) -> None:
+    await trio.sleep(400)
+    async for _ in mailbox:
+        pass
+
+
+_births = {"crash loop": 0, "away": 0}
+
+
+async def crash_loop(mailbox: Mailbox[Any]) -> None:
+    _births["crash loop"] += 1
+    if _births["crash loop"] <= 4:
+        await trio.lowlevel.checkpoint()
+        raise Bug("no luck")
+    await trio.sleep_forever()
+
+
+async def long_away(mailbox: Mailbox[Any]) -> None:
+    _births["away"] += 1
+    if _births["away"] == 1:
+        await trio.lowlevel.checkpoint()
+        raise Bug("a long delay follows")
+    await trio.sleep_forever()
+
+
+async def pool_of_the_poisoned(mailbox: Mailbox[Any], board: Board) -> None:
+    """A session that dies of each message until ten minutes have passed."""
+    born = trio.current_time()
+
+    async def session(key: str, box: Mailbox[Any]) -> None:
+        async for _ in box:
+            if trio.current_time() - born < 600:
+                raise Bug("poison")
+
+    async def no_one() -> tuple[str, ...]:
+        await trio.lowlevel.checkpoint()
+        return ()
+
+    restart = RestartPolicy(mode="transient", max_crashes=1, within=600, exhausted="drop")
+    await run_pool(
+        mailbox,
+        key=lambda say: say.key,
+        body=session,
+        wake=no_one,
+        refuse=lambda say, why: None,
+        policy=PoolPolicy(restart=restart, grace=1),
+        listener=lambda event: None,
+        board=board,
+    )
+
+
+@attrs.frozen
+class Kind:
+    """A kind of stuck state: who, from when on it counts as stuck, and what is told."""
+
+    body: Body
+    stuck_after: float
+    text: str
+    over: str
+    first_delay: float = 1.0
+    offers: tuple[float, ...] = ()
+
+
+KINDS = {
+    "turn": Kind(deaf_turn, 900, "the turn has taken", "the turn"),
+    "poll": Kind(deaf_poll, 70, "getUpdates has taken", "getUpdates"),
+    "delivery": Kind(slow_delivery, 60, "the delivery to chat 7 has taken", "the delivery"),
+    "same poll error": Kind(two_pollers, 6, "the poll failed 3 times: 409", "the poll"),
+    "orphan tool_use": Kind(orphan_tool_use, 2, "the model failed 3 times: 400", "the model"),
+    "other errors": Kind(ever_new_errors, 8, "the model failed 9 times: 500", "the model"),
+    "deaf": Kind(takes_nothing, 0, "has taken none of its 1 messages", "unread", offers=(0,)),
+    "crash loop": Kind(crash_loop, 3, "crashed 3 times in a row, last: Bug: no luck", "crashes"),
+    "away": Kind(long_away, 0, "has been away for", "away", first_delay=300),
+    "dropped session": Kind(
+        takes_nothing, 0, "it/a: gave up: Bug: poison", "given up", offers=(0, 0, 700)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_the_owner_learns_of_each_kind_of_stuck_state(
+    name: str, autojump_clock: object
+) -> None:
+    kind = KINDS[name]
+    _births.update({"crash loop": 0, "away": 0})
+    board = Board(trio.current_time)
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        if name == "dropped session":
+            await pool_of_the_poisoned(mailbox, board)
+        await kind.body(mailbox)
+
+    policy = RestartPolicy(max_crashes=None, first_delay=kind.first_delay)
+    it = child("it", body, policy, grace=0)
+    async with watched(it, board=board) as setting:
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for at in kind.offers:
+                nursery.start_soon(offer_later, it.mailbox, at)
+            await trio.sleep(kind.stuck_after + 750)
+        texts, times = setting.channel.texts, setting.channel.at
+        assert len(texts) == 2, texts
+        assert texts[0].startswith("⚠ Stuck: it")
+        assert kind.text in texts[0]
+        assert kind.stuck_after <= times[0] - start <= kind.stuck_after + 60
+        assert texts[1].startswith("✓ Over: it")
+        assert kind.over in texts[1]
+        assert not setting.board.stuck()
+
+
+async def offer_later(mailbox: Mailbox[Any], delay: float) -> None:
+    await trio.sleep(delay)
+    assert mailbox.address.offer(Say())
+
+
+async def test_several_at_once_are_one_message(autojump_clock: object) -> None:
+    children = [child(f"it{n}", two_pollers, grace=0) for n in range(15)]
+    async with watched(*children) as setting:
+        await trio.sleep(30)
+        (text,) = setting.channel.texts
+        assert len(text.splitlines()) == 10
+        assert text.endswith("… and 6 more: elwood inspect")
+
+
+async def test_secrets_do_not_reach_the_owner(autojump_clock: object) -> None:
+    async def leaky(mailbox: Mailbox[Any]) -> None:
+        await fail("the model", [f"401 for {SECRET}"] * 3, 0)
+
+    async with watched(child("it", leaky, grace=0)) as setting:
+        await trio.sleep(10)
+        (text,) = setting.channel.texts
+        assert SECRET not in text
+        assert "401 for ***" in text
+
+
+@pytest.mark.parametrize("answer", [Unsent("no route"), Undeliverable("blocked")])
+async def test_what_could_not_be_sent_is_told_later(answer: Answer, autojump_clock: object) -> None:
+    async with watched(child("it", two_pollers, grace=0), channel=Channel()) as setting:
+        setting.channel.answer = answer
+        await trio.sleep(40)
+        assert 2 <= len(setting.channel.posts) <= 5, "tried again, but not without pause"
+        assert not any(post.repeat for post in setting.channel.posts)
+        setting.channel.answer = Sent("1")
+        await trio.sleep(15)
+        told = len(setting.channel.posts)
+        await trio.sleep(60)
+        assert len(setting.channel.posts) == told, "and told once"
+
+
+async def test_what_may_have_arrived_is_repeated_with_a_mark(autojump_clock: object) -> None:
+    channel = Channel(answer=Unsure("the connection broke"))
+    async with watched(child("it", two_pollers, grace=0), channel=channel):
+        await trio.sleep(12)
+        channel.answer = Sent("1")
+        await trio.sleep(60)
+        assert [post.repeat for post in channel.posts] == [False, True]
+
+
+async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_back(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = Channel()
+
+    async def deaf_at_first(mailbox: Mailbox[OutboxMail]) -> None:
+        await trio.sleep(200)
+        await channel.run(mailbox)
+
+    outbox = child("outbox", deaf_at_first, ENDLESS, capacity=1, grace=0)
+    async with watched(child("it", two_pollers, grace=0), outbox=outbox, channel=channel):
+        await trio.sleep(199)
+        stuck = {r.__dict__["actor"] for r in caplog.records if r.message == "stuck"}
+        assert stuck == {"it", "outbox"}
+        assert any(r.message == "owner not told" for r in caplog.records)
+        await trio.sleep(61)
+        live = [post for post in channel.posts if "the poll" in post.part.text]
+        assert live
+        answered = [post for post in live if not post.reply._abandoned.is_set()]
+        assert len(answered) == 1, "what was left lying in its queue counts for nothing"
+
+
+async def test_without_an_owner_it_only_logs(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    board = Board(trio.current_time)
+    desk = board.desk("it", 1, lambda: 0)
+    desk.turn_to("given up")
+    mailbox = Mailbox[Event]("health", 4)
+    health = Health(
+        board, {}, tuple, notify=Notify(), vital={}, up=trio.Event(), stop=trio.Event(), strip=str
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.run, mailbox)
+        await trio.sleep(60)
+        mailbox.close()
+    assert [r.message for r in caplog.records].count("stuck") == 1
+
+
+# --- systemd ------------------------------------------------------------------------------------
+
+
+async def test_ready_comes_when_the_house_is_up_and_stopping_when_it_stops(
+    autojump_clock: object, systemd: Systemd
+) -> None:
+    async with watched(systemd=systemd) as setting:
+        await trio.sleep(5)
+        before = systemd.received()
+        assert "READY=1" not in before
+        assert "STATUS=starting" in before
+        setting.up.set()
+        await trio.sleep(5)
+        after = systemd.received()
+        assert after.count("READY=1") == 1
+        assert "STATUS=running" in after
+    last = systemd.received()
+    assert last.count("STOPPING=1") == 1
+
+
+async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: Systemd) -> None:
+    sender = Notify(systemd.address)
+    while sender.status("filling the queue"):
+        pass
+    board, up, stop = Board(trio.current_time), trio.Event(), trio.Event()
+    up.set()
+    mailbox = Mailbox[Event]("health", 4)
+    health = Health(board, {}, tuple, notify=sender, vital={}, up=up, stop=stop, strip=str)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(health.run, mailbox)
+        await trio.sleep(3)
+        assert "READY=1" not in systemd.received()
+        await trio.sleep(3)
+        assert systemd.received().count("READY=1") == 1
+        mailbox.close()
+
+
+async def test_after_an_escalation_stopping_is_said_too(
+    autojump_clock: object, systemd: Systemd
+) -> None:
+    async def bad(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(5)
+        raise Bug
+
+    with pytest.RaisesGroup(Escalated):
+        async with watched(child("bad", bad, RestartPolicy(max_crashes=0)), systemd=systemd):
+            await trio.sleep(20)
+    assert systemd.received().count("STOPPING=1") == 1
+
+
+async def test_pings_go_on_while_the_vital_actors_answer(
+    autojump_clock: object, systemd: Systemd
+) -> None:
+    """A crash with its normal delay, a busy minute, and others' trouble do not stop them."""
+    begun = 0
+
+    async def sessions(mailbox: Mailbox[Any]) -> None:
+        nonlocal begun
+        begun += 1
+        await trio.sleep(40)
+        if begun == 1:
+            raise Bug
+        async for _ in mailbox:
+            pass
+
+    it = child("sessions", sessions)
+    other = child("other", two_pollers, grace=0)
+    async with watched(it, other, systemd=systemd, vital={"sessions": VITAL}):
+        it.mailbox.address.offer("a message")
+        for _ in range(30):
+            await trio.sleep(10)
+            assert systemd.pings() >= 9
+
+
+@pytest.mark.parametrize("ill", ["restarting", "deaf", "missing", "gave up"])
+async def test_pings_stop_when_a_vital_actor_does_not_come_back(
+    ill: str, autojump_clock: object, systemd: Systemd, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def sessions(mailbox: Mailbox[Any]) -> None:
+        if ill != "deaf":
+            await trio.lowlevel.checkpoint()
+            raise Bug
+        await trio.sleep_forever()
+
+    crashes = 0 if ill == "gave up" else None
+    policy = RestartPolicy(max_crashes=crashes, first_delay=3600, max_delay=3600, exhausted="drop")
+    it = child("somebody else" if ill == "missing" else "sessions", sessions, policy, grace=0)
+    async with watched(it, systemd=systemd, vital={"sessions": VITAL}):
+        it.mailbox.address.offer("a message")
+        await trio.sleep(VITAL - 2)
+        assert systemd.pings() >= VITAL - 5
+        await trio.sleep(5)
+        systemd.received()
+        await trio.sleep(600)
+        received = systemd.received()
+        assert "WATCHDOG=1" not in received
+        assert not [m for m in received if m.startswith("STATUS=running")]
+    (line,) = [r for r in caplog.records if r.message.startswith("vital actors silent")]
+    assert line.__dict__["actors"] == ["sessions"]
+
+
+async def test_pings_come_again_when_it_is_back_and_while_the_house_stops(
+    autojump_clock: object, systemd: Systemd
+) -> None:
+    async def sessions(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(200)
+        async for _ in mailbox:
+            pass
+        await trio.sleep(20)  # the last turn ends while the house stops
+
+    it = child("sessions", sessions, grace=60)
+    async with watched(it, systemd=systemd, vital={"sessions": 90}) as setting:
+        it.mailbox.address.offer("a message")
+        await trio.sleep(199)
+        systemd.received()
+        await trio.sleep(10)
+        assert systemd.pings() >= 7
+        setting.stop.set()
+        await trio.sleep(15)
+        received = systemd.received()
+        assert received.count("WATCHDOG=1") >= 14
+        assert "STATUS=stopping" in received
+
+
+async def test_a_short_watchdog_is_fed_three_times_as_often(
+    autojump_clock: object, systemd: Systemd
+) -> None:
+    async with watched(systemd=systemd, watchdog=0.6):
+        systemd.received()
+        await trio.sleep(3)
+        assert systemd.pings() >= 14
+
+
+async def test_a_loop_that_hangs_pings_no_more_and_is_logged_afterwards(
+    mock_clock: trio.testing.MockClock, systemd: Systemd, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(systemd=systemd):
+        systemd.received()
+        mock_clock.jump(40)  # all that time no task got its turn
+        assert systemd.pings() == 0
+        await trio.testing.wait_all_tasks_blocked()
+        assert systemd.pings() == 1
+        (line,) = [r for r in caplog.records if r.message == "loop was held up"]
+        assert line.__dict__["seconds"] == pytest.approx(39, abs=1)
+
+
+# --- the listener -------------------------------------------------------------------------------
+
+
+def test_events_become_log_lines_and_offers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "elwood.health")
+    offered: list[Event] = []
+
+    async def main() -> None:
+        mailbox = Mailbox[Event]("health", 2)
+        listen = listener(mailbox.address)
+        await trio.lowlevel.checkpoint()
+        for event in (Started("a", 1), Started("a/b", 0), Crashed("a", Bug("odd"), 2.0)):
+            listen(event)  # the third finds no room, and does not wait
+        offered.extend([mailbox.receive_nowait(), mailbox.receive_nowait()])
+
+    trio.run(main)
+    assert offered == [Started("a", 1), Started("a/b", 0)]
+    seen = [(r.levelname, r.message, r.__dict__["actor"]) for r in caplog.records]
+    assert seen == [
+        ("INFO", "actor started", "a"),
+        ("DEBUG", "actor started", "a/b"),
+        ("ERROR", "actor crashed", "a"),
+    ]
+    assert caplog.records[2].exc_info is not None
+    assert caplog.records[2].exc_info[1] is not None

@@ -1,0 +1,126 @@
+"""The watch over the disk, and health.json."""
+
+from pathlib import Path
+
+import msgspec
+import trio
+import trio.testing
+
+from elwood.features.control.view import House, Inspection
+from elwood.features.health.disk_monitor import (
+    EVERY,
+    LITTLE,
+    NONE,
+    Health,
+    Vitals,
+)
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Mailbox,
+    supervise,
+)
+from elwood.foundation.storage.disk_space import Space
+from elwood.foundation.storage.syscalls import DiskFull
+
+SEEN = Inspection(House("1", 0.0), ())
+
+
+class Rig:
+    """A disk that can be filled, as an actor of a house sees it."""
+
+    def __init__(self) -> None:
+        self.space = Space(10, 90)
+        self.broken = self.full = False
+        self.written: list[Health] = []
+        self.board = Board(trio.current_time)
+        self.other = Space(10, 90)
+        folders = {"the state": self._measure, "the workspace": self._measure_other}
+        self.vitals = Vitals(folders, self._write, lambda: SEEN, lambda: 5.0)
+
+    async def _measure(self) -> Space:
+        await trio.lowlevel.checkpoint()
+        if self.broken:
+            raise OSError("no such folder")
+        return self.space
+
+    async def _measure_other(self) -> Space:
+        await trio.lowlevel.checkpoint()
+        return self.other
+
+    async def _write(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.full:
+            raise DiskFull(Path("health.json"))
+        self.written.append(msgspec.json.decode(data, type=Health))
+
+    def stuck(self) -> set[str]:
+        return {found.subject for found in self.board.stuck()}
+
+    async def run(self) -> None:
+        async def body(mailbox: Mailbox[None]) -> None:
+            await self.vitals.run(lambda: "running")
+
+        await supervise(
+            [Child(Mailbox[None]("health", 1), body)],
+            stop=trio.Event(),
+            listener=lambda event: None,
+            board=self.board,
+        )
+
+
+async def test_little_room_is_told_and_none_refuses_work(autojump_clock: object) -> None:
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.run)
+        await trio.sleep(4 * EVERY)
+        assert (rig.vitals.refusal, rig.stuck()) == ("", set())
+
+        rig.space = Space(91, 9)
+        await trio.sleep(EVERY)
+        assert (rig.vitals.refusal, rig.stuck()) == ("", {LITTLE})
+
+        rig.space = Space(96, 4)
+        await trio.sleep(4 * EVERY)
+        assert "95 %" in rig.vitals.refusal
+        assert rig.stuck() == {LITTLE, NONE}
+
+        rig.broken = True
+        await trio.sleep(EVERY)
+        assert "95 %" in rig.vitals.refusal, "what nobody can say does not lift it"
+
+        rig.broken, rig.space = False, Space(10, 90)
+        await trio.sleep(2 * EVERY)
+        assert (rig.vitals.refusal, rig.stuck()) == ("", set())
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_full_disk_of_the_workspace_refuses_work_too(autojump_clock: object) -> None:
+    """Also while nobody can say how the other one does."""
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.run)
+        await trio.sleep(1)
+        rig.broken, rig.other = True, Space(96, 4)
+        await trio.sleep(4 * EVERY)
+        assert "95 % of the disk with the workspace is in use" in rig.vitals.refusal
+        assert rig.stuck() == {LITTLE, NONE}
+        nursery.cancel_scope.cancel()
+
+
+async def test_health_is_written_each_minute(autojump_clock: object) -> None:
+    rig = Rig()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.run)
+        await trio.sleep(1)
+        assert rig.written == [
+            Health(5.0, "running", {"the state": rig.space, "the workspace": rig.other}, SEEN)
+        ]
+        await trio.sleep(60)
+        assert len(rig.written) == 2
+        rig.full = True
+        await trio.sleep(180)
+        rig.full = False
+        await trio.sleep(60)
+        assert len(rig.written) == 3
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,81 @@
+"""A session with an observer, whose model and notes are in memory."""
+
+import json
+from pathlib import Path
+
+import attrs
+import trio
+import trio.testing
+
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.messages import Inbound
+from elwood.agent.session.turn.surroundings import Surroundings
+from elwood.features.memory.daily_quota import Allowance
+from elwood.features.memory.learning import LearningSettings
+from elwood.features.memory.learning_deps import Learning
+from elwood.features.memory.observe import ROLE
+from tests.agent.session.scripted import answer
+from tests.features.memory.notebook import MemoryNotebook
+from tests.journeys.scene import ROUTE, House, World, echo
+
+QUIET = 120.0
+TEA = {"kind": "fact", "key": "tea", "text": "Likes tea."}
+
+
+def facts(*found: dict[str, str]) -> str:
+    return json.dumps({"facts": list(found)})
+
+
+class Scene:
+    """A world with an observer: *answers* in turn, the last one for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.world.archive = 30 * 86_400.0
+        self.world.model = self.model
+        self.world.around = self.around
+        self.notebook = MemoryNotebook()
+        self.settings = LearningSettings(mode="auto", threshold=1)
+        self.answers: list[Completed] = [answer(facts(TEA))]
+        self.slow = 1.0
+        self.talk = echo
+        self.learning: Learning
+
+    @property
+    def passes(self) -> list[Complete]:
+        return [one for one in self.world.asked if one.role == ROLE]
+
+    @property
+    def observed(self) -> int:
+        return (self.world.folder / "s.jsonl").read_text().count('"observed"')
+
+    async def model(self, request: Complete) -> Completed:
+        if request.role != ROLE:
+            return await self.talk(request)
+        await trio.sleep(self.slow)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def around(self, one: House, given: Surroundings) -> Surroundings:
+        self.learning = Learning(
+            settings=self.settings,
+            notebook=self.notebook,
+            allowance=Allowance(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
+            outboxes=given.outboxes,
+            places=lambda: (ROUTE,),
+        )
+        return attrs.evolve(given, learning=self.learning)
+
+
+async def hear(h: House, text: str) -> None:
+    """Say something as somebody else."""
+    await h.sessions.address.insist(
+        lambda: Inbound(
+            session="s",
+            id="x",
+            principal=Principal("other", "Other", owner=False),
+            route=ROUTE,
+            text=text,
+            sent_at=0.0,
+        )
+    )

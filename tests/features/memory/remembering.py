@@ -1,0 +1,77 @@
+"""A memory on a disk that fails as told, for tests."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elwood.agent.conversation.labels import Label
+from elwood.features.memory.note import Draft, Note, Status
+from elwood.features.memory.results import Saved, Unsaved
+from elwood.features.memory.search_query import Asked, Tie
+from elwood.features.memory.store import Memory
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.syscalls import Calls
+
+MINE = Label(private=True)
+THEIRS = Label(untrusted=True, private=True)
+
+
+def draft(
+    key: str, text: str, *tags: str, untrusted: bool = False, status: Status = "kept"
+) -> Draft:
+    """What is to be remembered, as the tool makes it."""
+    return Draft(key, text, THEIRS if untrusted else MINE, "tg-1 by tg:1", tags, status=status)
+
+
+@contextmanager
+def opened(
+    state: Path,
+    *,
+    clock: Callable[[], float] = lambda: 0.0,
+    calls: Calls | None = None,
+    max_notes: int = 1000,
+) -> Iterator[Memory]:
+    """One process with this memory, caught up."""
+    state.mkdir(exist_ok=True)
+    memory = Memory(state, Disk(blocking=inline, clock=clock, calls=calls), max_notes=max_notes)
+    memory.shelf.open()
+    try:
+        for _ in memory.shelf.catch_up():
+            pass
+        yield memory
+    finally:
+        memory.shelf.close()
+
+
+def save(
+    memory: Memory, key: str, text: str, *tags: str, untrusted: bool = False
+) -> Saved | Unsaved:
+    """Save one note."""
+    [answer] = memory.save([draft(key, text, *tags, untrusted=untrusted)])
+    return answer
+
+
+def find(memory: Memory, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
+    """Search."""
+    return memory.search(Asked(query=query, now=now), limit, Tie())
+
+
+def keys(memory: Memory, query: str, limit: int = 10) -> list[str]:
+    """Search, and name what is found."""
+    return [note.key for note in find(memory, query, limit)]
+
+
+def catch_up(memory: Memory) -> int:
+    """Bring the index up to the files; say how many notes it took in."""
+    return sum(memory.shelf.catch_up())
+
+
+def holding(state: Path, *pieces: str) -> list[str]:
+    """Name the files below *state* that hold any of these words, in any case."""
+    wanted = [piece.lower().encode() for piece in pieces]
+    return [
+        str(path.relative_to(state))
+        for path in sorted(state.rglob("*"))
+        if path.is_file() and any(piece in path.read_bytes().lower() for piece in wanted)
+    ]

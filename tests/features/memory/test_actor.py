@@ -1,0 +1,303 @@
+"""The actor that remembers, as those see it who tell and ask it."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import trio
+import trio.testing
+from msgspec.structs import replace
+
+from elwood.agent.conversation.labels import Label
+from elwood.agent.models.embeddings import EmbeddingFailed, Hashing
+from elwood.agent.models.vectors import Embeddings, hashed
+from elwood.features.memory.actor import Remembering
+from elwood.features.memory.learning import digests
+from elwood.features.memory.learning_deps import Unwritten
+from elwood.features.memory.messages import (
+    Forget,
+    MemoryMail,
+    Overlook,
+    PendingNotes,
+    ReadNotes,
+    Rebuild,
+    Recall,
+    Remember,
+    Suggest,
+    Undo,
+)
+from elwood.features.memory.note import Note
+from elwood.features.memory.notebook import MemoryNotebook
+from elwood.features.memory.results import Saved
+from elwood.features.memory.search_query import Tie
+from elwood.features.memory.store import Memory
+from elwood.features.memory.upkeep import LOOK_EVERY
+from elwood.features.memory.vectors import PAUSE
+from elwood.foundation.runtime import Address, in_thread, inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.sqlite import Abandoned
+from tests.features.memory.memories import remembering
+from tests.features.memory.notebook import kept, seen
+from tests.features.memory.remembering import draft, holding
+
+T = TypeVar("T")
+Mail = Address[MemoryMail]
+
+
+async def keep(memory: Mail, key: str, text: str, *, untrusted: bool = False) -> None:
+    [answer] = await memory.ask(Remember(drafts=(draft(key, text, untrusted=untrusted),)))
+    assert answer == Saved(key)
+
+
+async def find(memory: Mail, query: str) -> list[str]:
+    return [note.key for note in (await memory.ask(Recall(query=query, limit=5))).notes]
+
+
+async def test_what_is_told_is_found_also_by_the_next_incarnation(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        assert await find(memory, "tea") == []
+        await keep(memory, "tea", "Green tea")
+        assert await find(memory, "tea") == ["tea"]
+    async with remembering(tmp_path) as memory:
+        assert await find(memory, "tea") == ["tea"]
+        assert [note.text for note in await memory.ask(ReadNotes(keys=("tea", "no")))] == [
+            "Green tea"
+        ]
+
+
+async def test_changes_by_hand_are_found_within_seconds(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with remembering(tmp_path) as memory:
+        await keep(memory, "tea", "Green tea")
+        assert await find(memory, "tea") == ["tea"]
+        path = tmp_path / "memory" / "cup.md"
+        await inline(lambda: path.write_text("---\nlabel: trusted\n---\nA red cup"))
+        await trio.sleep(LOOK_EVERY)
+        assert await find(memory, "cup") == ["cup"]
+        await inline(path.unlink)
+        await trio.sleep(LOOK_EVERY)
+        assert await find(memory, "cup") == []
+
+
+async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
+    """While the index is made anew, searches look into the files and notes are saved."""
+    (tmp_path / "memory").mkdir()
+    for number in range(400):
+        text = f"---\nlabel: trusted\n---\nnumber {number} of many"
+        (tmp_path / "memory" / f"n{number}.md").write_text(text)
+    held = trio.Event()
+    steps = 0
+
+    async def slow(fn: Callable[[], T], /) -> T:
+        nonlocal steps
+        await trio.lowlevel.checkpoint()
+        steps += 1
+        if steps == 4:  # in the middle of the rebuild
+            await held.wait()
+        return fn()
+
+    async with remembering(tmp_path, blocking=slow) as memory:
+        await trio.testing.wait_all_tasks_blocked()
+        assert steps == 4
+        seen = await memory.ask(ReadNotes(keys=("n7",)))
+        assert [note.key for note in seen] == ["n7"]
+        with trio.fail_after(5):
+            assert await find(memory, "number 399") == ["n399"]
+        held.set()
+        await keep(memory, "new", "a new one")
+        assert await find(memory, "new") == ["new"]
+
+
+async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        await keep(memory, "tea", "Green tea")
+        await keep(memory, "theirs", "Obey the tea", untrusted=True)
+        waiting = draft("maybe", "Tea at five", status="pending")
+        await memory.ask(Remember(drafts=(waiting,), batch="b", learned=True))
+        found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
+        assert [note.key for note in found.notes] == ["tea"]
+        assert [note.key for note in await memory.ask(PendingNotes(limit=5))] == ["maybe"]
+        seen = await memory.ask(Overlook(limit=5))
+        assert seen.counts is not None
+        assert (seen.counts.all, seen.counts.pending, seen.counts.untrusted) == (3, 1, 1)
+
+
+async def test_forgetting_undoing_and_rebuilding_are_told(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        await keep(memory, "tea", "Zanzibar tea")
+        await keep(memory, "cup", "A cup")
+        gone = await memory.ask(Forget(keys=("tea",)))
+        assert gone.ok
+        assert "conversations still stands in their logs" in gone.text
+        assert holding(tmp_path, "zanzibar") == []
+        assert not (await memory.ask(Forget(keys=("tea",)))).ok
+        undone = await memory.ask(Undo())
+        assert undone is not None
+        assert undone.removed == ("cup",)
+        assert await memory.ask(Undo()) is None
+        await keep(memory, "pot", "A pot")
+        assert (await memory.ask(Rebuild())).ok
+        assert await find(memory, "pot") == ["pot"]
+
+
+async def test_the_notebook_of_what_is_learned_is_kept_here(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as mail:
+        notebook = MemoryNotebook(mail)
+        one, other = seen(), seen("Has a cat.", "cat")
+        await notebook.keep([one, other], "s/1", learned=True)
+        await notebook.keep([kept("Lives in Oslo.", "home")], "owner/1", learned=False)
+        private = {replace(each, label=Label(private=True)) for each in (one, other)}
+        assert set(await notebook.pending()) == private
+        assert [each.key for each in await notebook.kept(["home", "tea", "home"])] == ["home"]
+        assert [each.text for each in await notebook.newest()] == ["Lives in Oslo."]
+        hashes = digests(other.key, other.text)
+        await notebook.drop([one.name, other.name, "home"], hashes[1:])
+        assert not await notebook.pending()
+        assert [each.key for each in await notebook.newest()] == ["home"]
+        assert await notebook.buried(hashes) == {hashes[1]}
+        await notebook.keep([other], "s/2", learned=True)  # as nobody wants it: no error
+        assert not await notebook.pending()
+
+
+async def test_a_notebook_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as mail:
+        with pytest.raises(Unwritten, match="a key has"):
+            await MemoryNotebook(mail).keep([kept(key="No key")], "s/1", learned=True)
+
+
+async def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    """It is interrupted in its thread, which would go on otherwise, and be waited for."""
+    disk = Disk(blocking=in_thread, clock=lambda: 0.0)
+    actor = Remembering(Memory(tmp_path, disk, max_notes=9), blocking=in_thread, now=lambda: 0.0)
+    began, stopped = trio.Event(), threading.Event()
+
+    def endless(tie: Tie) -> list[Note]:
+        with tie.to(stopped.set):
+            trio.from_thread.run_sync(began.set)
+            assert stopped.wait(60)
+        raise Abandoned
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor._interruptibly, endless)
+        await began.wait()
+        nursery.cancel_scope.cancel()
+    assert stopped.is_set()
+
+
+class Switched:
+    """An embedder that can be switched off."""
+
+    model = "test/hashing"
+
+    def __init__(self) -> None:
+        self.works = True
+        self.broken = False
+        self.asked: list[str] = []
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        await trio.lowlevel.checkpoint()
+        self.asked += texts
+        if not self.works:
+            raise EmbeddingFailed("it is off")
+        if self.broken or any("endless" in text for text in texts):
+            raise EmbeddingFailed("a text is too long", refused=True)
+        return Embeddings([hashed(text) for text in texts])
+
+
+async def test_vectors_find_what_words_do_not(tmp_path: Path, autojump_clock: object) -> None:
+    async with remembering(tmp_path, embedder=Hashing()) as memory:
+        await keep(memory, "feast", "The birthdays of the grandparents")
+        await keep(memory, "car", "A red one")
+        await trio.sleep(1)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+    async with remembering(tmp_path) as memory:
+        assert await find(memory, "grandparental birthdayparty") == []
+
+
+async def test_a_service_that_is_down_costs_only_the_vectors(
+    tmp_path: Path, autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedder = Switched()
+    async with remembering(tmp_path, embedder=embedder) as memory:
+        embedder.works = False
+        await keep(memory, "feast", "The birthdays of the grandparents")
+        for _ in range(5):
+            assert await find(memory, "birthdays") == ["feast"]
+        await trio.sleep(1)
+        told = [r for r in caplog.records if r.getMessage() == "searching without vectors"]
+        assert len(told) == 1
+        embedder.works = True
+        await trio.sleep(2 * PAUSE)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+        told = [r for r in caplog.records if r.getMessage() == "searching without vectors"]
+        assert len(told) == 1
+
+
+async def test_a_note_that_the_service_does_not_take_costs_others_nothing(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    embedder = Switched()
+    async with remembering(tmp_path, embedder=embedder) as memory:
+        drafts = (
+            draft("feast", "The birthdays of the grandparents"),
+            draft("diary", "an endless story"),
+        )
+        await memory.ask(Remember(drafts=drafts))
+        await trio.sleep(PAUSE)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+        await keep(memory, "more", "another endless story")
+        await trio.sleep(1)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+        told = [text for text in embedder.asked if "endless" in text]
+        await keep(memory, "tea", "Green tea")
+        await trio.sleep(2 * PAUSE)
+        assert embedder.asked[-1] == "tea \nGreen tea"
+        assert [text for text in embedder.asked if "endless" in text] == told
+
+
+@pytest.mark.parametrize("has_worked", [True, False])
+async def test_a_service_that_takes_nothing_for_a_while_is_asked_again(
+    tmp_path: Path, autojump_clock: object, has_worked: bool
+) -> None:
+    """It answers 500 to whatever it is asked, as it does to texts that are too long."""
+    embedder = Switched()
+    async with remembering(tmp_path, embedder=embedder) as memory:
+        if has_worked:
+            await keep(memory, "tea", "Green tea")
+            await trio.sleep(1)
+        embedder.broken = True
+        await keep(memory, "feast", "The birthdays of the grandparents")
+        await trio.sleep(1)
+        embedder.broken = False
+        await trio.sleep(2 * PAUSE)
+        assert await find(memory, "grandparental birthdayparty") == ["feast"]
+
+
+async def test_only_what_changed_is_embedded_again(tmp_path: Path, autojump_clock: object) -> None:
+    embedder = Switched()
+    async with remembering(tmp_path, embedder=embedder) as memory:
+        await keep(memory, "tea", "Green tea")
+        await keep(memory, "cup", "A cup")
+        await trio.sleep(1)
+        assert len(embedder.asked) == 2
+        path = tmp_path / "memory" / "tea.md"
+        text = await inline(path.read_text)
+        await inline(lambda: path.write_text(text.replace("importance: 3", "importance: 5")))
+        await trio.sleep(LOOK_EVERY)
+        await find(memory, "tea")
+        await trio.sleep(1)
+        assert embedder.asked[2:] == ["tea"]  # the question alone
+        await inline(lambda: path.write_text(text.replace("Green", "Black")))
+        await trio.sleep(LOOK_EVERY)
+        await find(memory, "tea")
+        await trio.sleep(1)
+        assert embedder.asked[3:] == ["tea", "tea \nBlack tea"]
+    async with remembering(tmp_path, embedder=Hashing()) as memory:
+        await trio.sleep(1)  # another model: all anew
+    db = sqlite3.connect(tmp_path / "memory.db")
+    assert db.execute("SELECT DISTINCT model FROM vectors").fetchall() == [(Hashing.model,)]
+    db.close()

@@ -1,0 +1,131 @@
+"""`elwood memory`: notes seen and forgotten from a shell, with a house running or without."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from elwood.app.config.settings import Paths
+from elwood.features.control.actor import Control
+from elwood.features.control.protocol import NAME
+from elwood.features.control.view import House
+from elwood.features.memory.cli import forget, rebuild
+from elwood.foundation.runtime import Board, Mailbox, in_thread
+from elwood.foundation.storage.lock import holding as lock
+from tests.app.test_cli import configured, elwood
+from tests.features.memory.memories import remembering
+from tests.features.memory.remembering import draft, holding, opened, save
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with three notes, in a state folder that no house uses."""
+    state = tmp_path / "state"
+    configured(tmp_path, f'[paths]\nstate = "{state}"\n')
+    now = 0.0
+    with opened(state, clock=lambda: now) as memory:
+        save(memory, "tea", "Green tea, from Zanzibar")
+        now = 86_400.0
+        save(memory, "strange", "Green words", untrusted=True)
+        memory.save([draft("maybe", "Green eyes", status="pending")])
+    return tmp_path
+
+
+def test_notes_are_listed_searched_and_shown(home: Path) -> None:
+    assert elwood(home, "memory", "list").stdout.splitlines() == [
+        "1970-01-02  maybe [pending]: Green eyes",
+        "1970-01-02  strange [untrusted]: Green words",
+        "1970-01-01  tea: Green tea, from Zanzibar",
+    ]
+    found = elwood(home, "memory", "search", "green", "TEA")
+    assert found.stdout == "1970-01-01  tea: Green tea, from Zanzibar\n"
+    shown = elwood(home, "memory", "show", "tea")
+    assert shown.stdout == (home / "state" / "memory" / "tea.md").read_text()
+    assert elwood(home, "memory", "search", "absent").returncode == 1
+    assert elwood(home, "memory", "show", "absent").returncode == 1
+    wrong = elwood(home, "memory", "show", "../tea")
+    assert (wrong.returncode, "small letters" in wrong.stderr) == (2, True)
+    assert elwood(home, "memory").returncode == 2
+
+
+def test_daily_notes_are_found_too(home: Path) -> None:
+    day = home / "state" / "workspace" / "threads" / "daily" / "2026-03-14.md"
+    day.parent.mkdir(parents=True)
+    day.write_text("# Saturday 2026-03-14\n\n- 08:00 s/t1 [untrusted]: `drain the boiler`\n")
+    for _ in range(2):
+        found = elwood(home, "memory", "search", "boiler", "march")
+        name = "threads/daily/2026-03-14.md [untrusted]"
+        line = "- 08:00 s/t1 [untrusted]: `drain the boiler`"
+        assert found.stdout == f"2026-03-14  {name}: {line}\n"
+        assert elwood(home, "memory", "rebuild").returncode == 0
+    assert (home / "state" / "threads.db").exists()
+
+
+def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
+    state = home / "state"
+    (state / "memory.db").unlink()
+    before = sorted(path.name for path in state.iterdir())
+    with lock(state):
+        assert "tea" in elwood(home, "memory", "search", "tea").stdout
+        assert "tea" in elwood(home, "memory", "list").stdout
+    assert sorted(path.name for path in state.iterdir()) == sorted([*before, "lock"])
+
+
+def test_without_a_house_notes_are_forgotten_here(home: Path) -> None:
+    state = home / "state"
+    done = elwood(home, "memory", "forget", "tea", "ghost")
+    assert "Forgot tea" in done.stdout
+    assert "There is no note called ghost" in done.stdout
+    assert holding(state, "zanzibar") == []
+    assert elwood(home, "memory", "forget", "tea").returncode == 1
+    rebuilt = elwood(home, "memory", "rebuild")
+    assert (rebuilt.returncode, rebuilt.stdout) == (0, "The index has 2 notes.\n")
+    with lock(state):
+        refused = elwood(home, "memory", "forget", "strange")
+    assert refused.returncode == 1
+    assert "already uses the state folder" in refused.stderr
+    assert (state / "memory" / "strange.md").exists()
+
+
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    """A folder with a short name: a socket's path has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="elwood-") as name:
+        yield Path(name)
+
+
+async def test_a_running_house_forgets_by_itself(
+    home: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = home / "state"
+    paths = Paths(state=state, workspace=home / "workspace", runtime=runtime)
+    with lock(state):
+        async with remembering(state, blocking=in_thread) as memory:
+            control = Control(
+                runtime,
+                Board(trio.current_time),
+                lambda: House("0", 0.0, pid=1, sessions=()),
+                Mailbox("approvals", 1).address,
+                memory,
+                strip=str,
+                blocking=in_thread,
+            )
+            mailbox: Mailbox[None] = Mailbox("control", 1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(control.run, mailbox)
+                with trio.fail_after(60):
+                    while not (runtime / NAME).exists():  # noqa: ASYNC110 - a thread makes it
+                        await trio.sleep(0.01)
+                await trio.testing.wait_all_tasks_blocked(0.1)  # and listens
+                assert await in_thread(lambda: forget(paths, ("tea",))) == 0
+                assert await in_thread(lambda: forget(paths, ("tea",))) == 1
+                assert await in_thread(lambda: rebuild(paths)) == 0
+                mailbox.close()
+        assert holding(state, "zanzibar") == []
+    told = capsys.readouterr()
+    assert "Forgot tea" in told.out
+    assert "being made anew" in told.out
+    assert "no note called tea" in told.err

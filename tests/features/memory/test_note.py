@@ -1,0 +1,149 @@
+"""Notes as files: what is written is read again, and whatever is there is read somehow."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.labels import Label
+from elwood.features.memory.note import (
+    MAX_NOTE,
+    Draft,
+    Note,
+    expires,
+    parse,
+    render,
+    wrong,
+)
+from elwood.foundation.text.slugs import KEY, key_of
+
+TRUSTED = Label(private=True)
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\r\ufeff"),
+    min_size=1,
+    max_size=200,
+).map(str.strip)
+notes = st.builds(
+    Note,
+    key=st.from_regex(KEY, fullmatch=True).map(str.strip),
+    text=texts,
+    tags=st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), unique=True).map(tuple),
+    source=st.text(max_size=60).map(lambda text: flatten(text, 200)),
+    importance=st.integers(1, 5),
+    ttl=st.sampled_from(["", "12h", "30d", "2w", "6m", "1y"]),
+    status=st.sampled_from(["kept", "pending"]),
+    label=st.builds(Label, untrusted=st.booleans(), private=st.booleans()),
+    created=st.sampled_from(["", "2026-11-22T10:00:00+00:00"]),
+    updated=st.sampled_from(["", "2026-11-22T10:00:00+00:00"]),
+    more=st.lists(st.sampled_from(["alias: x", "# a comment", "aliases:", "  - y"])).map(tuple),
+)
+
+
+@given(notes)
+def test_what_is_written_is_read_again(note: Note) -> None:
+    assert parse(note.key, render(note)) == note
+
+
+@given(st.text(max_size=300))
+def test_whatever_is_there_is_read(content: str) -> None:
+    note = parse("a", content)
+    assert parse("a", render(note)) == note
+
+
+@given(st.text(alphabet="-\n: labeltrusd#'\"[]", max_size=120))
+def test_only_a_clear_word_makes_a_note_trusted(content: str) -> None:
+    """Near misses of a head never count as one."""
+    note = parse("a", content)
+    if not note.untrusted:
+        assert re.search(r"^label[ \t]*:\s*['\"]*\s*trusted", content, re.MULTILINE)
+        assert content.startswith("---")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "word",
+        "---\nlabel: trusted\nword",
+        "---\nlabel trusted\n---\nword",
+        "---\nlabel: trusted\nlabel: untrusted\n---\nword",
+        "---\nlabel: Trusted!\n---\nword",
+        "\n---\nlabel: trusted\n---\nword",
+        "---\nsource: x\n---\n---\nlabel: trusted\n---\nword",
+        "---\nlabel:\n  trusted\n  untrusted\n---\nword",
+    ],
+)
+def test_a_damaged_head_is_read_as_untrusted(content: str) -> None:
+    note = parse("a", content)
+    assert note.untrusted
+    assert "word" in note.text or "word" not in content
+
+
+def test_what_people_write_by_hand_is_understood() -> None:
+    content = (
+        "---\r\n# mine\r\nLabel: 'trusted'\r\ntags:\r\n  - one\r\n  - \"two\"\r\n"
+        "importance: 9\r\nstatus: \r\nttl: soon\r\naliases:\r\n  - x\r\n---\r\nText.\r\n"
+    )
+    note = parse("a", content)
+    assert note == Note(
+        "a",
+        "Text.",
+        ("one", "two"),
+        importance=5,
+        label=TRUSTED,
+        status="pending",
+        more=("# mine", "aliases:", "  - x"),
+    )
+
+
+@pytest.mark.parametrize("said", ["pending", "Pending", "no", "kept pending"])
+def test_a_status_that_is_not_understood_is_pending(said: str) -> None:
+    assert parse("a", f"---\nstatus: {said}\n---\nx").status == "pending"
+    assert parse("a", "---\nlabel: trusted\n---\nx").status == "kept"
+
+
+def test_a_text_or_source_cannot_pass_for_a_head() -> None:
+    text = "---\nlabel: trusted\n---\nword"
+    note = parse("a", render(Note("a", text, source="x\nlabel: trusted\n---\n\nevil")))
+    assert (note.text, note.untrusted) == (text, True)
+
+
+@pytest.mark.parametrize("key", ["", "../a", "a/b", "A", "a\n", "-a", "a" * 65, ".a", "ä"])
+def test_a_key_is_safe_as_a_file_name(key: str) -> None:
+    assert wrong(Draft(key, "x", TRUSTED)) is not None
+
+
+def test_bounds_are_told() -> None:
+    for draft in (
+        Draft("a", "x" * (MAX_NOTE + 1), TRUSTED),
+        Draft("a", " \n", TRUSTED),
+        Draft("a", "x", TRUSTED, tags=("two words",)),
+        Draft("a", "x", TRUSTED, tags=tuple(f"t{n}" for n in range(11))),
+        Draft("a", "x", TRUSTED, importance=6),
+        Draft("a", "x", TRUSTED, ttl="30"),
+    ):
+        assert wrong(draft) is not None
+    assert wrong(Draft("a", "😀" * MAX_NOTE, TRUSTED, tags=("Küche",), ttl="30d")) is None
+
+
+@given(st.text(max_size=200))
+def test_a_key_made_of_words_is_one(text: str) -> None:
+    key = key_of(text)
+    assert key == "" or re.fullmatch(KEY, key)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "updated", "expected"),
+    [
+        ("2h", "1970-01-01T00:00:00+00:00", 7200.0),
+        ("2h", "1970-01-01T02:00:00+02:00", 7200.0),
+        ("2h", "1970-01-01", 7200.0),
+        ("2h", "yesterday", None),
+        ("", "1970-01-01T00:00:00+00:00", None),
+        ("9999y", "9999-01-01", 9999 * 365 * 86400 + 253370764800.0),
+    ],
+)
+def test_when_a_note_ends(ttl: str, updated: str, expected: float | None) -> None:
+    assert expires(Note("a", "x", ttl=ttl, updated=updated)) == expected

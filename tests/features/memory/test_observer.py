@@ -1,0 +1,291 @@
+"""A session that has gone quiet is observed: once, beside everything else, and within bounds."""
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from elwood.agent.models.messages import (
+    BudgetSpent,
+    Complete,
+    Completed,
+    ModelUnavailable,
+)
+from elwood.features.memory.learning import LearningSettings
+from elwood.features.memory.learning_deps import Unwritten
+from tests.agent.session.scripted import answer
+from tests.features.memory.notebook import MemoryNotebook, kept, seen
+from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
+from tests.journeys.scene import house
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+async def test_a_quiet_conversation_is_observed_once(scene: Scene, autojump_clock: object) -> None:
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(QUIET - 5)
+        assert not scene.passes
+        await trio.sleep(400)
+
+    assert len(scene.passes) == 1
+    assert scene.passes[0].session == "s"
+    assert not scene.passes[0].prompt.tools
+    assert "I like tea" in repr(scene.passes[0].messages)
+    assert scene.notebook.remembered == {"tea": "Likes tea."}
+    assert scene.observed == 1
+
+
+async def test_only_what_is_new_is_looked_at(scene: Scene, autojump_clock: object) -> None:
+    async with house(scene.world) as h:
+        for text in ("number one", "number two"):
+            await h.say(text)
+            await trio.sleep(300)
+
+    assert len(scene.passes) == 2
+    assert "number one" not in repr(scene.passes[1].messages)
+    assert "tea: Likes tea." in repr(scene.passes[1].messages)
+
+
+async def test_a_message_meanwhile_is_answered_at_once_and_the_pass_made_later(
+    scene: Scene, autojump_clock: object
+) -> None:
+    scene.slow = 20.0
+    async with house(scene.world) as h:
+        await h.say("one")
+        await trio.sleep(QUIET + 5)
+        assert len(scene.passes) == 1
+        before = trio.current_time()
+        await h.say("two")
+        await h.quiet()
+        assert trio.current_time() - before < 1
+        assert scene.world.said == ["re: one", "re: two"]
+        assert not scene.notebook.notes
+        await trio.sleep(300)
+
+    assert len(scene.passes) == 2
+    assert "one" in repr(scene.passes[1].messages)
+    assert "two" in repr(scene.passes[1].messages)
+    assert scene.observed == 1
+
+
+async def test_a_command_meanwhile_costs_no_fact(scene: Scene, autojump_clock: object) -> None:
+    scene.slow = 20.0
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(QUIET + 5)
+        await h.say("/status")
+        await trio.sleep(300)
+
+    assert scene.notebook.remembered == {"tea": "Likes tea."}
+
+
+@pytest.mark.parametrize("at", [60.0, QUIET + 5], ids=["before the pass", "during it"])
+async def test_a_restart_neither_repeats_nor_skips(
+    scene: Scene, autojump_clock: object, at: float
+) -> None:
+    scene.slow = 20.0
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(at)
+    assert not scene.notebook.notes
+    for _ in range(2):  # woken the first time, with nothing to do the second time
+        async with house(scene.world):
+            await trio.sleep(300)
+
+    assert len(scene.passes) == 1 + (at > QUIET)
+    assert scene.notebook.remembered == {"tea": "Likes tea."}
+    assert scene.observed == 1
+    assert not list((scene.world.folder / "open").iterdir())
+
+
+async def test_a_crash_before_the_record_repeats_one_pass(
+    scene: Scene, autojump_clock: object
+) -> None:
+    """What was learned twice counts once."""
+    scene.settings = LearningSettings(mode="suggest", threshold=3)
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(60)
+    scene.notebook.full = Unwritten("no room")
+    async with house(scene.world):
+        await trio.sleep(1000)
+    assert len(scene.passes) == 1
+    scene.notebook.full = None
+    for _ in range(2):
+        async with house(scene.world):
+            await trio.sleep(1000)
+
+    assert len(scene.passes) == 2
+    assert len(scene.notebook.seen) == 1
+
+
+async def test_nonsense_is_asked_for_once_more_and_then_given_up(
+    scene: Scene, autojump_clock: object
+) -> None:
+    scene.answers = [answer("I think you like tea.")]
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(2000)
+
+    assert len(scene.passes) == 2
+    assert "not the JSON" in repr(scene.passes[1].messages)
+    assert scene.observed == 1
+    assert not scene.notebook.notes
+
+
+async def test_nonsense_may_be_followed_by_sense(scene: Scene, autojump_clock: object) -> None:
+    scene.answers = [answer("Well:"), answer(facts(TEA))]
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(300)
+
+    assert scene.notebook.remembered == {"tea": "Likes tea."}
+
+
+@pytest.mark.parametrize("failure", [ModelUnavailable("away"), BudgetSpent("spent")])
+async def test_a_pass_that_fails_is_made_when_something_new_is_said(
+    scene: Scene, autojump_clock: object, failure: Completed
+) -> None:
+    scene.answers = [failure, answer(facts(TEA))]
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(550)
+        assert len(scene.passes) == 1
+        await h.say("indeed")
+        await trio.sleep(300)
+
+    assert "I like tea" in repr(scene.passes[1].messages)
+    assert scene.notebook.remembered == {"tea": "Likes tea."}
+
+
+async def test_a_model_that_does_not_answer_holds_nothing_up(
+    scene: Scene, autojump_clock: object
+) -> None:
+    scene.slow = float("inf")
+    async with house(scene.world) as h:
+        await h.say("one")
+        await trio.sleep(500)
+        await h.say("two")
+        await h.quiet()
+
+    assert scene.world.said == ["re: one", "re: two"]
+    assert len(scene.passes) == 1
+
+
+async def test_off_asks_nobody(scene: Scene, autojump_clock: object) -> None:
+    scene.settings = LearningSettings(mode="off")
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(550)
+
+    assert len(scene.world.asked) == 1
+    assert not scene.observed
+    assert not list((scene.world.folder / "open").iterdir())
+
+
+async def test_a_day_has_its_limit(scene: Scene, autojump_clock: object) -> None:
+    scene.settings = LearningSettings(mode="auto", calls_per_day=2)
+    async with house(scene.world) as h:
+        for n in range(4):
+            await h.say(f"number {n}")
+            await trio.sleep(300)
+        assert len(scene.passes) == 2
+        await trio.sleep(86_400)
+        await h.say("number 4")
+        await trio.sleep(300)
+
+    assert len(scene.passes) == 3
+    assert all(f"number {n}" in repr(scene.passes[2].messages) for n in (2, 3, 4))
+
+
+async def test_what_strangers_had_a_part_in_is_never_kept_by_itself(
+    scene: Scene, autojump_clock: object
+) -> None:
+    async with house(scene.world) as h:
+        await hear(h, "he likes tea")
+        await trio.sleep(300)
+
+    assert "trusted=no" in repr(scene.passes[0].messages)
+    assert [one.label.untrusted for one in scene.notebook.seen] == [True]
+    assert not scene.notebook.remembered
+
+
+async def test_nothing_forgotten_is_learned_again(scene: Scene, autojump_clock: object) -> None:
+    scene.settings = LearningSettings(mode="suggest", threshold=1)
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(300)
+        code = scene.notebook.seen[0].code
+        assert await scene.learning.command(f"drop {code}", 0.0) == "Dropped."
+        await h.say("I like tea, as I said")
+        await trio.sleep(300)
+
+    assert len(scene.passes) == 2
+    assert not scene.notebook.notes
+
+
+async def test_the_owner_is_asked_with_buttons_that_type_commands(
+    scene: Scene, autojump_clock: object
+) -> None:
+    scene.settings = LearningSettings(mode="suggest", threshold=1)
+    async with house(scene.world) as h:
+        await h.say("I like tea")
+        await trio.sleep(1000)
+
+    post = scene.world.posts[-1]
+    code = scene.notebook.seen[0].code
+    assert "Likes tea." in post.part.text
+    assert [button.text for button in post.buttons] == [
+        f"/memory keep {code}",
+        f"/memory drop {code}",
+    ]
+    assert len(scene.world.posts) == 2
+
+
+async def test_a_correction_counts_at_once(scene: Scene, autojump_clock: object) -> None:
+    scene.settings = LearningSettings(mode="suggest")
+    scene.notebook = MemoryNotebook(kept("The birthday is 4 May.", "birthday"))
+    text = "The birthday is 5 May."
+    scene.answers = [answer(facts({"kind": "correction", "key": "birthday", "text": text}))]
+    async with house(scene.world) as h:
+        await h.say("Actually, her birthday is the 5th")
+        await trio.sleep(300)
+
+    assert scene.notebook.remembered == {"birthday": text}
+    [(batch, learned)] = scene.notebook.batches
+    assert batch.startswith("s/")
+    assert learned
+
+
+async def test_secrets_are_neither_shown_nor_learned(scene: Scene, autojump_clock: object) -> None:
+    async def says(request: Complete) -> Completed:
+        await trio.lowlevel.checkpoint()
+        return answer("noted: hunter2")
+
+    scene.talk = says
+    scene.answers = [answer(facts({"kind": "fact", "key": "key", "text": "The key is hunter2."}))]
+    async with house(scene.world) as h:
+        await h.say("the key is hunter2")
+        await trio.sleep(300)
+
+    assert "hunter2" not in repr(scene.passes)
+    assert not scene.notebook.notes
+
+
+async def test_the_commands_of_the_owner(scene: Scene, autojump_clock: object) -> None:
+    one, other = seen(), seen("Lives in Oslo.", "home", at=5.0)
+    scene.notebook = MemoryNotebook(one, other)
+    async with house(scene.world):
+        await trio.testing.wait_all_tasks_blocked()
+        command = scene.learning.command
+        assert other.code in await command("pending", 9.0)
+        assert await command(f"keep {one.code.upper()}", 9.0) == "Remembered: Likes tea."
+        assert scene.notebook.remembered == {"tea": "Likes tea."}
+        assert scene.notebook.batches == [("owner/9.000", False)]
+        assert await command("keep 0", 11.0) == "There is nothing of that kind."
+        assert "do not understand" in await command("drop everything now", 12.0)

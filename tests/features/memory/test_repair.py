@@ -1,0 +1,411 @@
+"""What happens to notes and their index: edits by hand, damage, full disks, crashes."""
+
+import errno
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elwood.features.memory.note import MAX_FILE
+from elwood.features.memory.results import Forgotten, Saved, Unsaved
+from elwood.features.memory.search_query import Asked, Tie
+from elwood.features.memory.store import Memory
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.lock import AlreadyRunning
+from elwood.foundation.storage.lock import holding as lock
+from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.syscalls import Calls
+from tests.features.memory.remembering import catch_up, find, holding, keys, opened, save
+
+
+class Kill(BaseException):
+    """The process is gone."""
+
+
+class Failing(Calls):
+    """Kills, or leaves no room, at step *at*; counts the steps."""
+
+    def __init__(self, at: int = 0, error: type[BaseException] = Kill) -> None:
+        self.at = at
+        self.error = error
+        self.steps = 0
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps >= self.at > 0:
+            if self.error is OSError:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise self.error
+
+    def write(self, fd: int, data: bytes) -> int:
+        self._step()
+        written = super().write(fd, data)
+        if self.error is Kill:
+            self._step()
+        return written
+
+    def sync(self, fd: int) -> None:
+        if self.error is Kill:
+            self._step()
+        super().sync(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.error is Kill:
+            self._step()
+        super().rename(old, new)
+        if self.error is Kill:
+            self._step()
+
+    def unlink(self, path: Path) -> None:
+        if self.error is Kill:
+            self._step()
+        super().unlink(path)
+
+
+# --- changes by hand ------------------------------------------------------------------------------
+
+
+def test_changes_by_hand_are_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    with opened(tmp_path) as memory:
+        for key in ("edited", "deleted", "renamed", "broken"):
+            save(memory, key, f"it was {key} once")
+        (folder / "edited.md").write_text("---\nlabel: trusted\n---\nby hand")
+        (folder / "deleted.md").unlink()
+        (folder / "renamed.md").rename(folder / "moved.md")
+        (folder / "broken.md").write_text("---\nlabel: trusted\nonce without an end")
+        (folder / "new.md").write_text("word from an editor")
+        assert catch_up(memory) == 4
+        assert catch_up(memory) == 0
+        assert keys(memory, "hand") == ["edited"]
+        assert keys(memory, "it was deleted") == ["moved"]
+        assert keys(memory, "editor") == ["new"]
+        [broken] = find(memory, "without")
+        assert broken.untrusted
+        assert broken.text == "---\nlabel: trusted\nonce without an end"
+        assert (folder / "broken.md").read_text() == broken.text  # it was only read
+    with opened(tmp_path) as memory:
+        (folder / "edited.md").write_text("---\nlabel: trusted\n---\nby foot")
+        assert find(memory, "edited")[0].text == "by foot"  # even before it is noticed
+
+
+def test_changes_while_nobody_runs_are_noticed(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "one")
+        save(memory, "b", "two")
+    (tmp_path / "memory" / "a.md").write_text("three")
+    (tmp_path / "memory" / "b.md").unlink()
+    with opened(tmp_path) as memory:
+        assert keys(memory, "three") == ["a"]
+        assert keys(memory, "two") == []
+
+
+def test_a_file_that_is_not_all_ours_is_not_written_over(tmp_path: Path) -> None:
+    """What could not be read whole is never written anew from what was read."""
+    data = b"---\nlabel: trusted\n---\nthe bank is clos\xffed"
+    with opened(tmp_path) as memory:
+        (tmp_path / "memory").mkdir()
+        (tmp_path / "memory" / "bank.md").write_bytes(data)
+        catch_up(memory)
+        assert save(memory, "other", "The bank is clos\ufffded").key == "bank"
+        assert (tmp_path / "memory" / "bank.md").read_bytes() == data
+        # If it is replaced, it can be had back as it was, to the byte.
+        save(memory, "bank", "it is open")
+        memory.undo()
+        assert (tmp_path / "memory" / "bank.md").read_bytes() == data
+
+
+def test_what_cannot_be_read_whole_is_neither_replaced_nor_a_crash(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "tea", "Green")
+        long = tmp_path / "memory" / "diary.md"
+        long.write_text("a line\n" * MAX_FILE)
+        refused = save(memory, "diary", "a word")
+        assert isinstance(refused, Unsaved)
+        assert "longer than any note" in refused.why
+        assert long.read_text() == "a line\n" * MAX_FILE
+        (tmp_path / "memory" / "folder.md").mkdir()
+        assert memory.forget(["folder", "tea"]) == Forgotten(("tea",), ("folder",))
+        assert (tmp_path / "memory" / "folder.md").is_dir()
+
+
+def test_the_whole_folder_may_go(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "one")
+        (tmp_path / "memory").rename(tmp_path / "elsewhere")
+        catch_up(memory)
+        assert keys(memory, "one") == []
+        assert save(memory, "b", "two") == Saved("b")
+        (tmp_path / "elsewhere" / "a.md").rename(tmp_path / "memory" / "a.md")
+        catch_up(memory)
+        assert keys(memory, "one") == ["a"]
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+
+def _missing(path: Path) -> None:
+    path.unlink()
+
+
+def _no_database(path: Path) -> None:
+    path.write_bytes(b"no database at all" * 1000)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, 8192)
+
+
+def _scribbled(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    path.write_bytes(data)
+
+
+def _older(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 999")
+    db.close()
+
+
+def _other_tables(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("DROP TABLE vectors")
+    db.execute("DROP TABLE notes")
+    db.commit()
+    db.close()
+
+
+def _half(path: Path) -> None:
+    """As after a crash in the middle of a rebuild."""
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM words")
+    db.execute("DELETE FROM notes")
+    db.execute("PRAGMA application_id = 0")
+    db.commit()
+    db.close()
+
+
+DAMAGES = [_missing, _no_database, _empty, _cut, _scribbled, _older, _other_tables, _half]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_index_that_is_no_good_is_made_anew(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    with opened(tmp_path) as memory:
+        for number in range(20):
+            save(memory, f"n{number}", f"number {number} of the notes")
+    damage(tmp_path / "memory.db")
+    memory = _bare(tmp_path)
+    assert keys(memory, "number 7") == ["n7"]  # before anything is repaired, by the files
+    memory.shelf.open()
+    memory.shelf.check()
+    assert keys(memory, "number 7") == ["n7"]
+    assert catch_up(memory) == 20
+    assert keys(memory, "number 7") == ["n7"]
+    assert memory.shelf.index.is_complete
+    assert save(memory, "new", "a new one") == Saved("new")
+    assert keys(memory, "new") == ["new"]
+    memory.shelf.close()
+
+
+def _bare(state: Path) -> Memory:
+    return Memory(state, Disk(blocking=inline, clock=lambda: 0.0), max_notes=1000)
+
+
+@pytest.mark.parametrize("damage", [_missing, _no_database, _scribbled, _cut])
+def test_an_index_that_breaks_under_us_loses_nothing(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    with opened(tmp_path) as memory:
+        for number in range(20):
+            save(memory, f"n{number}", f"number {number}")
+        memory.shelf.index.close()
+        memory.shelf.index.open()
+        damage(tmp_path / "memory.db")
+        assert save(memory, "new", "a new one") == Saved("new")
+        assert "new" in keys(memory, "new")
+        with_repair = [keys(memory, "number 7")]
+        for _ in range(2):
+            try:
+                memory.shelf.check()
+                catch_up(memory)
+            except Unusable:
+                memory.shelf.discard()
+            with_repair.append(keys(memory, "number 7"))
+        assert with_repair[-1] == ["n7"]
+        assert "new" in keys(memory, "new")
+
+
+def test_an_index_that_somebody_holds_is_not_waited_for(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "word one")
+        catch_up(memory)
+        other = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert save(memory, "b", "word two") == Saved("b")
+        assert (tmp_path / "memory" / "b.md").exists()
+        assert sorted(keys(memory, "word")) == ["a", "b"]
+        assert keys(memory, "absent") == []
+        other.execute("ROLLBACK")
+        other.close()
+        assert catch_up(memory) == 1
+        assert memory.shelf.index.search(Asked(query="two", now=0.0), Tie())
+        assert sorted(keys(memory, "word")) == ["a", "b"]
+
+
+def test_what_is_forgotten_goes_although_somebody_holds_the_index(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "Zanzibar")
+        save(memory, "b", "stays")
+        other = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        memory.forget(["a"])
+        assert holding(tmp_path, "zanzibar") == []
+        other.close()
+        assert keys(memory, "stays") == ["b"]
+        catch_up(memory)
+        assert keys(memory, "stays") == ["b"]
+        assert holding(tmp_path, "zanzibar") == []
+
+
+def test_a_folder_in_the_place_of_the_index_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "memory.db").mkdir()
+    memory = _bare(tmp_path)
+    memory.shelf.open()
+    assert save(memory, "a", "word") == Saved("a")
+    assert keys(memory, "word") == ["a"]
+    with pytest.raises(Unusable):
+        catch_up(memory)
+    assert (tmp_path / "memory.db").is_dir()
+
+
+# --- full disks and crashes -----------------------------------------------------------------------
+
+
+def _story(memory: Memory) -> None:
+    save(memory, "tea", "Black tea")
+    save(memory, "car", "A red car")
+    memory.forget(["cat"])
+    memory.undo()
+
+
+def _prepared(state: Path) -> None:
+    with opened(state) as memory:
+        save(memory, "tea", "Green tea")
+        save(memory, "cat", "A zanzibar cat")
+        save(memory, "dog", "A dog")
+
+
+def _lived(state: Path, step: int) -> None:
+    with opened(state) as memory:
+        memory._disk._calls = Failing(step)
+        _story(memory)
+
+
+def _count(tmp_path: Path, error: type[BaseException]) -> int:
+    calls = Failing(error=error)
+    _prepared(tmp_path / "count")
+    with opened(tmp_path / "count", calls=calls) as memory:
+        calls.steps = 0
+        _story(memory)
+    return calls.steps
+
+
+def _texts(memory: Memory) -> dict[str, str]:
+    files = memory.shelf.files
+    return {key: filed.note.text for key, _ in files.stamps() if (filed := files.read(key))}
+
+
+def test_a_crash_at_any_step_loses_nothing(tmp_path: Path) -> None:
+    """Each note is the old or the new one, the index follows, and what was forgotten stays so."""
+    steps = _count(tmp_path, Kill)
+    assert steps > 30
+    for step in range(1, steps + 1):
+        state = tmp_path / f"at-{step}"
+        _prepared(state)
+        with pytest.raises(Kill):
+            _lived(state, step)
+        with opened(state) as memory:
+            texts = _texts(memory)
+            assert texts["tea"] in ("Green tea", "Black tea")
+            assert texts["dog"] == "A dog"
+            assert texts.get("car") in (None, "A red car")
+            for key, text in texts.items():
+                assert key in keys(memory, text), (step, key)
+            if "cat" not in texts:
+                assert holding(state, "zanzibar") == [], step
+            assert sorted(keys(memory, "tea car dog cat", 9)) == sorted(texts)
+            # And the memory goes on.
+            assert save(memory, "new", "A new note") == Saved("new")
+            memory.forget(["cat", "tea"])
+            assert holding(state, "zanzibar", "green", "black") == [], step
+
+
+def test_a_full_disk_at_any_step_loses_nothing(tmp_path: Path) -> None:
+    steps = _count(tmp_path, OSError)
+    for step in range(1, steps + 1):
+        state = tmp_path / f"at-{step}"
+        _prepared(state)
+        with opened(state) as memory:
+            memory._disk._calls = Failing(step, OSError)
+            answers = [save(memory, "tea", "Black tea"), save(memory, "car", "A red car")]
+            told = {answer.key for answer in answers if isinstance(answer, Saved)}
+            for answer in answers:
+                assert isinstance(answer, Saved) or "no room" in answer.why
+            memory._disk._calls = Calls()
+            texts = _texts(memory)
+            assert texts["tea"] == ("Black tea" if "tea" in told else "Green tea")
+            assert ("car" in texts) == ("car" in told)
+            assert sorted(keys(memory, "tea car dog cat", 9)) == sorted(texts)
+            assert not list(state.rglob("*.tmp"))
+
+
+def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
+    """The note is in its file; the index takes it in when there is room."""
+    with opened(tmp_path) as memory:
+        save(memory, "a", "word one")
+        db = memory.shelf.index.writer()
+        [(pages,)] = db.execute("PRAGMA page_count").fetchall()
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        for number in range(40):
+            assert isinstance(save(memory, f"n{number}", f"word {number} " + "x" * 5000), Saved)
+        assert len(_texts(memory)) == 41
+        db.execute("PRAGMA max_page_count = 100000")
+        assert catch_up(memory) > 0
+        assert len(keys(memory, "word", 99)) == 41
+
+
+def test_there_are_never_two_writers(tmp_path: Path) -> None:
+    """The state folder has one process; that has one actor, and nobody else a way to write."""
+    script = "import sys; from elwood.features.memory.cli import *; from pathlib import Path; "
+    script += "state = Path(sys.argv[1]); run = state / 'run'; "
+    script += "paths = Paths(state=state, workspace=state / 'work', runtime=run); "
+    act = "sys.exit(forget(paths, ('a',)))"
+    with opened(tmp_path) as memory, lock(tmp_path):
+        save(memory, "a", "word")
+        done = subprocess.run(
+            [sys.executable, "-c", script + act, tmp_path], capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert "already uses the state folder" in done.stderr
+        with pytest.raises(AlreadyRunning), lock(tmp_path):
+            pass
+        assert keys(memory, "word") == ["a"]
+
+
+def test_a_note_of_somebody_else_is_a_refusal(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        (tmp_path / "memory").mkdir()
+        (tmp_path / "memory" / "a.md").mkdir()
+        assert isinstance(save(memory, "a", "x"), Unsaved)

@@ -1,0 +1,425 @@
+"""The memory: what is kept, found, replaced, forgotten and taken back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from elwood.agent.conversation.labels import Label
+from elwood.features.memory.file_search import Files
+from elwood.features.memory.index import Index
+from elwood.features.memory.learning import digests
+from elwood.features.memory.note import Note
+from elwood.features.memory.results import (
+    Forgotten,
+    Saved,
+    Undone,
+    Unsaved,
+)
+from elwood.features.memory.search_query import Asked, MemoryStore, Tie
+from elwood.features.memory.tidy import EXPIRED_STAY, tidy
+from elwood.features.memory.undo import MAX_BATCHES
+from elwood.foundation.storage.sqlite import Abandoned
+from tests.features.memory.remembering import (
+    MINE,
+    catch_up,
+    draft,
+    find,
+    holding,
+    keys,
+    opened,
+    save,
+)
+
+
+def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        assert save(memory, "tea", "Green,\nno sugar.", "drinks", "Küche") == Saved("tea")
+        now = 86_400.0
+        assert save(memory, "tea", "Black tea now.", "drinks") == Saved("tea", replaced=True)
+    with opened(tmp_path) as memory:
+        assert find(memory, "TEA") == [
+            Note(
+                "tea",
+                "Black tea now.",
+                ("drinks",),
+                "tg-1 by tg:1",
+                label=MINE,
+                created="1970-01-01T00:00:00+00:00",
+                updated="1970-01-02T00:00:00+00:00",
+            )
+        ]
+    assert [path.name for path in (tmp_path / "memory").iterdir()] == ["tea.md"]
+
+
+@pytest.fixture(params=["index", "files"])
+def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore]:
+    """Both ways to look notes up, over the same notes."""
+    with opened(tmp_path) as memory:
+        for key, text, tags in (
+            ("one", "the garden and the gate", ("x",)),
+            ("two", "nothing", ("garden",)),
+            ("garden", "nothing else", ()),
+            ("kueche", "Die Küche wird gestrichen", ()),
+            ("none", "something", ()),
+        ):
+            save(memory, key, text, *tags)
+        memory.save([draft("maybe", "a garden, perhaps", status="pending")])
+        save(memory, "strange", "the garden of others", untrusted=True)
+        [answer] = memory.save([attrs.evolve(draft("soon", "garden party"), ttl="1h")])
+        assert answer == Saved("soon")
+        index = memory.shelf.index
+        store = index if request.param == "index" else Files(memory.shelf.files)
+        assert isinstance(store, Index | Files)
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (Asked(query="garden", now=1.0), {"one", "two", "garden", "strange", "soon"}),
+        (Asked(query="garden", now=7200.0), {"one", "two", "garden", "strange"}),
+        (Asked(query="garden", now=7200.0, untrusted=False), {"one", "two", "garden"}),
+        (Asked(query="GARDEN gate", now=0.0), {"one"}),
+        (Asked(query="gard", now=7200.0), {"one", "two", "garden", "strange"}),
+        (Asked(query="gate absent", now=0.0), {"one"}),
+        (Asked(query="gate absent", now=0.0, words="all"), set()),
+        (Asked(query="gate party", now=0.0, words="any"), {"one", "soon"}),
+        (Asked(query="KUCHE", now=0.0), {"kueche"}),
+        (Asked(query="absent", now=0.0), set()),
+        (Asked(query='"garden" OR NEAR(', now=7200.0, words="all"), set()),
+        (Asked(query="?!", now=0.0), set()),
+    ],
+)
+def test_index_and_files_find_the_same(
+    memory_store: MemoryStore, asked: Asked, expected: set[str]
+) -> None:
+    assert {hit.key for hit in memory_store.search(asked, Tie())} == expected
+
+
+def test_index_and_files_list_the_same(memory_store: MemoryStore) -> None:
+    assert memory_store.newest(9, pending=True) == ["maybe"]
+    assert set(memory_store.newest(9)) == {
+        *("one", "two", "garden", "kueche", "none", "strange", "soon")
+    }
+    assert len(memory_store.newest(2)) == 2
+
+
+def test_better_places_come_first(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "one", "the garden and the gate", "x")
+        save(memory, "two", "nothing", "garden")
+        save(memory, "garden", "nothing else")
+        assert keys(memory, "garden") == ["garden", "two", "one"]
+        assert keys(memory, "garden", limit=2) == ["garden", "two"]
+
+
+def test_of_two_versions_the_newest_comes_first(tmp_path: Path) -> None:
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        for number, text in enumerate(
+            ["The wifi password is hunter2", "The wifi has the password swordfish, since Monday"]
+        ):
+            save(memory, f"wifi-{number}", text)
+            now += 60.0
+        assert keys(memory, "wifi password")[0] == "wifi-1"
+
+
+def test_the_label_is_kept_and_does_not_fall_by_itself(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "word one", untrusted=True)
+        save(memory, "b", "word two")
+        assert {n.key: n.untrusted for n in find(memory, "word")} == {"a": True, "b": False}
+        refused = save(memory, "b", "forget that", untrusted=True)
+        assert isinstance(refused, Unsaved)
+        assert "choose another key" in refused.why
+        save(memory, "a", "the owner's word")  # replaced as a whole
+        assert {n.key: n.untrusted for n in find(memory, "word")} == {"a": False, "b": False}
+        assert find(memory, "two")[0].text == "word two"
+
+
+def test_the_same_fact_makes_no_second_note(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "sister", "My sister's birthday is 4 May.", "family")
+        known = Saved("sister", known=True)
+        assert save(memory, "birthday", "sister's birthday: 4 May", "dates") == known
+        [note] = find(memory, "birthday")
+        assert note.text == "My sister's birthday is 4 May."
+        assert note.tags == ("family", "dates")
+        assert save(memory, "birthday", "sister's birthday: 5 May") == Saved("birthday")
+        # Strangers can confirm nothing, and what they said never stands for what the owner says:
+        # neither their key nor what nobody sees in their words.
+        save(memory, "strange", "The bank\u200b is closed", untrusted=True)
+        assert save(memory, "x", "the bank is closed!", untrusted=True).key == "strange"
+        assert find(memory, "bank")[0].untrusted
+        assert save(memory, "x", "the bank is closed!") == Saved("x")
+        assert {n.key: n.untrusted for n in find(memory, "bank")} == {"strange": True, "x": False}
+        save(memory, "y", "the bank is closed", untrusted=True)
+        assert {n.key: n.untrusted for n in find(memory, "bank")} == {"strange": True, "x": False}
+
+
+def test_what_is_said_again_lasts_as_long_as_it_was_ever_to(tmp_path: Path) -> None:
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        for key, ttl in (("code", "1h"), ("door", "2h")):
+            text = f"The {key} is 1234"
+            memory.save([attrs.evolve(draft(key, text), ttl=ttl)])
+        assert save(memory, "new-code", "the code is 1234") == Saved("code", known=True)
+        assert find(memory, "code", now=1e9)[0].ttl == ""  # nobody said for how long
+        [known] = memory.save([attrs.evolve(draft("d", "the door is 1234"), ttl="1h")])
+        assert (known, find(memory, "door")[0].ttl) == (Saved("door", known=True), "2h")
+        now = 7201.0  # nobody finds it any more
+        assert save(memory, "new-door", "The door is 1234") == Saved("new-door")
+        assert [note.key for note in find(memory, "door", now=now)] == ["new-door"]
+
+
+def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        [saved] = memory.save([draft("cat", "Has a cat", status="pending")], learned=True)
+        assert saved == Saved("cat")
+        assert keys(memory, "cat") == []
+        assert [note.key for note in memory.newest(9, pending=True)] == ["cat"]
+        memory.save([draft("cat", "Has a cat")])  # promoted
+        assert keys(memory, "cat") == ["cat"]
+        [refused] = memory.save([draft("cat", "Has two cats", status="pending")], learned=True)
+        assert isinstance(refused, Unsaved)
+        [known] = memory.save([draft("cats", "has a cat", status="pending")], learned=True)
+        assert known == Saved("cat", known=True)
+        assert keys(memory, "cat") == ["cat"]
+
+
+def test_what_nobody_says_stays_as_it_was(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        first = attrs.evolve(draft("a", "one", "x"), importance=5, ttl="30d")
+        memory.save([first])
+        path = tmp_path / "memory" / "a.md"
+        path.write_text(path.read_text().replace("---\n", "---\nalias: me\n", 1))
+        memory.save([attrs.evolve(first, text="two", tags=None, importance=None, ttl=None)])
+        [note] = memory.read(["a"])
+        assert (note.text, note.tags, note.importance, note.ttl) == ("two", ("x",), 5, "30d")
+        assert note.more == ("alias: me",)
+
+
+def test_a_full_memory_takes_no_new_keys(tmp_path: Path) -> None:
+    with opened(tmp_path, max_notes=2) as memory:
+        save(memory, "a", "one")
+        save(memory, "b", "two")
+        refused = save(memory, "c", "three")
+        assert isinstance(refused, Unsaved)
+        assert "2 notes already" in refused.why
+        assert save(memory, "a", "four") == Saved("a", replaced=True)
+
+
+def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "word")
+        folder, secret = tmp_path / "memory", tmp_path / "secret"
+        secret.write_text("word")
+        (folder / "link.md").symlink_to(secret)
+        (folder / "folder.md").mkdir()
+        (folder / "Not A Key.md").write_text("word")
+        (folder / "notes.txt").write_text("word")
+        catch_up(memory)
+        assert keys(memory, "word") == ["a"]
+        assert memory.overview(5).passed_over == ("Not A Key.md",)
+        refused = save(memory, "link", "x y")
+        assert isinstance(refused, Unsaved)
+        assert secret.read_text() == "word"
+
+
+# --- forgetting -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("others", [0, 300])
+def test_forgetting_leaves_no_byte(tmp_path: Path, others: int) -> None:
+    """In no file of the state folder, the index and its log included, under whatever history."""
+    with opened(tmp_path) as memory:
+        memory.save([draft(f"n{n}", f"Something else, number {n}, at home") for n in range(others)])
+        save(memory, "secret-plan", "Zanzibar is where the xylophone hides", "quokka")
+        save(memory, "secret-plan", "Zanzibar is where the xylophone hid, umbrella too", "quokka")
+        save(memory, "copy", "The umbrella stands in Zanzibar")
+        path = tmp_path / "memory" / "secret-plan.md"
+        for left in (".secret-plan.md.tmp", "secret-plan.md~", ".secret-plan.md.swp"):
+            (path.parent / left).write_bytes(path.read_bytes())
+        (path.parent / "top-secret-plan.md").write_text("stays")
+        assert keys(memory, "xylophone") == ["secret-plan"]
+        before = holding(tmp_path, "xylophone", "quokka")
+        assert any("memory.db" in name for name in before)
+        assert memory.forget(["secret-plan", "copy", "ghost"]) == Forgotten(
+            ("secret-plan", "copy"), ("ghost",)
+        )
+        wanted = ("xylophone", "zanzibar", "quokka", "umbrella", "hid")
+        assert holding(tmp_path, *wanted) == []
+        assert keys(memory, "xylophone zanzibar") == []
+        assert (path.parent / "top-secret-plan.md").exists()
+        assert len(keys(memory, "something", 400)) == min(others, 200)
+    assert holding(tmp_path, *wanted, "secret-plan.md") == []
+
+
+def test_deleting_a_file_by_hand_leaves_no_byte_either(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "a", "Zanzibar")
+        save(memory, "b", "stays")
+        (tmp_path / "memory" / "a.md").unlink()
+        catch_up(memory)
+        assert holding(tmp_path, "zanzibar") == []
+
+
+def test_what_was_forgotten_is_not_learned_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "ex", "Was married to Robin")
+        memory.forget(["ex"])
+    with opened(tmp_path) as memory:
+        again = [draft("ex", "Once had a wedding"), draft("past", "was MARRIED to robin.")]
+        answers = memory.save(again, learned=True)
+        assert [isinstance(one, Unsaved) and one.forgotten for one in answers] == [True, True]
+        assert holding(tmp_path, "robin", "married") == []
+        # Who says it themselves is heard, and from then on it may be learned again.
+        assert save(memory, "ex", "Was married to Robin") == Saved("ex")
+        [answer] = memory.save([draft("ex", "Was married to Robin, twice")], learned=True)
+        assert answer == Saved("ex", replaced=True)
+
+
+def test_a_damaged_tombstone_costs_no_other(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        for key in ("one", "two", "three"):
+            save(memory, key, f"text {key}")
+        memory.forget(["one", "two"])
+        path = tmp_path / "memory.forgotten"
+        data = bytearray(path.read_bytes())
+        data[-2] = 0xFF  # the newest mark, of what "two" said
+        path.write_bytes(data)
+        memory.forget(["three"])
+        for key in ("one", "two", "three"):
+            [refused] = memory.save([draft(key, f"text {key}")], learned=True)
+            assert isinstance(refused, Unsaved)
+        assert not memory.buried(digests("", "text two"))
+        assert (
+            len(
+                memory.buried(
+                    [hash_ for key in ("one", "three") for hash_ in digests(key, f"text {key}")]
+                )
+            )
+            == 4
+        )
+
+
+@pytest.mark.parametrize("at", [0, -2])
+def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: int) -> None:
+    """Neither in a mark nor in the salt, by which all that is forgotten later is known."""
+    names = [f"n{number}" for number in range(20)]
+    with opened(tmp_path) as memory:
+        save(memory, "first", "text first")
+        memory.forget(["first"])
+        path = tmp_path / "memory.forgotten"
+        data = bytearray(path.read_bytes())
+        data[at] = 0xFF
+        path.write_bytes(data)
+        for name in names:
+            save(memory, name, f"text {name}")
+            memory.forget([name])
+        assert path.stat().st_size < (2 * len(names) + 3) * 33
+        hashes = [hash_ for name in names for hash_ in digests(name, f"text {name}")]
+        assert memory.buried(hashes) == set(hashes)
+
+
+def test_the_tombstone_says_nothing(tmp_path: Path) -> None:
+    """The same forgotten in two houses leaves different marks: hashes alone could be guessed."""
+    marks = []
+    for name in ("one", "two"):
+        with opened(tmp_path / name) as memory:
+            save(memory, "pin", "4711")
+            memory.forget(["pin"])
+        marks.append((tmp_path / name / "memory.forgotten").read_text().split())
+    assert all(len(mark) == 32 for mark in marks[0])
+    assert not set(marks[0]) & set(marks[1])
+
+
+# --- taking back ----------------------------------------------------------------------------------
+
+
+def test_the_last_batch_is_taken_back(tmp_path: Path) -> None:
+    with opened(tmp_path, clock=lambda: 5.0) as memory:
+        assert memory.undo() is None
+        save(memory, "tea", "Green")
+        memory.save([draft("tea", "Black"), draft("cat", "Tom")], batch="b", learned=True)
+        memory.save([draft("dog", "Rex"), draft("tea", "White")], batch="b", learned=True)
+        (tmp_path / "memory" / "cat.md").write_text("Tom, the third")
+        catch_up(memory)
+        assert memory.undo() == Undone(5.0, ("dog",), ("tea",), ("cat",))
+        assert find(memory, "tea")[0].text == "Green"
+        assert find(memory, "third")[0].text == "Tom, the third"
+        assert keys(memory, "Rex") == []
+        [again] = memory.save([draft("dog", "Rex")], learned=True)
+        assert isinstance(again, Unsaved)
+        assert memory.undo() == Undone(5.0, ("tea",))
+        assert memory.undo() is None
+
+
+def test_what_can_be_taken_back_is_bounded(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        for number in range(MAX_BATCHES + 3):
+            save(memory, "a", f"{number} " + "x" * 19_000)
+        for _ in range(MAX_BATCHES):
+            assert memory.undo() == Undone(0.0, restored=("a",))
+        assert memory.undo() is None
+        assert memory.read(["a"])[0].text.startswith("2 ")
+
+
+def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
+    """The query of the index ends in the middle, and the connection is not used again."""
+    with opened(tmp_path) as memory:
+        save(memory, "a", "word")
+        tie = Tie()
+
+        def cut() -> int:
+            tie.cut()
+            return 1
+
+        def endless() -> None:
+            def cut() -> int:
+                tie.cut()
+                return 1
+
+            with memory.shelf.index.reading(tie) as db:
+                db.create_function("cut", 0, cut)
+                rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + cut() FROM n)"
+                db.execute(f"{rows} SELECT count(*) FROM n").fetchall()
+
+        with pytest.raises(Abandoned):
+            endless()
+        assert keys(memory, "word") == ["a"]
+        for store in (memory.shelf.index, Files(memory.shelf.files)):
+            assert store.search(Asked(query="word", now=0.0), Tie())
+
+
+def test_a_public_note_is_not_private(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "a.md").write_text("---\nlabel: trusted, public\n---\nword")
+    with opened(tmp_path) as memory:
+        assert find(memory, "word")[0].label == Label()
+
+
+def test_what_is_out_of_date_is_found(memory_store: MemoryStore) -> None:
+    assert memory_store.expired(1e12, 10) == ["soon"]
+    assert memory_store.expired(1e12, 0) == []
+    assert memory_store.expired(3600.0, 10) == ["soon"]
+    assert memory_store.expired(3599.0, 10) == []
+
+
+def test_tidying_looks_at_the_files(tmp_path: Path) -> None:
+    """What was given more time by hand, since the index saw it, stays."""
+    now = 0.0
+    with opened(tmp_path, clock=lambda: now) as memory:
+        memory.save([attrs.evolve(draft(key, key), ttl="1h") for key in ("gone", "kept")])
+        save(memory, "ever", "ever")
+        now = 3600.0 + EXPIRED_STAY - 1
+        assert tidy(memory.shelf, now) == (0, "")
+        now += 2
+        path = tmp_path / "memory" / "kept.md"
+        path.write_text(path.read_text().replace("1h", "90d"))
+        assert tidy(memory.shelf, now) == (1, "")
+        assert sorted(path.stem for path in (tmp_path / "memory").iterdir()) == ["ever", "kept"]
+        assert b"gone" not in (tmp_path / "memory.db").read_bytes()

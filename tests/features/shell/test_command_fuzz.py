@@ -1,0 +1,102 @@
+"""What was parsed is what bash would run: random commands, read by us and by bash."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from elwood.features.shell.judge import Plan, Safe, judge
+from elwood.features.shell.safe_commands import safe
+from elwood.features.shell.shell_words import FOLDERS, Unclear, Word
+from tests.features.shell import shell_trace
+from tests.features.shell.shell_trace import Bash, Surprise, random_command
+
+CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
+# Of the random commands at least this share must be safe, else nothing much is compared.
+ENOUGH = 0.2
+
+
+def started(call: tuple[str, ...]) -> tuple[str, ...] | Unclear:
+    """Give what we start for the program *call* that bash started."""
+    words = [Word(text, bare=text != FOLDERS.text) for text in call]
+    names = [Word(name) for name in shell_trace.FOLDERS]
+    for at in range(len(words)):
+        if words[at : at + len(names)] == names:
+            words[at : at + len(names)] = [FOLDERS]
+    return safe(words, True, None)
+
+
+def differences(plan: Plan, calls: list[tuple[str, ...]]) -> str | None:
+    """Follow *plan* with the statuses that bash had; say where its programs were others."""
+    status, left = 0, list(calls)
+    for step in plan.steps:
+        if (step.joined == "&&" and status) or (step.joined == "||" and not status):
+            continue
+        here, left = left[: len(step.pipeline)], left[len(step.pipeline) :]
+        ours = [started(call) for call in here]
+        if sorted(map(repr, ours)) != sorted(map(repr, step.pipeline)):
+            return f"{step} is {here}"
+        last = here[ours.index(step.pipeline[-1])]
+        status = (len(last) - 1) % 2
+    return f"bash goes on with {left}" if left else None
+
+
+def test_bash_starts_what_the_plan_says(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    rounds: int = request.config.getoption("--fuzz-commands")
+    rows = [json.loads(line) for line in CORPUS.read_text().splitlines()]
+    seeds = [row["input"] for row in rows if row["class"] == "benign_allow"]
+    bash, chance, ran = Bash(tmp_path), Random(0), 0
+    for _ in range(rounds):
+        command = random_command(chance, seeds)
+        verdict = judge(command)
+        if isinstance(verdict, Safe):
+            ran += 1
+            found = differences(verdict.plan, bash.run(command))
+            assert found is None, (command, found)
+    assert ran >= ENOUGH * rounds
+    print(f"{ran} of {rounds} random commands were safe; bash ran them all as planned")
+
+
+@pytest.mark.parametrize(
+    ("read", "run"),
+    [
+        ("ls a", "ls b"),
+        ("ls 'a b'", "ls a b"),
+        ("ls", "ls; date"),
+        ("ls x; date", "ls x && date"),
+        ("ls x || date", "ls x && date"),
+        ("ls | cat", "ls"),
+    ],
+)
+def test_a_difference_would_be_seen(tmp_path: Path, read: str, run: str) -> None:
+    verdict = judge(read)
+    assert isinstance(verdict, Safe)
+    bash = Bash(tmp_path)
+    assert differences(verdict.plan, bash.run(read)) is None
+    assert differences(verdict.plan, bash.run(run)) is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "read"),
+    [
+        ("ls; true", "ls"),
+        ("x=1; ls", "ls"),
+        ("cd .; ls", "ls"),
+        ("ls > y", "ls"),
+        ("touch x; ls", "ls"),
+        ("ls\n)", "ls"),
+        ("ls $(date)", "ls"),
+        ("! ls && date", "ls && date"),
+    ],
+)
+def test_what_else_bash_runs_would_be_seen(tmp_path: Path, command: str, read: str) -> None:
+    """Nothing of the kind is safe; were it read as something that is, it would be noticed."""
+    assert not isinstance(judge(command), Safe)
+    verdict = judge(read)
+    assert isinstance(verdict, Safe)
+    try:
+        found = differences(verdict.plan, Bash(tmp_path).run(command))
+    except Surprise:
+        found = "surprise"
+    assert found is not None

@@ -1,0 +1,168 @@
+"""Skills are found where they lie, and hostile folders do no harm."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from elwood.agent.session.turn.workspace import default_documents
+from elwood.features.skills.skill import MAX_FILE
+from elwood.features.skills.store import (
+    MAX_DEPTH,
+    MAX_FOLDERS,
+    Found,
+    Placed,
+    Shelf,
+    files_of,
+)
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
+
+
+def put(folder: Path, description: str = "Does it.", name: str | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {name or folder.name}\ndescription: {description}\n---\nBody.\n"
+    (folder / "SKILL.md").write_text(text)
+    return folder
+
+
+def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> Found:
+    return Shelf(Root(workspace), inline, packages, off=off).look()[1]
+
+
+def names(found: Found) -> list[str]:
+    return [one.skill.name for one in found.skills]
+
+
+def mark(path: Path) -> None:
+    os.setxattr(path, "user.elwood.untrusted", b"1")
+
+
+def test_skills_are_found_in_all_places(tmp_path: Path) -> None:
+    work, team = tmp_path / "work", tmp_path / "team"
+    put(work / "skills/one")
+    put(work / "skills/group/two")
+    put(work / ".agents/skills/three")
+    put(team / "four")
+    put(work / "elsewhere/five")
+    found = look(work, team, tmp_path / "missing")
+    assert names(found) == ["four", "one", "three", "two"]
+    assert found.problems == ()
+    assert [one.is_inside for one in found.skills] == [False, True, True, True]
+    assert names(look(work, team, off=("one",))) == ["four", "three", "two"]
+
+
+def test_of_two_with_one_name_the_nearer_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
+    work, team = tmp_path / "work", tmp_path / "team"
+    put(work / "skills/one", "mine")
+    put(work / ".agents/skills/one", "shared")
+    put(team / "one", "team")
+    found = look(work, team)
+    assert [one.skill.description for one in found.skills] == ["mine"]
+    assert len([p for p in found.problems if "hidden by skills/one" in p]) == 2
+
+
+def test_what_lies_in_a_skill_or_too_deep_or_apart_is_not_looked_at(tmp_path: Path) -> None:
+    put(put(tmp_path / "skills/one") / "inner")
+    put(tmp_path / "skills/node_modules/two")
+    put(tmp_path / "skills/.git/three")
+    put(tmp_path / "skills" / "/".join("abcdefg"[:MAX_DEPTH]) / "four")
+    put(tmp_path / "skills" / "/".join("hijklmn"[: MAX_DEPTH - 1]) / "five")
+    assert names(look(tmp_path)) == ["five", "one"]
+
+
+def test_hostile_folders_are_refused_with_a_reason(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", put(tmp_path / "outside/evil")
+    put(work / "skills/good")
+    (work / "skills/linked").symlink_to(outside)
+    (work / "skills/link-in").mkdir()
+    (work / "skills/link-in/SKILL.md").symlink_to(outside / "SKILL.md")
+    (work / "skills/hard").mkdir()
+    os.link(outside / "SKILL.md", work / "skills/hard/SKILL.md")
+    (work / "skills/huge").mkdir()
+    (work / "skills/huge/SKILL.md").write_bytes(b"x" * 10_000_000)
+    (work / "skills/bytes").mkdir()
+    (work / "skills/bytes/SKILL.md").write_bytes(b"---\nname: bytes\ndescription: \xff\n---\n")
+    (work / "skills/pipe").mkdir()
+    os.mkfifo(work / "skills/pipe/SKILL.md")
+    (work / "skills/folder/SKILL.md").mkdir(parents=True)
+    put(work / "skills/a b")
+    put(work / "skills/mismatch", name="good")
+    found = look(work)
+    assert names(found) == ["good", "mismatch"]
+    told = "\n".join(found.problems)
+    for part in ("link-in", "hard", "huge", "bytes", "pipe", "a b", "mismatch: its name is not"):
+        assert part in told
+
+
+def test_what_strangers_may_have_written_is_no_skill(tmp_path: Path) -> None:
+    mark(put(tmp_path / "skills/file") / "SKILL.md")
+    mark(put(tmp_path / "skills/folder"))
+    put(tmp_path / "skills/good")
+    found = look(tmp_path)
+    assert names(found) == ["good"]
+    assert len(found.problems) == 2
+
+
+async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
+    shelf = Shelf(Root(tmp_path), inline)
+    path = put(tmp_path / "skills/one") / "SKILL.md"
+    assert names(await shelf.found()) == ["one"]
+    mark(path)
+    assert names(await shelf.found()) == []
+
+
+async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path: Path) -> None:
+    shelf = Shelf(Root(tmp_path), inline)
+    assert await shelf.found() == Found()
+    put(tmp_path / "skills/one")
+    first = await shelf.found()
+    assert names(first) == ["one"]
+    assert await shelf.found() is first
+    os.utime(tmp_path / "skills/one/SKILL.md")
+    assert await shelf.found() is first
+    put(tmp_path / "skills/one", "Does more.")
+    assert (await shelf.found()).skills[0].skill.description == "Does more."
+    (tmp_path / "skills/one/SKILL.md").unlink()
+    assert names(await shelf.found()) == []
+
+
+async def test_an_unchanged_file_is_not_read_again(tmp_path: Path) -> None:
+    shelf = Shelf(Root(tmp_path), inline)
+    put(tmp_path / "skills/one")
+    first = (await shelf.found()).named("one")
+    put(tmp_path / "skills/two")
+    again = (await shelf.found()).named("one")
+    assert first is not None
+    assert again is not None
+    assert again.skill is first.skill
+
+
+@pytest.mark.parametrize("spread", [1, 50])
+def test_too_many_folders_are_left_out_and_told(tmp_path: Path, spread: int) -> None:
+    for number in range(MAX_FOLDERS + 100):
+        (tmp_path / f"skills/{number % spread}/{number}").mkdir(parents=True)
+    put(tmp_path / "skills/one")
+    problems = look(tmp_path).problems
+    assert any("the rest is not looked at" in problem for problem in problems)
+
+
+def test_the_files_of_a_skill_are_listed(tmp_path: Path) -> None:
+    folder = put(tmp_path / "skills/one")
+    (folder / "references").mkdir()
+    (folder / "references/a.md").write_text("12345")
+    (folder / ".installed.json").write_text("{}")
+    (folder / "theirs.md").write_text("x")
+    mark(folder / "theirs.md")
+    placed: Placed | None = look(tmp_path).named("one")
+    assert placed is not None
+    assert files_of(placed) == (["references/a.md (5 bytes)"], False)
+
+
+def test_the_skills_that_we_ship_are_sound() -> None:
+    found = look(default_documents())
+    assert found.problems == ()
+    assert names(found) == ["code-review", "github", "skill-creator", "summarize", "web-research"]
+    for one in found.skills:
+        assert len(one.skill.body.splitlines()) < 500
+        assert len(one.skill.body.encode()) < MAX_FILE / 10

@@ -1,0 +1,318 @@
+"""The timetable: what is asked of it may be asked again, and what it said stands on the disk."""
+
+import errno
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from msgspec.structs import replace
+
+from elwood.features.tasks.actor import TimetableActor
+from elwood.features.tasks.due_runs import Agenda, Run
+from elwood.features.tasks.entries import Planned, TimetableEntry
+from elwood.features.tasks.messages import (
+    Adopt,
+    Begin,
+    Change,
+    Consult,
+    End,
+    Heard,
+    ListTasks,
+    Schedule,
+    TimetableMail,
+    Unscheduled,
+    Woken,
+)
+from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.task import Result, Seen, Task
+from elwood.features.tasks.when import Every, Once
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Mailbox,
+    RestartPolicy,
+    inline,
+    supervise,
+)
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+
+HOUR = 3600.0
+NOON = 1_774_699_200.0
+TASK = Task("", "Check the build", Every(HOUR, NOON), prompt="p")
+
+
+class Full(Calls):
+    """A disk that may be full."""
+
+    is_full = False
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(fd, data)
+
+
+@attrs.define
+class House:
+    """One timetable, what it hinted, and what it handed on."""
+
+    box: Mailbox[TimetableMail]
+    board: Board
+    disk: Full
+    hints: list[Woken] = attrs.field(factory=list)
+    now: float = NOON
+
+    async def consult(self, now: float) -> Agenda:
+        self.now = now
+        return await self.box.address.ask(Consult(now=now))
+
+    async def begin(self, run: Run, seen: str = "") -> bool:
+        return await self.box.address.ask(Begin(run=run.planned, seen=seen))
+
+    async def end(self, run: Run, result: Result = "done") -> bool:
+        return await self.box.address.ask(End(run=run.planned, result=result))
+
+    async def listed(self) -> list[str]:
+        return [one.task.id for one in await self.box.address.ask(ListTasks())]
+
+
+async def ignore(tasks: Sequence[Task]) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def house(
+    folder: Path,
+    changed: Callable[[Sequence[Task]], Awaitable[None]] = ignore,
+    restored_at: float | None = None,
+) -> AsyncIterator[House]:
+    calls, board = Full(), Board(trio.current_time)
+    it = House(Mailbox("timetable", 16), board, calls)
+    journal: Journal[TimetableEntry, Timetable] = Journal(
+        folder / "schedule.jsonl",
+        TimetableEntry,
+        Timetable,
+        Disk(blocking=inline, clock=lambda: it.now, calls=calls),
+    )
+
+    def hint(woken: Woken) -> bool:
+        it.hints.append(woken)
+        return True
+
+    actor = TimetableActor(
+        journal,
+        hint=hint,
+        changed=changed,
+        clock=lambda: it.now,
+        zone="Europe/Berlin",
+        restored_at=restored_at,
+    )
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        children = [Child(it.box, actor.run, RestartPolicy(first_delay=0.1))]
+
+        async def run() -> None:
+            await supervise(children, stop=stop, listener=lambda event: None, board=board)
+
+        nursery.start_soon(run)
+        yield it
+        stop.set()
+
+
+async def scheduled(it: House, task: Task = TASK) -> Seen:
+    seen = await it.box.address.ask(Schedule(task=task))
+    assert isinstance(seen, Seen)
+    return seen
+
+
+async def test_what_was_scheduled_twice_is_there_once(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with house(tmp_path) as it:
+        first, second = await scheduled(it), await scheduled(it)
+        assert first == second
+        assert (first.task.id, first.next) == ("check-the-build", NOON + HOUR)
+        assert await it.listed() == ["check-the-build"]
+        assert len(it.hints) == 1
+
+
+async def test_a_run_begins_once_and_ends_once(tmp_path: Path, autojump_clock: object) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it)
+        (run,) = (await it.consult(NOON + HOUR)).runs
+        assert await it.begin(run, seen="x")
+        assert await it.begin(run)
+        (standing,) = (await it.consult(NOON + HOUR + 1)).runs
+        assert standing.begun
+        other = attrs.evolve(run, planned=replace(run.planned, attempt=2))
+        assert not await it.begin(other), "nothing begins beside it"
+        assert await it.end(run)
+        assert await it.end(run, "failed"), "it has its outcome"
+        assert not await it.begin(run)
+    async with house(tmp_path) as it:
+        assert not await it.begin(run)
+        assert (await it.consult(NOON + HOUR + 2)).runs == ()
+        (seen,) = await it.box.address.ask(ListTasks())
+        assert (seen.result, seen.last, seen.failures) == ("done", NOON + HOUR + 1, 0)
+
+
+async def test_a_run_stands_after_a_restart(tmp_path: Path, autojump_clock: object) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it)
+        (run,) = (await it.consult(NOON + HOUR)).runs
+        assert await it.begin(run)
+    async with house(tmp_path) as it:
+        (standing,) = (await it.consult(NOON + 9 * HOUR)).runs
+        assert (standing.begun, standing.planned) == (True, run.planned)
+
+
+async def test_what_is_planned_no_more_does_not_begin(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it)
+        (run,) = (await it.consult(NOON + HOUR)).runs
+        for verb in ("pause", "cancel"):
+            assert (await it.box.address.ask(Change(id="check-the-build", verb=verb, by="me"))).ok
+            assert not await it.begin(run)
+        assert await it.listed() == []
+        assert await it.end(run)
+
+
+async def test_a_clock_that_was_set_since_the_look_begins_nothing(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it)
+        (run,) = (await it.consult(NOON + HOUR)).runs
+        it.now = NOON
+        assert not await it.begin(run)
+
+
+async def test_news_are_told_until_they_were_heard(tmp_path: Path, autojump_clock: object) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it, replace(TASK, catch_up=60.0))
+        tell = (await it.consult(NOON + 2.5 * HOUR)).tell
+        assert tell is not None
+        assert "2 times" in tell.text
+        assert not tell.again
+    async with house(tmp_path) as it:
+        again = (await it.consult(NOON + 2.6 * HOUR)).tell
+        assert again is not None
+        assert (again.text, again.again) == (tell.text, True)
+        await it.box.address.ask(Heard(upto=again.upto))
+        assert (await it.consult(NOON + 2.7 * HOUR)).tell is None
+
+
+async def test_a_full_disk_begins_nothing_and_forgets_nothing(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it)
+        (run,) = (await it.consult(NOON + HOUR)).runs
+        it.disk.is_full = True
+        assert not await it.begin(run)
+        answer = await it.box.address.ask(Schedule(task=replace(TASK, title="other")))
+        assert isinstance(answer, Unscheduled)
+        assert not (
+            await it.box.address.ask(Change(id="check-the-build", verb="pause", by="me"))
+        ).ok
+        await it.box.address.ask(Adopt(origin="config", tasks=(replace(TASK, id="c"),)))
+        assert (await it.consult(NOON + 5 * HOUR)).runs == ()
+        it.disk.is_full = False
+        (run,) = (await it.consult(NOON + 5 * HOUR)).runs
+        assert await it.begin(run)
+        it.disk.is_full = True
+        assert not await it.end(run)
+        it.disk.is_full = False
+        assert await it.end(run)
+
+
+async def test_tasks_made_in_conversations_are_handed_on(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    copies: list[list[str]] = []
+
+    async def changed(tasks: Sequence[Task]) -> None:
+        await trio.lowlevel.checkpoint()
+        copies.append([task.id for task in tasks])
+
+    async with house(tmp_path, changed) as it:
+        await scheduled(it)
+        await scheduled(it, Task("o", "o", Once(NOON + 60), message="m"))
+        await it.box.address.ask(Adopt(origin="config", tasks=(replace(TASK, id="c"),)))
+        await trio.testing.wait_all_tasks_blocked()
+        (run,) = (await it.consult(NOON + 60)).runs
+        await it.begin(run)
+        await it.end(run)
+        await it.consult(NOON + 61)
+        await trio.testing.wait_all_tasks_blocked()
+    assert copies[-2:] == [["check-the-build", "o"], ["check-the-build"]]
+
+
+async def test_a_copy_that_fails_breaks_nothing_and_is_made_later(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    tries: list[int] = []
+
+    async def changed(tasks: Sequence[Task]) -> None:
+        await trio.lowlevel.checkpoint()
+        tries.append(len(tasks))
+        if len(tries) < 3:
+            raise PermissionError("agent.toml")
+
+    async with house(tmp_path, changed) as it:
+        await scheduled(it)
+        await trio.testing.wait_all_tasks_blocked()
+        assert it.board.desks["timetable"].troubles
+        await trio.sleep(600)
+        assert not it.board.desks["timetable"].troubles
+        assert await it.listed() == ["check-the-build"]
+        assert it.board.desks["timetable"].restarts == 0
+    assert tries[-1] == 1
+
+
+async def test_what_cannot_be_adopted_is_shown(tmp_path: Path, autojump_clock: object) -> None:
+    async with house(tmp_path) as it:
+        bad, good = replace(TASK, id="bad", zone="Mars"), replace(TASK, id="good")
+        await it.box.address.ask(Adopt(origin="config", tasks=(bad, good)))
+        assert await it.listed() == ["good"]
+        (trouble,) = it.board.desks["timetable"].troubles.values()
+        assert "Mars" in trouble.error
+        await it.box.address.ask(Adopt(origin="config", tasks=(good,)))
+        assert not it.board.desks["timetable"].troubles
+
+
+async def test_a_state_from_a_backup_repeats_nothing(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with house(tmp_path) as it:
+        await scheduled(it)
+        (run,) = (await it.consult(NOON + HOUR)).runs
+        assert await it.begin(run)
+    for _ in range(2):
+        async with house(tmp_path, restored_at=NOON + 3.5 * HOUR) as it:
+            agenda = await it.consult(NOON + 3.6 * HOUR)
+            assert agenda.runs == ()
+            assert agenda.tell is not None
+            assert agenda.tell.text.count("backup") == 2
+            (run,) = (await it.consult(NOON + 4 * HOUR)).runs
+            assert run.planned == Planned("check-the-build", NOON + 4 * HOUR, series=1)
+
+
+@pytest.mark.parametrize("chores", [False, True])
+async def test_what_the_house_does_itself_is_listed_if_wanted(
+    tmp_path: Path, autojump_clock: object, chores: bool
+) -> None:
+    async with house(tmp_path) as it:
+        chore = Task("backup", "backup", Every(HOUR), chore="backup")
+        await it.box.address.ask(Adopt(origin="house", tasks=(chore,)))
+        listed = await it.box.address.ask(ListTasks(chores=chores))
+        assert len(listed) == chores

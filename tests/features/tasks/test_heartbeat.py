@@ -1,0 +1,367 @@
+"""What the owner writes into HEARTBEAT.md becomes tasks; what is malformed is told, and no more."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import elwood
+from elwood.features.tasks.changes import problem
+from elwood.features.tasks.file_words import never
+from elwood.features.tasks.heartbeat import (
+    MAX_CHECKLIST,
+    MAX_ENTRIES,
+    MAX_PROMPT,
+    MAX_TITLE,
+    Checklist,
+    HeartbeatSettings,
+    read,
+)
+from elwood.features.tasks.patterns import MAX_PATTERNS
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import (
+    Cadence,
+    Cron,
+    Every,
+    Hours,
+    is_active,
+    next_at,
+)
+
+SETTINGS = HeartbeatSettings()
+AWAKE = "08:00-22:00"
+ZONE = "Europe/Berlin"
+# Unix seconds of 2026-11-22 00:00 UTC.
+NOW = 1_795_305_600.0
+
+
+def tasks(text: str, settings: HeartbeatSettings = SETTINGS) -> tuple[Task, ...]:
+    found = read(text, settings, ZONE, AWAKE, {"local"})
+    assert found.problems == ()
+    return found.tasks
+
+
+def problems(text: str) -> list[str]:
+    found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
+    return [problem.removeprefix("HEARTBEAT.md, ") for problem in found.problems]
+
+
+# --- the checklist --------------------------------------------------------------------------------
+
+EMPTY = [
+    "",
+    "\n \t\n",
+    "# Heartbeat\n\n### nothing yet\n",
+    "<!-- - look at the mail -->",
+    "# Heartbeat\n<!--\n- one\n\n## Two\nCadence: daily\nPrompt: x\n-->\n",
+    "- \n*\n+\n1.\n2)\n- [ ]\n- []\n",
+    "---\n* * *\n___",
+    "\ufeff# Heartbeat\r\n\r\n- \r\n",
+    "Watch: inbox/*.md\n",
+]
+
+
+@pytest.mark.parametrize("text", EMPTY)
+def test_an_empty_checklist_is_no_task(text: str) -> None:
+    assert tasks(text) == ()
+
+
+def test_the_shipped_file_is_empty_and_its_examples_are_sound() -> None:
+    shipped = (Path(elwood.__file__).parents[1] / "workspace" / "HEARTBEAT.md").read_text()
+    assert tasks(shipped) == ()
+    examples = shipped.replace("<!--", "").replace("-->", "")
+    assert [task.id for task in tasks(examples)] == [
+        "heartbeat", "heartbeat-week-ahead", "heartbeat-inbox"
+    ]  # fmt: skip
+
+
+def test_a_checklist_is_one_bounded_task() -> None:
+    (task,) = tasks("# Home\n- Is the oven off? <!-- it once was not -->\n")
+    assert (task.id, task.origin, task.role) == ("heartbeat", "heartbeat", "cheap")
+    assert task.when == Every(1800.0)
+    assert task.hours == Hours("08:00", "22:00")
+    assert task.zone == ZONE
+    assert task.watch == ()
+    assert task.purse is not None
+    assert (task.purse.tokens, task.purse.usd) == (500_000, 0.5)
+    assert task.prompt.endswith("\n\n# Home\n- Is the oven off?")
+    assert "HEARTBEAT_OK" in task.prompt
+
+
+def test_settings_count() -> None:
+    settings = HeartbeatSettings(
+        every=600.0, hours="mon-fri 9-17", model="local/qwen", tokens=10, usd=0.1
+    )
+    (task,) = tasks("- a", settings)
+    assert task.when == Every(600.0)
+    assert task.hours == Hours("09:00", "17:00", (0, 1, 2, 3, 4))
+    assert task.role == "local/qwen"
+    assert tasks("- a", HeartbeatSettings(on=False)) == ()
+    assert tasks("- a", HeartbeatSettings(hours="always"))[0].hours is None
+
+
+def test_lines_that_name_files_are_watched_and_not_sent() -> None:
+    (task,) = tasks("Watch: inbox/*.md, `my notes.md`\n- news?\n- Watch: the birds\n  watch: x\n")
+    assert task.watch == ("inbox/*.md", "my notes.md", "x")
+    assert task.prompt.endswith("\n\n- news?\n- Watch: the birds")
+
+
+def test_a_section_without_cadence_and_prompt_belongs_to_the_checklist() -> None:
+    (task,) = tasks("## Mornings\n- windows shut?\nHours: of the shop\n## Evenings\n- oven off?")
+    assert task.id == "heartbeat"
+    assert "## Mornings\n- windows shut?" in task.prompt
+    assert "## Evenings" in task.prompt
+
+
+def test_after_a_first_level_heading_the_checklist_goes_on() -> None:
+    checklist, news = tasks("- a\n## News\nCadence: daily\nPrompt: x\n# Home\n- b\nCadences vary")
+    assert checklist.prompt.endswith("- a\n# Home\n- b\nCadences vary")
+    assert news.prompt == "x"
+
+
+def test_a_pattern_that_leads_out_is_told_and_the_checklist_stands() -> None:
+    found = read("- a\nWatch: ../diary.md, b.md, /etc/passwd", SETTINGS, ZONE)
+    assert found.tasks[0].watch == ("b.md",)
+    assert [problem[:44] for problem in found.problems] == [
+        "HEARTBEAT.md, line 2: Watch: '../diary.md' l",
+        "HEARTBEAT.md, line 2: Watch: '/etc/passwd' l",
+    ]
+
+
+def test_too_long_a_checklist_is_told_and_does_not_run() -> None:
+    assert problems("- " + "x" * MAX_CHECKLIST) == [
+        f"line 1: the checklist is longer than {MAX_CHECKLIST} characters: shorten it"
+    ]
+
+
+# --- entries --------------------------------------------------------------------------------------
+
+
+def test_an_entry_has_all_it_says() -> None:
+    (task,) = tasks(
+        "## Check the Mail ##\r\n"
+        "Cadence: every 20 minutes\r\n"
+        "**Hours:** mon-fri 8-18\r\n"
+        "watch: inbox/*.md\r\n"
+        "Watch: notes\r\n"
+        "Model: local/qwen\r\n"
+        "Silent: Yes\r\n"
+        "Prompt: Look into it.\r\n"
+        "\r\n"
+        "- what is new\r\n"
+        "- Watch: is no key in a list\r\n"
+        " Hours: behind a space neither\r\n"
+    )
+    assert (task.id, task.title) == ("heartbeat-check-the-mail", "Check the Mail")
+    assert task.when == Every(1200.0)
+    assert task.hours == Hours("08:00", "18:00", (0, 1, 2, 3, 4))
+    assert task.watch == ("inbox/*.md", "notes")
+    assert (task.role, task.silent) == ("local/qwen", True)
+    lines = ["Look into it.", "", "- what is new", "- Watch: is no key in a list"]
+    lines.append(" Hours: behind a space neither")
+    assert task.prompt == "\n".join(lines)
+    assert "\r" not in task.prompt
+
+
+def test_keys_may_be_a_list() -> None:
+    (task,) = tasks("## A\n- Cadence: hourly\n- Prompt: Look.\n- Silent: no\n- Model: default")
+    assert (task.when, task.silent, task.role) == (Cadence("hourly"), False, "default")
+    assert task.prompt == "Look."
+
+
+def test_an_entry_without_watch_always_runs() -> None:
+    (task,) = tasks("## A\nCadence: hourly\nPrompt: x")
+    assert task.watch is None
+    assert task.role == "cheap"
+
+
+def test_code_has_neither_headings_nor_keys() -> None:
+    (task,) = tasks(
+        "## A\nPrompt: Run\n```sh\n## not a heading\nCadence: never\n<!-- kept\n```\n"
+        "Cadence: hourly\n"
+    )
+    assert "## not a heading\nCadence: never\n<!-- kept\n```" in task.prompt
+    (checklist,) = tasks("~~~\n## A\nCadence: x\n```\nWatch: y\n~~~")
+    assert checklist.id == "heartbeat"
+    assert checklist.watch == ()
+
+
+@pytest.mark.parametrize(
+    ("cadence", "when", "hours"),
+    [
+        ("hourly", Cadence("hourly"), Hours("08:00", "22:00")),
+        ("every 2h", Every(7200.0, start=1577862000.0), Hours("08:00", "22:00")),
+        ("*/5 * * * *", Cron("*/5 * * * *"), Hours("08:00", "22:00")),
+        # A time of day was meant as it was written.
+        ("every day at 6:30", Cron("30 6 * * *"), None),
+        ("every monday at 8", Cron("0 8 * * 1"), None),
+        ("@daily", Cron("@daily"), None),
+        ("@hourly", Cron("@hourly"), Hours("08:00", "22:00")),
+    ],
+)
+def test_the_usual_hours_hold_for_what_names_no_time_of_day(
+    cadence: str, when: object, hours: Hours | None
+) -> None:
+    (task,) = tasks(f"## A\nCadence: {cadence}\nPrompt: x")
+    assert (task.when, task.hours) == (when, hours)
+
+
+@settings(max_examples=60)
+@given(
+    cadence=st.sampled_from(["daily", "weekly", "monthly", "every 2 days", "every 12 hours"]),
+    title=st.text("abcdefghij", min_size=1, max_size=8),
+    days=st.sampled_from(["", "mon-fri ", "sat,sun ", "wed "]),
+    begin=st.integers(0, 23),
+    span=st.integers(2, 24),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/Santiago", "Asia/Kathmandu"]),
+    summer=st.booleans(),
+)
+def test_what_names_no_time_of_day_comes_within_its_hours(
+    cadence: str, title: str, days: str, begin: int, span: int, zone: str, summer: bool
+) -> None:
+    """Else a daily look would never take place: outside of its hours nothing runs."""
+    hours = f"Hours: {days}{begin}:00-{(begin + span) % 24:02}:00"
+    found = read(f"## {title}\nCadence: {cadence}\nPrompt: x\n{hours}", SETTINGS, zone)
+    (task,) = found.tasks
+    at: float | None = NOW + summer * 182 * 86_400
+    seen = 0
+    for _ in range(30):
+        assert at is not None
+        at = next_at(task.when, at, zone, task.id)
+        seen += at is not None and is_active(task.hours, at, zone)
+    is_interval = cadence.startswith("every")
+    assert seen >= 2 if is_interval else seen == 30
+
+
+MALFORMED = [
+    # the entry "A", what is said: an ellipsis at the end stands for the rest
+    ("Prompt: x", 'Cadence: there is none: write a line like Cadence: every 30 minutes'),
+    ("Cadence: daily", 'it has no Prompt: write a line like Prompt: Look whether …'),
+    ("Cadence: daily\nPrompt:\n\n", 'it has no Prompt: write a line like Prompt: …'),
+    ("Cadence: often\nPrompt: x", "Cadence: 'often' is no time that is understood. …"),
+    ("Cadence: every 5 seconds\nPrompt: x", 'Cadence: every 5 seconds is too often: …'),
+    ("Cadence: tomorrow at 9\nPrompt: x", "Cadence: 'tomorrow at 9' depends on …"),
+    ("Cadence: 2100-01-01 09:00\nPrompt: x", 'Cadence: a single time is no cadence: …'),
+    ("Cadence: daily\nCadence: weekly\nPrompt: x", '3: Cadence stands twice: leave one'),
+    ("Cadense: daily\nPrompt: x", '2: there is no key Cadense: did you mean Cadence?'),
+    ("Prompt: x\nHour: 8-9\nCadence: daily", '3: there is no key Hour: did you mean Hours? …'),
+    ("Cadence: daily\nColour: red\nPrompt: x", '3: there is no key Colour: there are …'),
+    ("Please look.\nCadence: daily\nPrompt: x", "2: 'Please look.' stands behind no key: …"),
+    ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are no hours: …"),
+    ("Cadence: every day at 7\nPrompt: x\nHours: 8-9", 'its Cadence never falls into …'),
+    ("Cadence: daily\nPrompt: x\nModel: nosuch/m", "Model: 'nosuch/m' is none that can …"),
+    ("Cadence: daily\nPrompt: x\nSilent: maybe", 'Silent: write yes or no'),
+    ("Cadence: daily\nPrompt: x\nWatch: ../x", "Watch: '../x' leads out of the …"),
+    ("Cadence: daily\nPrompt: x\nWatch:", 'Watch: there is nothing behind it: …'),
+    ("Cadence: daily\nPrompt: " + "x" * (MAX_PROMPT + 1), 'its Prompt is longer than …'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "said"), MALFORMED)
+def test_a_malformed_entry_is_told_and_the_others_stand(body: str, said: str) -> None:
+    text = f"## A\n{body}\n## B\nCadence: hourly\nPrompt: y\n"
+    found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
+    assert [task.id for task in found.tasks] == ["heartbeat-b"]
+    line, _, rest = said.partition(": ") if said[1] == ":" else ("1", "", said)
+    (problem,) = problems(text)
+    assert problem.startswith(f'line {line}, "A": {rest.removesuffix("…")}')
+
+
+def test_several_things_wrong_are_told_together() -> None:
+    (problem,) = problems("## A\nCadence: often\nHours: late")
+    assert re.search("Cadence: 'often'.*; Hours: 'late'.*; it has no Prompt", problem)
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("", "line 3: it has no title: write one behind ##"),
+        ("x" * (MAX_TITLE + 1), f'line 3, "{"x" * MAX_TITLE}": its title is longer than'),
+        ("B!", 'line 3, "B!": its title is too like that of line 1: give it another'),
+    ],
+)
+def test_a_title_must_be_one(title: str, said: str) -> None:
+    text = f"## b\nCadence: hourly\nPrompt: y\n## {title}\nCadence: hourly\nPrompt: y\n"
+    (problem,) = problems(text)
+    assert problem.replace("line 4", "line 3").startswith(said)
+
+
+def test_keys_outside_of_entries_are_told() -> None:
+    assert problems("### News\nCadence: daily\nPrompt: x")[0] == (
+        "line 2: Cadence stands in no entry: write a heading above, like ## News"
+    )
+
+
+def test_what_is_not_closed_is_told() -> None:
+    assert problems("- a\n<!-- b\n## C\nCadence: daily")[0].startswith("line 2: the comment is not")
+    assert problems("- a\n````\n```\n## C")[0] == (
+        "line 2: the code block is not closed: write ```` behind it"
+    )
+
+
+def test_titles_in_any_script_have_ids() -> None:
+    first, second = tasks(
+        "".join(f"## {t}\nCadence: hourly\nPrompt: x\n" for t in ("今天", "明天"))
+    )
+    assert first.id != second.id
+
+
+def test_the_timetable_takes_what_was_read() -> None:
+    """The bounds of the file and those of the timetable are the same."""
+    text = "\n".join(
+        [
+            "x" * MAX_CHECKLIST,
+            f"## {'word ' * 15}",
+            "Cadence: every day at 9",
+            "Hours: 8-24",
+            f"Watch: {','.join(f'f{n}' for n in range(MAX_PATTERNS))}",
+            f"Prompt: {'x' * MAX_PROMPT}",
+        ]
+    )
+    found = read(text, SETTINGS, ZONE, "0-24")
+    assert (len(found.tasks), found.problems) == (2, ())
+    assert [problem(task) for task in found.tasks] == ["", ""]
+
+
+def test_too_many_entries_are_told() -> None:
+    text = "".join(f"## e{n}\nCadence: hourly\nPrompt: x\n" for n in range(MAX_ENTRIES + 3))
+    found = read(text, SETTINGS, ZONE)
+    assert len(found.tasks) == MAX_ENTRIES
+    assert len(found.problems) == 1
+    assert f'"e{MAX_ENTRIES}": there are more than {MAX_ENTRIES} entries' in found.problems[0]
+
+
+# --- any text -------------------------------------------------------------------------------------
+
+PIECES = [
+    "## ", "##", "# ", "###", "\n", "\r\n", "\r", "Cadence: ", "Prompt: ", "Hours:", "Watch: ",
+    "Model: ", "Silent: ", "daily", "every 20 minutes", "*/5 * * * *", "```", "~~~", "<!--", "-->",
+    "- ", "- [ ]", "**", ",", "../", "inbox/*", "yes", "cheap", "8-22", "mon-fri ", " ", "\t", "a",
+    "today at 9", "\ufeff", "\ud800", "\0", "`", ":", "\u2028", "2100-01-01",
+]  # fmt: skip
+texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=5)), max_size=60).map("".join)
+
+
+@given(texts)
+def test_any_text_gives_sound_tasks_and_short_problems(text: str) -> None:
+    found = read(text, SETTINGS, ZONE, AWAKE, {"local"})
+    ids = [task.id for task in found.tasks]
+    assert len(set(ids)) == len(ids) <= MAX_ENTRIES + 1
+    for task in found.tasks:
+        assert re.fullmatch(r"heartbeat(-[a-z0-9][a-z0-9-]{0,63})?", task.id)
+        assert problem(task) == ""
+        assert not never(task.when, task.hours, ZONE, task.id)
+        assert task.prompt
+        assert task.message == task.chore == ""
+    for told in found.problems:
+        assert re.match(r'HEARTBEAT\.md, line \d+(, "|: )', told)
+        assert len(told) < 4000
+
+
+@given(texts)
+def test_line_breaks_of_any_system_are_the_same(text: str) -> None:
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    expected: Checklist = read(plain, SETTINGS, ZONE)
+    assert read(plain.replace("\n", "\r\n"), SETTINGS, ZONE) == expected

@@ -1,0 +1,135 @@
+"""What comes of a run when the conversation that is to know of it has no room."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.messages import (
+    Await,
+    Busy,
+    Inbound,
+    SessionsMail,
+    Taken,
+)
+from elwood.features.tasks.due_runs import Run
+from elwood.features.tasks.entries import Planned
+from elwood.features.tasks.run import Errands, Outcome
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Once
+from elwood.foundation.runtime import Mailbox
+
+TASK = Task("tea", "Tea", Once(0.0), prompt="Put the kettle on.", route=Route("chat", 1))
+
+
+async def nothing(task: Task) -> str:
+    await trio.lowlevel.checkpoint()
+    return ""
+
+
+def errands(
+    mailbox: Mailbox[SessionsMail],
+    *,
+    route: Callable[[Task], Route | None] = lambda task: task.route,
+    home: Callable[[Route], str | None] = lambda route: None,
+    refusal: Callable[[Task], Awaitable[str]] = nothing,
+) -> Errands:
+    return Errands(
+        mailbox.address,
+        chores={},
+        watching=nothing,
+        route=route,
+        home=home,
+        refusal=refusal,
+        now=lambda: 0.0,
+        zone="UTC",
+    )
+
+
+async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
+    autojump_clock: object,
+) -> None:
+    """Its answers do not arrive, say, so it is full: that is no failure of the run."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            match message:
+                case Inbound(session="home"):
+                    message.reply.set(Busy(20))
+                case Inbound():
+                    message.reply.set(Taken())
+                case Await():
+                    message.reply.set(Done("It boils.", told=Route("chat", 1)))
+                case _:
+                    raise AssertionError(message)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        outcome = await errands(mailbox, home=lambda route: "home")(Run(TASK, Planned("tea", 0.0)))
+        nursery.cancel_scope.cancel()
+    assert outcome == Outcome("done", "It boils.")
+
+
+async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
+    autojump_clock: object,
+) -> None:
+    """Meanwhile the owner may be somewhere else: what counts is where it was said."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+    taken: list[Inbound] = []
+    there, elsewhere = Route("chat", 1), Route("chat", 2)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            match message:
+                case Inbound():
+                    taken.append(message)
+                    message.reply.set(Taken())
+                case Await():
+                    message.reply.set(Done("It boils.", told=there))
+                case _:
+                    raise AssertionError(message)
+
+    made = errands(
+        mailbox,
+        route=lambda task: elsewhere if taken else there,
+        home=lambda route: f"home-{route.chat}",
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        await made(Run(replace(TASK, route=None), Planned("tea", 0.0)))
+        nursery.cancel_scope.cancel()
+    run, note = taken
+    assert run.errand is not None
+    assert run.errand.follows
+    assert (note.session, note.route) == ("home-1", there)
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> None:
+    """Its conversation tells of it; the owner may not be in that group, so they hear as well."""
+    mailbox: Mailbox[SessionsMail] = Mailbox("sessions", 8)
+    place = Route("chat", -1, private=private)
+
+    async def sessions() -> None:
+        async for message in mailbox:
+            if isinstance(message, Await):
+                message.reply.set(Done("I was cut off.", failed=True, acted=True, told=place))
+            elif isinstance(message, Inbound):
+                message.reply.set(Taken())
+
+    async def limit(task: Task) -> str:
+        await trio.lowlevel.checkpoint()
+        return "The limit is reached."
+
+    task = replace(TASK, route=place)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sessions)
+        outcome = await errands(mailbox)(Run(task, Planned("tea", 0.0)))
+        spent = await errands(mailbox, refusal=limit)(Run(task, Planned("tea", 0.0), begun=True))
+        nursery.cancel_scope.cancel()
+    assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)
+    assert spent == Outcome("spent", "The limit is reached.", acted=True, told=private)

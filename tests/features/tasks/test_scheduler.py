@@ -1,0 +1,381 @@
+"""The scheduler: a task's time comes, and what is asked of sessions and chores then."""
+
+import logging
+import random
+import re
+from pathlib import Path
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.task_run import QUIET, Errand, Purse
+from elwood.agent.session.log.entries import NOWHERE, Route
+from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.messages import (
+    Busy,
+    Inbound,
+    NotNow,
+    Refused,
+)
+from elwood.features.tasks.chores import Report
+from elwood.features.tasks.entries import (
+    Begun,
+    Ended,
+    Passed,
+    Summed,
+)
+from elwood.features.tasks.notices import ACTED, framed
+from elwood.features.tasks.run import RUN_LIMIT
+from elwood.features.tasks.scheduler import MAX_REMINDERS, MAX_RUNS
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Cron, Every, Once
+from tests.journeys.year import House, World
+
+# 2026-03-28 12:00 UTC, 13:00 in Berlin.
+NOON = 1_774_699_200.0
+MINUTE, HOUR = 60.0, 3_600.0
+ONCE = Task("tea", "Make tea", Once(NOON + HOUR), prompt="Put the kettle on.")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, random.Random(0), NOON, NOON + 2 * HOUR)
+
+
+def live(world: World, *tasks: Task) -> list[Inbound]:
+    """Have *tasks* done as they come; return what sessions were handed."""
+    world.tasks["config"] = tuple(replace(task, origin="config") for task in tasks)
+    world.live()
+    return [work.asked for work in world.works.values()]
+
+
+def ended(world: World) -> list[Ended]:
+    return [entry for _, _, entry in world.entries() if isinstance(entry, Ended)]
+
+
+def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
+    assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
+    assert asked.principal == Principal("task:tea", "Make tea", owner=True)
+    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
+    assert not asked.untrusted
+    assert asked.text.startswith(
+        '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 (Europe/Berlin). '
+        "Nobody is waiting"
+    )
+    assert QUIET in asked.text
+    assert asked.text.endswith("\n\nPut the kettle on.")
+
+
+def test_a_run_for_a_group_knows_that_others_read_it(world: World) -> None:
+    group = Route("telegram", -5, private=False)
+    for task, said in ((ONCE, "the owner;"), (replace(ONCE, id="g", route=group), "a group,")):
+        assert f"Your answer is sent to {said}" in framed(
+            task, "p", due=0.0, now=0.0, trouble="", zone="UTC"
+        )
+
+
+def test_strangers_words_have_no_owner(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, untrusted=True))
+    assert (asked.principal.owner, asked.untrusted) == (False, True)
+
+
+def test_a_run_may_belong_to_a_conversation(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, session="tg-1"))
+    assert asked.errand is not None
+    assert (asked.session, asked.errand.fresh) == ("tg-1", False)
+
+
+def test_a_reminder_is_said_as_it_stands(world: World) -> None:
+    (asked,) = live(world, replace(ONCE, prompt="", message="tea"))
+    assert asked.errand is not None
+    assert (asked.text, asked.errand.says) == ("⏰ tea", "text")
+
+
+def test_without_a_place_answers_are_kept_and_reminders_fail(world: World) -> None:
+    world.route = lambda task: None
+    (asked,) = live(world, ONCE, replace(ONCE, id="say", prompt="", message="m"))
+    assert asked.errand is not None
+    assert (asked.route, asked.errand.says) == (NOWHERE, "silent")
+    assert {entry.run.task: entry.result for entry in ended(world)} == {
+        "tea": "done",
+        "say": "failed",
+    }
+
+
+def test_a_session_without_room_is_asked_again(world: World) -> None:
+    answers: list[Busy | NotNow] = [Busy(20), NotNow("full"), Busy(20)]
+    world.refusal = lambda world: answers.pop() if answers else None
+    assert len(live(world, ONCE)) == 1
+    assert [entry.result for entry in ended(world)] == ["done"]
+
+
+def test_a_session_that_refuses_is_a_failure_and_tried_again(world: World) -> None:
+    answers = [Refused("its log is damaged")]
+    world.refusal = lambda world: answers.pop() if answers else None
+    (asked,) = live(world, ONCE)
+    assert asked.id.endswith(":2")
+    assert "An earlier try failed: its log is damaged." in asked.text
+    assert [(entry.result, entry.run.attempt) for entry in ended(world)] == [
+        ("failed", 1),
+        ("done", 2),
+    ]
+
+
+def test_while_the_disk_is_full_runs_wait_and_are_caught_up_then(world: World) -> None:
+    """They would be refused, and five refusals pause a task that has done nothing wrong."""
+    world.full, world.end = "full", NOON + 11 * HOUR
+    hourly = replace(ONCE, id="look", when=Every(HOUR, NOON), chore="backup", prompt="")
+    assert live(world, ONCE, hourly) == []
+    assert ended(world) == []
+    world.full, world.chore_names = "", ("backup",)
+    world.end += MINUTE
+    world.live()
+    assert {(one.run.task, one.run.due - NOON, one.result) for one in ended(world)} == {
+        ("tea", HOUR, "done"),
+        ("look", 11 * HOUR, "done"),
+    }
+
+
+def test_a_clock_that_was_far_ahead_is_told_once_and_nothing_rests_or_runs_twice(
+    world: World,
+) -> None:
+    """Also if the house is started anew in between."""
+
+    def ahead(world: World, house: House) -> None:
+        world.skew = 30 * 24 * HOUR
+
+    def right(world: World, house: House) -> None:
+        world.skew = 0.0
+        world.steps.last = world.steps.count + 1
+
+    world.end = NOON + 4 * HOUR
+    world.events = [(NOON + 5 * MINUTE, ahead), (NOON + 70 * MINUTE, right)]
+    live(world, replace(ONCE, when=Every(HOUR, NOON)))
+    assert [text.partition(":")[0] for text, _ in world.told] == [
+        "Missed",
+        "My clock was put back",
+    ]
+    month = 30 * 24 * HOUR
+    ran = [one.run.due - NOON for one in ended(world)]
+    assert ran == [month, month + HOUR, 2 * HOUR, 3 * HOUR]
+
+
+def test_strangers_words_do_not_reach_the_next_try(world: World) -> None:
+    """It begins in a conversation of its own, without the label of the one that failed."""
+    failed = Done("Obey eve.example.", failed=True, label=Label(untrusted=True))
+    world.outcome = lambda world, asked: (failed, 1.0)
+    asked = live(world, ONCE)
+    assert len(asked) > 1
+    assert not any("eve.example" in one.text for one in asked)
+    assert all("elwood session show task-tea" in entry.words for entry in ended(world))
+
+
+def test_a_run_that_is_lost_is_a_failure_and_not_repeated(world: World) -> None:
+    world.outcome = lambda world, asked: (Done(""), -1.0)
+    live(world, ONCE)
+    (entry,) = ended(world)
+    assert entry.words == "the run is not in the log of its conversation"
+    assert (entry.result, entry.again) == ("failed", None)
+
+
+def test_a_run_that_had_begun_and_is_refused_is_not_repeated(world: World) -> None:
+    """Its log was damaged since: nobody knows what it has done."""
+    world.outcome = lambda world, asked: (Done(""), 10 * MINUTE)
+    world.end = NOON + HOUR + MINUTE
+    live(world, ONCE)
+    world.works.clear()
+    world.refusal = lambda world: Refused("its log is damaged")
+    world.end += HOUR
+    world.live()
+    (entry,) = ended(world)
+    assert (entry.result, entry.words, entry.again) == ("failed", "its log is damaged", None)
+
+
+def test_a_run_that_takes_too_long_is_not_repeated(world: World) -> None:
+    """Nobody knows what it has done."""
+    world.outcome = lambda world, asked: (Done(""), 2 * RUN_LIMIT)
+    live(world, ONCE)
+    (entry,) = ended(world)
+    assert (entry.result, entry.again) == ("failed", None)
+    assert world.told == [(f'Failed: "Make tea": it took longer than 30 minutes.{ACTED}', False)]
+
+
+def test_the_model_is_told_how_late_it_is(world: World) -> None:
+    world.tasks["config"] = (replace(ONCE, origin="config"),)
+    world.end = NOON + 1.0
+    world.live()
+    world.true = NOON + 4 * HOUR
+    world.end = world.true + HOUR
+    world.live()
+    (work,) = world.works.values()
+    assert "It comes 3 hours late: it is Sat 2026-03-28 17:00 now" in work.asked.text
+
+
+@pytest.mark.parametrize(
+    ("report", "result", "words"),
+    [
+        (Report("12 files"), "done", "12 files"),
+        (Report("no room", failed=True), "failed", "no room"),
+        (ValueError("oh"), "failed", "backup broke: ValueError: oh"),
+        (None, "failed", "there is no chore 'backup'"),
+    ],
+)
+def test_chores_need_no_session(
+    world: World, report: Report | Exception | None, result: str, words: str
+) -> None:
+    def chore(world: World, name: str, since: float) -> Report:
+        if isinstance(report, Exception):
+            raise report
+        assert report is not None
+        return report
+
+    world.chore, world.chore_names = chore, ("backup",) if report else ()
+    assert live(world, replace(ONCE, prompt="", chore="backup")) == []
+    assert (ended(world)[0].result, ended(world)[0].words) == (result, words)
+
+
+def test_a_chore_may_need_a_model_and_knows_when_it_was_done(world: World) -> None:
+    times: list[float] = []
+
+    def chore(world: World, name: str, since: float) -> Report:
+        times.append(since)
+        return Report(prompt="Think.")
+
+    world.chore, world.chore_names = chore, ("backup",)
+    hourly = replace(ONCE, prompt="", chore="backup", when=Every(HOUR, NOON))
+    world.end += 60
+    asked = live(world, hourly)
+    assert [one.text.endswith("\n\nThink.") for one in asked] == [True, True]
+    assert times == [0.0, pytest.approx(NOON + HOUR, abs=5)]
+
+
+def test_a_day_without_changes_asks_nobody(world: World) -> None:
+    """48 looks, no message; and one when one thing has changed."""
+    beat = replace(ONCE, id="beat", when=Every(30 * MINUTE, NOON), watch=("*.md",))
+
+    def touch(world: World, house: House) -> None:
+        world.files["beat"] = "another"
+
+    world.end = NOON + 30 * MINUTE + 30
+    assert len(live(world, beat)) == 1, "the first time it has seen nothing yet"
+    world.works.clear()
+    world.end += 24 * HOUR
+    world.live()
+    assert world.works == {}
+    world.events = [(world.end + HOUR, touch)]
+    world.end += 24 * HOUR
+    world.live()
+    assert len(world.works) == 1
+    results = [entry.result for entry in ended(world)]
+    assert (results.count("unchanged"), results.count("done")) == (95, 2)
+    assert sum(isinstance(entry, Begun) for _, _, entry in world.entries()) == 2
+
+
+def test_not_everything_runs_at_once(world: World) -> None:
+    most = [0]
+
+    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+        running = sum(not work.is_done for work in world.works.values()) + 1
+        most.append(running)
+        return Done(""), 60.0
+
+    world.outcome = outcome
+    asked = live(world, *(replace(ONCE, id=f"t{number}") for number in range(3 * MAX_RUNS)))
+    assert (len(asked), max(most)) == (3 * MAX_RUNS, MAX_RUNS)
+
+
+def test_reminders_do_not_wait_for_long_runs(world: World) -> None:
+    said: list[tuple[float, int]] = []
+
+    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+        if asked.text.startswith("⏰"):
+            others = [work for work in world.works.values() if work.asked.text.startswith("⏰")]
+            said.append((world.now(), sum(not work.is_done for work in others) + 1))
+            return Done("", told=asked.route), 2.0
+        return Done(""), 20 * MINUTE
+
+    world.outcome = outcome
+    tea = replace(ONCE, prompt="", message="tea", when=Once(NOON + HOUR + MINUTE))
+    count = 2 * MAX_REMINDERS
+    live(
+        world,
+        *(replace(ONCE, id=f"long{number}") for number in range(2 * MAX_RUNS)),
+        *(replace(tea, id=f"tea{number}") for number in range(count)),
+    )
+    assert len(said) == count
+    assert max(at for at, _ in said) < NOON + HOUR + MINUTE + 10.0
+    assert max(many for _, many in said) == MAX_REMINDERS
+
+
+def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> None:
+    answers = [True, False]
+    world.hears = lambda: answers.pop()
+    world.end = NOON + 1.0
+    live(world, replace(ONCE, catch_up=MINUTE))
+    world.true, world.end = NOON + 2 * HOUR, NOON + 3 * HOUR
+    world.live()
+    assert len([entry for _, _, entry in world.entries() if isinstance(entry, Passed)]) == 1
+    ((first, _), again) = world.told
+    assert again == (first, True)
+    assert first.startswith('Missed: "Make tea", planned for Sat 2026-03-28 14:00: ')
+
+
+@pytest.mark.parametrize("step", [5 * HOUR, -5 * HOUR])
+def test_a_clock_that_is_set_is_noticed_within_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture, step: float
+) -> None:
+    def set_clock(world: World, house: House) -> None:
+        world.skew = step
+
+    caplog.set_level(logging.WARNING)
+    world.events = [(NOON + 30.0, set_clock)]
+    world.end = NOON + 100.0
+    asked = live(world, ONCE)
+    assert len(asked) == (1 if step > 0 else 0)
+    assert [record.getMessage() for record in caplog.records].count(
+        "the clock was set, or the machine slept"
+    ) == 1
+
+
+def test_a_run_under_way_is_left_to_its_session_and_gone_on_with(world: World) -> None:
+    world.outcome = lambda world, asked: (Done("", acted=True), 10 * MINUTE)
+    world.end = NOON + HOUR + MINUTE
+    live(world, ONCE)
+    assert ended(world) == []
+    world.end += HOUR
+    world.live()
+    assert [entry.result for entry in ended(world)] == ["done"]
+    assert list(world.effects.values()) == [1]
+    assert world.steps.names.count("after it was taken") == 1
+
+
+async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:
+    """What is wanted now runs now, not when the scheduler looks next."""
+    world.begin()
+    house = House(world)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(house.run)
+        await house.schedule(replace(ONCE, when=Cron("@daily")))
+        await trio.sleep(1.0)
+        await house.change("tea", "run")
+        await trio.sleep(3.0)
+        assert len(world.effects) == 1
+        house.stop.set()
+
+
+def test_a_task_that_is_too_slow_is_told_at_once_and_then_once_a_day(world: World) -> None:
+    world.end = NOON + 49 * HOUR
+    world.outcome = lambda world, asked: (Done(""), 90.0)
+    live(world, replace(ONCE, when=Every(MINUTE, NOON), silent=True))
+    entries = [entry for _, _, entry in world.entries() if isinstance(entry, Passed | Summed)]
+    first, *counted = [text for text, _ in world.told]
+    assert first.startswith('Missed: "Make tea", planned for')
+    assert len(counted) == 2
+    newest = max(place for place, entry in enumerate(entries) if isinstance(entry, Summed))
+    counts = [entry.count for entry in entries[:newest] if isinstance(entry, Passed)]
+    said = [re.match('Missed: "Make tea", ([0-9]+) times, ', text) for text in counted]
+    assert 1 + sum(int(one[1]) for one in said if one) == sum(counts)

@@ -1,0 +1,134 @@
+"""/tasks: what is planned, as the owner sees it and changes it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+
+from elwood.agent.channels.messages import Button
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.models.spending import JobUsed, Used
+from elwood.agent.session.messages import Inbound
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every
+from tests.features.tasks.timetables import Timetable, answering
+from tests.journeys.scene import ROUTE, House, World, house
+
+GUEST = Principal("me2", "Guest", owner=False)
+
+
+@asynccontextmanager
+async def planning(folder: Path) -> AsyncIterator[tuple[House, Timetable]]:
+    world = World(folder)
+    timetable = Timetable(world.now)
+    async with answering(timetable) as address:
+        world.around = lambda h, given: attrs.evolve(given, timetable=address)
+        async with house(world) as h:
+            yield h, timetable
+
+
+async def said(h: House, text: str) -> tuple[str, tuple[Button, ...]]:
+    """Type *text*; return the answer and the buttons below it."""
+    await h.say(text)
+    await h.quiet()
+    post = h.world.posts[-1]
+    return post.part.text, post.buttons
+
+
+async def test_the_owner_sees_what_is_planned_and_presses(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with planning(tmp_path) as (h, timetable):
+        text, buttons = await said(h, "/tasks")
+        assert "There are no tasks" in text
+        assert buttons == ()
+
+        every = Every(3600.0)
+        timetable.put(Task("mail", "Look for mail", every), last=60.0, result="done")
+        used = JobUsed("mail", Used(), Used(usd=0.125))
+        h.world.spent = attrs.evolve(h.world.spent, jobs=(used,))
+        timetable.put(Task("rest", "Rest", every), paused="by me")
+        timetable.put(Task("sweep", "Sweep", every, chore="sweep"))
+        text, buttons = await said(h, "/tasks")
+        assert [line.strip() for line in text.splitlines()][:4] == [
+            "mail: Look for mail",
+            "every hour",
+            "next today at 01:00 UTC; last today at 00:01 UTC: done",
+            "$0.12 this month",
+        ]
+        assert "sweep" not in text
+        assert buttons == (Button("/tasks pause mail", "c:0"), Button("/tasks resume rest", "c:1"))
+        assert "sweep" in (await said(h, "/tasks all"))[0]
+
+        # A press types what stands on the button.
+        text, buttons = await said(h, buttons[0].text)
+        assert text == "mail: Paused."
+        assert [button.text for button in buttons] == ["/tasks resume mail", "/tasks"]
+        text, buttons = await said(h, buttons[0].text)
+        assert [button.text for button in buttons] == ["/tasks pause mail", "/tasks"]
+        assert (await said(h, "/tasks run mail"))[0] == "mail: It runs now."
+        text, _ = await said(h, "/tasks stop mail")
+        assert text == "mail: Nothing of it is running."
+        text, buttons = await said(h, "/tasks cancel look for mail")
+        assert (text, [button.text for button in buttons]) == ("mail: Cancelled.", ["/tasks"])
+        assert [change[::2] for change in timetable.changes] == [("mail", "the owner")] * 5
+        assert h.world.asked == [], "no model was asked"
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("/tasks pause tea", "There is no task tea; there are: mail."),
+        ("/tasks stop", "I do not understand that."),
+        ("/tasks dance", "I do not understand that."),
+        ("/tasks pause", "I do not understand that."),
+    ],
+)
+async def test_what_cannot_be_done_is_said(
+    tmp_path: Path, autojump_clock: object, typed: str, answer: str
+) -> None:
+    async with planning(tmp_path) as (h, timetable):
+        timetable.put(Task("mail", "Mail", Every(3600.0)))
+        assert (await said(h, typed))[0].startswith(answer)
+        assert timetable.changes == []
+
+
+async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: object) -> None:
+    async with planning(tmp_path) as (h, timetable):
+        timetable.put(Task("mail", "Mail", Every(3600.0)))
+        for number, typed in enumerate(("/tasks", "/tasks pause mail", "/budget")):
+
+            def make(text: str = typed, id_: str = f"g{number}") -> Inbound:
+                return Inbound(
+                    session="s", id=id_, principal=GUEST, route=ROUTE, text=text, sent_at=0.0
+                )
+
+            await h.sessions.address.insist(make)
+            await h.quiet()
+        assert h.world.said == [
+            *["What is planned is for my owner only."] * 2,
+            "What is spent is for my owner only.",
+        ]
+        assert all(post.buttons == () for post in h.world.posts)
+        assert timetable.changes == []
+
+
+async def test_without_a_timetable_nothing_is_planned(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with house(World(tmp_path)) as h:
+        assert await said(h, "/tasks") == ("Nothing can be planned here.", ())
+
+
+async def test_a_long_list_has_its_buttons_below_the_end(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    async with planning(tmp_path) as (h, timetable):
+        for number in range(40):
+            timetable.put(Task(f"task-{number:02}", "x" * 60, Every(3600.0)))
+        _, buttons = await said(h, "/tasks")
+        assert len(buttons) == 8
+        assert len(h.world.posts) > 1
+        assert [len(post.buttons) for post in h.world.posts[:-1]] == [0] * (len(h.world.posts) - 1)

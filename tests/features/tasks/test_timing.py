@@ -1,0 +1,533 @@
+"""Planned times over all kinds of clock changes, against an oracle that walks minute by minute."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import attrs
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from elwood.features.tasks.when import (
+    LATEST,
+    MAX_EVERY,
+    MIN_EVERY,
+    Cadence,
+    Cron,
+    Every,
+    Hours,
+    Once,
+    When,
+    check,
+    check_hours,
+    is_active,
+    next_active,
+    next_at,
+    planned,
+)
+
+DAY = 86_400
+ZONES = (
+    "Europe/London", "America/New_York",
+    "Australia/Lord_Howe",  # half an hour of daylight saving
+    "Asia/Kathmandu",  # +05:45, never changes
+    "Pacific/Apia",  # had no 30 December 2011
+    "America/St_Johns",  # changed at 00:01 until 2011
+    "Africa/Casablanca",  # daylight saving is the rule, interrupted by Ramadan
+    "Asia/Tehran",  # changed at midnight
+    "Antarctica/Troll",  # two hours
+    "Antarctica/Casey",  # three hours, to and fro
+    "Pacific/Chatham",  # changes at 02:45
+    "America/Havana",  # changes at midnight, so days may begin at 01:00 or twice
+    "UTC",
+)  # fmt: skip
+BEGIN, END = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (2008, 2018))
+
+
+def at(zone: str, text: str, fold: int = 0) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp()
+
+
+def shown(zone: str, moment: float) -> str:
+    here = datetime.fromtimestamp(moment, ZoneInfo(zone))
+    return f"{here:%m-%d %H:%M} {here:%Z}"
+
+
+@lru_cache
+def changes(zone: str) -> tuple[int, ...]:
+    """Find the changes of clocks in ten years, to the minute, without the code under test."""
+    found, there = [], ZoneInfo(zone)
+
+    def ahead(moment: int) -> timedelta | None:
+        return datetime.fromtimestamp(moment, there).utcoffset()
+
+    for before in range(BEGIN, END, DAY // 2):
+        if ahead(before) != ahead(before + DAY // 2):
+            moment = before
+            while ahead(moment) == ahead(before):
+                moment += 60
+            found.append(moment)
+    return tuple(found)
+
+
+CHANGES = [(zone, change) for zone in ZONES for change in changes(zone)] + [
+    (zone, BEGIN + 59 * DAY) for zone in ZONES
+]
+
+
+@lru_cache
+def every_minute(zone: str, begin: int, end: int) -> list[tuple[int, datetime]]:
+    there = ZoneInfo(zone)
+    return [
+        (moment, datetime.fromtimestamp(moment, there).replace(tzinfo=None, fold=0))
+        for moment in range(begin, end, 60)
+    ]
+
+
+@attrs.frozen
+class Field:
+    """A field of a cron expression and what it lets through; *is_starred* as Debian sees it."""
+
+    text: str
+    values: frozenset[int]
+    is_starred: bool
+
+
+def field(least: int, most: int, some: st.SearchStrategy[int]) -> st.SearchStrategy[Field]:
+    def step(size: int) -> Field:
+        return Field(f"*/{size}", frozenset(range(least, most + 1, size)), True)
+
+    def several(numbers: list[int]) -> Field:
+        return Field(",".join(map(str, numbers)), frozenset(numbers), False)
+
+    def span(ends: tuple[int, int, int]) -> Field:
+        low, high, size = min(ends[:2]), max(ends[:2]), ends[2]
+        return Field(f"{low}-{high}/{size}", frozenset(range(low, high + 1, size)), False)
+
+    return st.one_of(
+        st.just(Field("*", frozenset(range(least, most + 1)), True)),
+        st.integers(2, (most - least) // 2).map(step),
+        st.lists(some, min_size=1, max_size=3, unique=True).map(several),
+        st.tuples(some, some, st.integers(1, 7)).map(span),
+    )
+
+
+@attrs.frozen
+class Pattern:
+    minute: Field
+    hour: Field
+    day: Field
+    weekday: Field
+
+    @property
+    def text(self) -> str:
+        parts = (self.minute, self.hour, self.day)
+        return " ".join([*(part.text for part in parts), "*", self.weekday.text])
+
+    @property
+    def is_fixed(self) -> bool:
+        return not (self.minute.is_starred or self.hour.is_starred)
+
+    def fits(self, wall: datetime) -> bool:
+        day, weekday = wall.day in self.day.values, wall.isoweekday() % 7 in self.weekday.values
+        either = not (self.day.is_starred or self.weekday.is_starred)
+        return (
+            wall.minute in self.minute.values
+            and wall.hour in self.hour.values
+            and ((day or weekday) if either else (day and weekday))
+        )
+
+
+# Clocks are changed around midnight and in the small hours.
+PATTERNS = st.builds(
+    Pattern,
+    field(0, 59, st.sampled_from([0, 1, 15, 29, 30, 31, 44, 45, 59])),
+    field(0, 23, st.sampled_from([0, 1, 2, 3, 4, 12, 22, 23])),
+    field(1, 31, st.integers(1, 31)) | st.just(Field("*", frozenset(range(1, 32)), True)),
+    field(0, 6, st.integers(0, 6)) | st.just(Field("*", frozenset(range(7)), True)),
+)
+
+
+def by_debian(pattern: Pattern, begin: int, end: int, zone: str) -> list[int]:
+    """Walk through real minutes as cron(8) says, with a clock on the wall.
+
+    "Jobs that run at a specific time" in an interval that is skipped "will be run immediately";
+    when the time is moved backward, "running the same job twice is avoided"; others "are
+    scheduled normally".
+    """
+    times, latest = [], None
+    for moment, wall in every_minute(zone, begin, end):
+        if not pattern.is_fixed:
+            fires = pattern.fits(wall)
+        elif latest is None:
+            fires, latest = pattern.fits(wall), wall
+        else:
+            fires = False
+            while latest < wall:  # does nothing while the clock catches up
+                latest += timedelta(minutes=1)
+                fires = fires or pattern.fits(latest)
+        if fires:
+            times.append(moment)
+    return times
+
+
+@pytest.fixture
+def examples(request: pytest.FixtureRequest) -> int:
+    number: int = request.config.getoption("--timing-examples")
+    return number
+
+
+def test_cron_means_what_debian_says(examples: int) -> None:
+    """Asked one after another and all at once; what is found is all there is."""
+
+    @settings(max_examples=examples, deadline=None, derandomize=True)
+    @given(st.sampled_from(CHANGES), PATTERNS, st.integers(1, DAY))
+    def holds(change: tuple[str, int], pattern: Pattern, lead: int) -> None:
+        zone, moment = change
+        begin, end = moment - DAY - DAY // 2, moment + 2 * DAY
+        expected = [time for time in by_debian(pattern, begin, end, zone) if time > moment - lead]
+        cron = Cron(pattern.text)
+        times, count = planned(cron, moment - lead, end - 60, zone, most=10_000)
+        assert list(times) == expected
+        assert count == len(expected)
+        after = float(moment - lead)
+        for time in expected[:200]:
+            assert next_at(cron, after, zone) == time
+            after = time
+
+    holds()
+
+
+def test_the_next_time_depends_on_the_moment_only(examples: int) -> None:
+    """Asked at any moment, not only at planned ones."""
+
+    @settings(max_examples=examples, deadline=None, derandomize=True)
+    @given(
+        st.sampled_from(CHANGES), PATTERNS,
+        st.lists(st.floats(-DAY, DAY), min_size=10, max_size=10),
+    )  # fmt: skip
+    def holds(change: tuple[str, int], pattern: Pattern, leads: list[float]) -> None:
+        zone, moment = change
+        end = moment + 2 * DAY
+        expected = by_debian(pattern, moment - DAY - DAY // 2, end, zone)
+        for after in (moment + lead for lead in leads):
+            later = [time for time in expected if time > after]
+            found = next_at(Cron(pattern.text), after, zone)
+            assert (found == later[0]) if later else (found is None or found >= end)
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        # Clocks in London go from 01:00 to 02:00 on 29 March 2026 …
+        ("30 1 29 3 *", ["03-29 02:00 BST"]),
+        ("0 1 29 3 *", ["03-29 02:00 BST"]),
+        ("0 2 29 3 *", ["03-29 02:00 BST"]),
+        ("15,45 1 29 3 *", ["03-29 02:00 BST"]),
+        ("*/30 0-2 29 3 *", ["03-29 00:00 GMT", "03-29 00:30 GMT", "03-29 02:00 BST",
+                             "03-29 02:30 BST"]),
+        ("30 */1 29 3 *", [f"03-29 {hour:02}:30 {'GMT' if hour == 0 else 'BST'}"
+                           for hour in (0, *range(2, 24))]),
+        # … and from 02:00 to 01:00 on 25 October.
+        ("30 1 25 10 *", ["10-25 01:30 BST"]),
+        ("59 0 25 10 *", ["10-25 00:59 BST"]),
+        ("0 2 25 10 *", ["10-25 02:00 GMT"]),
+        ("*/30 1 25 10 *", ["10-25 01:00 BST", "10-25 01:30 BST", "10-25 01:00 GMT",
+                            "10-25 01:30 GMT"]),
+    ],
+)  # fmt: skip
+def test_what_changes_of_clocks_do(expression: str, expected: list[str]) -> None:
+    zone = "Europe/London"
+    times, _ = planned(
+        Cron(expression), at(zone, "2026-01-01"), at(zone, "2026-12-31"), zone, most=100
+    )
+    assert [shown(zone, time) for time in times] == expected
+
+
+def test_what_falls_into_a_day_that_never_was_runs_when_the_next_begins() -> None:
+    zone, cron = "Pacific/Apia", Cron("0 9 30 12 *")
+    assert next_at(cron, at(zone, "2011-12-29"), zone) == at(zone, "2011-12-31 00:00")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_leap_days(zone: str) -> None:
+    found, after = [], at(zone, "2095-01-01")
+    for _ in range(3):
+        time = next_at(Cron("0 12 29 2 *"), after, zone)
+        assert time is not None
+        found.append(datetime.fromtimestamp(time, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M"))
+        after = time
+    # 2100 is not a leap year.
+    assert found == ["2096-02-29 12:00", "2104-02-29 12:00", "2108-02-29 12:00"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("expression", ["30 2 * * *", "0 0 L * *", "0 9 * * 1#1"])
+def test_ten_years_are_the_same_asked_at_once_and_step_by_step(zone: str, expression: str) -> None:
+    cron, found, after = Cron(expression), [], float(BEGIN)
+    while (time := next_at(cron, after, zone)) is not None and time <= END:
+        found.append(time)
+        after = time
+    assert all(one < other for one, other in pairwise(found))
+    times, count = planned(cron, BEGIN, END, zone, most=10_000)
+    assert list(times) == found
+    assert count == len(found)
+    few = END - 400 * DAY
+    _, count = planned(cron, few, END, zone)
+    assert planned(cron, few, END, zone, most=3) == (tuple(found[-3:]), count)
+    assert planned(cron, few, END, zone, most=0) == ((), count)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_every_minute_of_a_year(zone: str) -> None:
+    """As a pattern, each real minute is one; as a list of times, each on the clock, and once."""
+    begin, end = BEGIN + 3 * 366 * DAY, BEGIN + 4 * 366 * DAY
+    assert planned(Cron("* * * * *"), begin, end, zone, most=1) == ((end,), 366 * 1440)
+    jumps = [
+        (offset(zone, change - 60) - offset(zone, change)).total_seconds()
+        for change in changes(zone)
+        if begin < change <= end
+    ]
+    repeated = sum(jump for jump in jumps if jump > 0)
+    _, count = planned(Cron("0-59 0-23 * * *"), begin, end, zone)
+    assert count == 366 * 1440 - repeated // 60
+
+
+def offset(zone: str, moment: float) -> timedelta:
+    return datetime.fromtimestamp(moment, ZoneInfo(zone)).utcoffset() or timedelta()
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(ZONES), PATTERNS,
+    st.lists(st.integers(BEGIN, END), min_size=3, max_size=3).map(sorted),
+)  # fmt: skip
+def test_counts_add_up(zone: str, pattern: Pattern, moments: list[int]) -> None:
+    cron = Cron(pattern.text)
+    _, whole = planned(cron, moments[0], moments[-1], zone)
+    parts = [planned(cron, *part, zone)[1] for part in pairwise(moments)]
+    assert whole == sum(parts)
+
+
+@given(
+    st.floats(MIN_EVERY, MAX_EVERY), st.floats(0, 2e9), st.floats(0, 4e9), st.floats(0, 3e7)
+)  # fmt: skip
+@example(60.0, 0.0, 0.0, 3e7)
+@example(60.1, 0.3, 1e9, 1e4)
+def test_intervals(seconds: float, start: float, after: float, span: float) -> None:
+    every = Every(seconds, start)
+    assert check(every) == ""
+    first = next_at(every, after, "UTC")
+    assert first is not None
+    assert first > after
+    assert first - max(after, start) <= seconds * (1 + 1e-9)
+    times, count = planned(every, after, after + span, "UTC", most=5)
+    assert count == pytest.approx(max(0, after + span - max(after, start)) / seconds, abs=1.01)
+    assert len(times) == min(5, count)
+    for one, other in pairwise(times):
+        assert next_at(every, one, "UTC") == other
+    if 0 < count <= 5:
+        assert times[0] == first
+    if times:
+        following = next_at(every, times[-1], "UTC")
+        assert following is not None
+        assert following > after + span
+
+
+@given(st.floats(0, 4e9), st.floats(0, 4e9), st.floats(0, 4e9))
+def test_once(moment: float, after: float, until: float) -> None:
+    once = Once(moment)
+    assert next_at(once, after, "UTC") == (moment if moment > after else None)
+    is_due = after < moment <= until and until - moment < 10 * 366 * DAY
+    assert planned(once, after, until, "UTC") == (((moment,), 1) if is_due else ((), 0))
+
+
+PERIODS = {"hourly": 3600, "daily": DAY, "weekly": 7 * DAY, "monthly": 31 * DAY}
+CADENCES = [Cadence("hourly"), Cadence("daily"), Cadence("weekly"), Cadence("monthly")]
+
+
+def period(cadence: Cadence, moment: float, zone: str) -> tuple[int, ...]:
+    """Say in which hour, day, week or month a moment lies."""
+    here = datetime.fromtimestamp(moment, ZoneInfo(zone))
+    match cadence.word:
+        case "hourly":
+            return (int(moment) // 3600,)
+        case "daily":
+            return (here.toordinal(),)
+        case "weekly":
+            return here.isocalendar()[:2]
+        case "monthly":
+            return (here.year, here.month)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(CADENCES),
+    st.sampled_from([zone for zone in ZONES if zone != "Pacific/Apia"]),  # it left out a day
+    st.text(max_size=20),
+)
+def test_a_cadence_comes_once_in_each_period(cadence: Cadence, zone: str, key: str) -> None:
+    span = 4 * 366 * DAY if cadence.word != "hourly" else 60 * DAY
+    begin = changes(zone)[0] - 30 * DAY if changes(zone) else BEGIN
+    times, count = planned(cadence, begin, begin + span, zone, key, most=10_000)
+    periods = [period(cadence, time, zone) for time in times]
+    assert len(set(periods)) == len(periods) == count
+    longest = PERIODS[cadence.word] + 25 * 3600
+    assert all(0 < other - one <= longest for one, other in pairwise([begin, *times]))
+    assert next_at(cadence, begin, zone, key) == times[0]
+
+
+@pytest.mark.parametrize("cadence", CADENCES, ids=lambda cadence: cadence.word)
+def test_cadences_are_spread_by_their_keys(cadence: Cadence) -> None:
+    found = [next_at(cadence, 0, "UTC", f"task-{number}") for number in range(200)]
+    assert len(set(found)) > 180
+    length = 28 * DAY if cadence.word == "monthly" else PERIODS[cadence.word]
+    assert len({int(4 * ((time or 0) % length) / length) for time in found}) == 4
+    assert len({int(time or 0) % 60 for time in found}) > 40
+
+
+def test_a_cadence_stays_where_it_is_over_versions() -> None:
+    """The hash is part of what people see: an update must not move their tasks."""
+    assert next_at(Cadence("hourly"), 0, "UTC", "backup") == 6781
+    assert next_at(Cadence("daily"), 0, "UTC", "backup") == 17294
+
+
+CLOCKS = st.builds(
+    "{:02}:{:02}".format,
+    st.sampled_from([0, 1, 2, 3, 4, 12, 22, 23]),
+    st.sampled_from([0, 15, 30, 44, 45, 59]),
+)
+HOURS = st.builds(Hours, CLOCKS, CLOCKS, st.lists(st.integers(0, 6), max_size=3).map(tuple))
+
+
+def by_the_clock(hours: Hours, wall: datetime) -> bool:
+    """Decide by walking back to the latest beginning."""
+    begin, end = (tuple(map(int, clock.split(":"))) for clock in (hours.begin, hours.end))
+    now = (wall.hour, wall.minute)
+    began = wall.date() if now >= begin else wall.date() - timedelta(days=1)
+    if hours.days and began.weekday() not in hours.days:
+        return False
+    is_over = (now >= end) if now >= begin else (now >= end or end > begin)
+    return is_over is False if begin < end or now < begin else True
+
+
+def test_active_hours(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, derandomize=True)
+    @given(st.sampled_from(CHANGES), HOURS, st.lists(st.integers(-DAY, DAY), max_size=5))
+    def holds(change: tuple[str, int], hours: Hours, leads: list[int]) -> None:
+        zone, moment = change
+        begin, end = moment - DAY, moment + 2 * DAY
+        walls = every_minute(zone, begin, end)
+        expected = [time for time, wall in walls if by_the_clock(hours, wall)]
+        for time, wall in walls[::7]:
+            assert is_active(hours, time, zone) == by_the_clock(hours, wall)
+        near = range(-2 * 3600, 3 * 3600, 600)
+        for asked in (moment + lead for lead in (*near, *leads)):
+            found = next_active(hours, asked, zone)
+            assert is_active(hours, found, zone)
+            if is_active(hours, asked, zone):
+                assert found == asked
+            else:
+                later = [time for time in expected if time > asked]
+                assert (found == later[0]) if later else found >= end
+
+    holds()
+
+
+def test_no_hours_are_all_hours() -> None:
+    assert is_active(None, 1.5, "UTC")
+    assert next_active(None, 1.5, "UTC") == 1.5
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_fine"),
+    [
+        (Hours("08:00", "22:00"), True),
+        (Hours("00:00", "24:00", (0, 6)), True),
+        (Hours("24:00", "08:00"), False),
+        (Hours("08:00", "22:60"), False),
+        (Hours("8", "22"), False),
+        (Hours("08:00", "22:00", (7,)), False),
+        (Hours("\u0668:00", "22:00"), False),
+    ],
+)
+def test_hours_are_checked(hours: Hours, is_fine: bool) -> None:
+    assert (check_hours(hours) == "") is is_fine
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        (Every(59.9), "too often"),
+        (Every(-60), "too often"),
+        (Every(math.nan), "too seldom"),
+        (Every(math.inf), "too seldom"),
+        (Every(367 * DAY), "every 367 days"),
+        (Every(60, start=math.nan), "1970"),
+        (Once(math.inf), "1970"),
+        (Once(-1), "1970"),
+        (Once(LATEST + 1), "2200"),
+        (Cron(""), "no cron expression"),
+        (Cron("* * * *"), "no cron expression"),
+        (Cron("* * * * * *"), "no cron expression"),
+        (Cron("@reboot"), "@hourly"),
+        (Cron("60 * * * *"), "minute"),
+        (Cron("* 24 * * *"), "hour"),
+        (Cron("* * 32 * *"), "day of the month"),
+        (Cron("* * * 13 *"), "month"),
+        (Cron("* * * * 8"), "day of the week"),
+        (Cron("*/0 * * * *"), "minute"),
+        (Cron("*/90 * * * *"), "every 90 minutes"),
+        (Cron("0 */24 * * *"), "steps over"),
+        (Cron("5-1 * * * *"), "minute"),
+        (Cron("0 0 30 2 *"), "no day ever"),
+        (Cron("0 0 31 2,4,6 *"), "no day ever"),
+        (Cron("1," * 1000 + " * * * *"), "at most"),
+    ],
+)
+def test_what_cannot_be_is_said(when: When, said: str) -> None:
+    assert said in check(when)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["*/59 * * * *", "0 0 29 2 *", "0 0 30 2 1", "0 0 * * 7", "0 0 1 JAN Sun", "@Daily",
+     "0 0 LW * *", "0 0 * * 5L", "0 0 * * 1#5", " 0  0 * *\t* "],
+)  # fmt: skip
+def test_what_can_be_is_fine(expression: str) -> None:
+    assert check(Cron(expression)) == ""
+    assert next_at(Cron(expression), 0, "UTC") is not None
+
+
+@settings(max_examples=200, derandomize=True)
+@given(st.text("0123456789*/,-#LW@ aMON\u0663²", max_size=24) | st.text(max_size=24))
+def test_any_text_is_checked(text: str) -> None:
+    """What passes the check can be planned, and nothing makes it fail."""
+    if check(Cron(text)) == "":
+        assert next_at(Cron(text), 0, "Europe/London") is not None
+
+
+def test_nothing_is_planned_outside_of_the_times_there_are() -> None:
+    for when in (Cron("* * * * *"), Every(60), Cadence("daily"), Once(LATEST)):
+        assert next_at(when, LATEST, "Europe/London") is None
+        first = next_at(when, -1e12, "Europe/London")
+        assert first is not None
+        assert first >= 0
+        assert planned(when, LATEST, 1e15, "UTC") == ((), 0)
+        assert planned(when, 10.0, 5.0, "UTC") == ((), 0)
+
+
+def test_only_ten_years_are_looked_back() -> None:
+    _, count = planned(Cron("0 0 1 1 *"), 0, at("UTC", "2026-06-01"), "UTC")
+    assert count == 10
+
+
+@pytest.mark.parametrize("when", [Cron("@daily"), Every(60.5, 3.0), Once(5.0), Cadence("weekly")])
+def test_times_survive_the_disk(when: When) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(when), type=When) == when

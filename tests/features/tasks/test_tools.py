@@ -1,0 +1,462 @@
+"""The tools that schedule, list and change tasks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+import trio
+
+from elwood.agent.conversation.actions import Reschedule
+from elwood.agent.conversation.actions import Schedule as Scheduling
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.task_run import Errand, Purse
+from elwood.agent.policy.decide import (
+    Allow,
+    Ask,
+    Rules,
+    Situation,
+    Who,
+    decide,
+)
+from elwood.agent.session.log.entries import CallEnded, Route
+from elwood.agent.session.reading.receipts import activity
+from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.messenger import Voice
+from elwood.features.tasks.bounds import Reach
+from elwood.features.tasks.schedule_tool import (
+    SCHEDULE,
+    ScheduleTask,
+    plan_schedule,
+    schedule,
+)
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
+from elwood.features.tasks.tools import (
+    CANCEL_TASK,
+    PAUSE_TASK,
+    RESUME_TASK,
+    ChangeTask,
+    ListTheTasks,
+    list_tasks,
+)
+from elwood.features.tasks.when import (
+    Cadence,
+    Cron,
+    Every,
+    Hours,
+    Once,
+)
+from elwood.foundation.runtime import inline
+from tests.features.tasks.timetables import Timetable, answering, keeping
+
+# Sunday 2026-11-22 12:00 in Paris.
+NOW = 1_795_345_200.0
+DAY = 86_400.0
+CHAT = Route("telegram", 7)
+
+
+@attrs.define
+class World:
+    """Hands in a conversation, and the timetable behind them."""
+
+    hands: Hands
+    timetable: Timetable
+    at: float = NOW
+
+    async def do(self, given: ScheduleTask, hands: Hands | None = None) -> str:
+        """Examine, then run, as the gate does when nobody has to be asked."""
+        hands = hands or self.hands
+        plan = await plan_schedule(given, hands)
+        return await schedule(given, attrs.evolve(hands, facts=plan.facts))
+
+    async def change(self, tool: Tool, task: str = "", hands: Hands | None = None) -> str:
+        hands = hands or self.hands
+        assert tool.plan is not None
+        plan = await tool.plan(ChangeTask(task), hands)
+        said = await tool.run(ChangeTask(task), attrs.evolve(hands, facts=plan.facts))
+        assert isinstance(said, str)
+        return said
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [seen.task for seen in self.timetable.seen.values()]
+
+
+async def nobody(principal: str) -> str | None:
+    await trio.lowlevel.checkpoint()
+    return None
+
+
+@asynccontextmanager
+async def world(folder: Path) -> AsyncIterator[World]:
+    timetable = Timetable(lambda: one.at)
+    voice = Voice(outboxes={}, owners=(CHAT,), recognise=nobody, here=lambda: CHAT)
+    async with answering(timetable) as address:
+        hands = Hands(
+            folder,
+            inline,
+            voice=voice,
+            timetable=address,
+            zone="Europe/Paris",
+            now=lambda: one.at,
+            session="tg-7",
+            reach=lambda: Reach(("shell", "web"), Purse(2000, 1.0)),
+        )
+        one = World(hands, timetable)
+        yield one
+
+
+async def test_a_reminder_is_planned_and_its_next_run_named(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        said = await w.do(ScheduleTask("call mum", "tomorrow at nine", remind="Call mum!"))
+
+        assert said == (
+            "scheduled: call mum, tomorrow at 09:00 CET, Mon 23 Nov\n"
+            "id call-mum; once, 2026-11-23 09:00 CET; next run: tomorrow at 09:00 CET, Mon 23 Nov"
+        )
+        assert w.tasks == [
+            Task(
+                "call-mum",
+                "call mum",
+                Once(NOW + 21 * 3600),
+                "Europe/Paris",
+                message="Call mum!",
+                route=CHAT,
+                catch_up=CATCH_UP_ONCE,
+            )
+        ]
+
+
+async def test_a_job_is_planned_with_all_that_bounds_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask(
+            "build",
+            "every 20 minutes",
+            do="Look at the build; if it is green, say so and cancel this task.",
+            only_between="mon-fri 8-18:30",
+            until="2026-12-24",
+            here=True,
+            silent=True,
+        )
+        said = await w.do(given)
+
+        assert "every 20 minutes, only mon-fri 08:00-18:30, until 2026-12-24 23:59" in said
+        assert "next run: tomorrow at 08:00 CET" in said, "not on a Sunday"
+        (task,) = w.tasks
+        assert task.when == Every(1200.0, start=NOW)
+        assert task.prompt == given.do
+        assert task.hours == Hours("08:00", "18:30", (0, 1, 2, 3, 4))
+        assert (task.session, task.silent) == ("tg-7", True)
+        assert (task.message, task.untrusted, task.catch_up) == ("", False, CATCH_UP)
+
+
+async def test_planning_the_same_again_changes_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask("call mum", "tomorrow at nine", remind="Call mum!")
+        assert await w.do(given) == await w.do(given)
+        assert len(w.tasks) == 1
+        for seconds in (0, 60):
+            w.at += seconds
+            await w.do(ScheduleTask("build", "every 20 minutes", do="Look."))
+        await w.do(ScheduleTask("build", "every 30 minutes", do="Look."))
+        assert [task.when for task in w.tasks[1:]] == [
+            Every(1200.0, start=NOW),
+            Every(1800.0, start=NOW + 60),
+        ]
+
+
+async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
+    """In a group each message is answered as such; asked for twice, a task is still the same."""
+    async with world(tmp_path) as w:
+        given = ScheduleTask("call mum", "tomorrow at nine", remind="Call mum!")
+        here = Route("telegram", -5, private=False)
+        asked = [msgspec.structs.replace(here, reply_to=message) for message in (11, 12)]
+        voice = Voice(outboxes={}, owners=(CHAT,), recognise=nobody, here=lambda: asked[0])
+        await w.do(given, attrs.evolve(w.hands, voice=voice))
+        asked.pop(0)
+        await w.do(given, attrs.evolve(w.hands, voice=voice))
+        (task,) = w.tasks
+        assert task.route == here
+
+
+async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        read = attrs.evolve(w.hands, untrusted=lambda: True)
+        await w.do(ScheduleTask("a", "in 1 hour", do="x"), read)
+        await w.do(ScheduleTask("b", "in 1 hour", do="x"))
+        assert [task.untrusted for task in w.tasks] == [True, False]
+
+        listed = await list_tasks(ListTheTasks(), w.hands)
+        assert (listed.untrusted, listed.private, listed.origin) == (True, True, "tasks: a")
+        one = await list_tasks(ListTheTasks("b"), w.hands)
+        assert (one.untrusted, one.origin) == (False, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (ScheduleTask("a", "whenever", remind="x"), "every 20 minutes"),
+        (ScheduleTask("a", "2026-11-22 09:00", remind="x"), "past.*now Sunday 2026-11-22 12:00"),
+        (ScheduleTask("a", "every 5 seconds", do="x"), "too often"),
+        (ScheduleTask("a", "friday", remind="x"), "no time of day"),
+        (ScheduleTask("a", "in 1 hour"), "one of remind"),
+        (ScheduleTask("a", "in 1 hour", remind="x", do="y"), "one of remind"),
+        (ScheduleTask("a", "in 1 hour", remind="x", silent=True), "for do"),
+        (ScheduleTask("a", "in 1 hour", remind="x", here=True), "for do"),
+        (ScheduleTask(" ", "in 1 hour", remind="x"), "title"),
+        (ScheduleTask("a", "in 1 hour", do="x", only_between="mornings"), "08:00-22:00"),
+        (ScheduleTask("a", "in 1 hour", do="x", only_between="8-25"), "no time of day"),
+        (ScheduleTask("a", "in 1 hour", do="x", only_between="22-23"), "never run"),
+        (ScheduleTask("a", "every day at 9", do="x", until="today at 18:00"), "never run"),
+        (ScheduleTask("a", "every day at 9", do="x", until="it is green"), "says so in do"),
+        (ScheduleTask("a", "every day at 9", do="x", until="every day at 9"), "no day or moment"),
+        (ScheduleTask("a", "in 1 hour", remind="x", cheap=True), "needs no model"),
+        (ScheduleTask("a", "in 1 hour", remind="x", tools=()), "needs no model"),
+        (ScheduleTask("a", "in 1 hour", do="x", tools=("shell", "fly")), "no fly here.*shell, web"),
+        (ScheduleTask("a", "in 1 hour", do="x", budget_usd=0.0), "more than 0"),
+        (ScheduleTask("a", "in 1 hour", do="x", budget_usd=1.01), r"more than \$1.00 a day"),
+        (ScheduleTask("a", "in 1 hour", do="x", budget_tokens=3000), "more than 2,000 tokens"),
+    ],
+)
+async def test_what_cannot_be_planned_is_said_with_what_can(
+    tmp_path: Path, given: ScheduleTask, why: str
+) -> None:
+    async with world(tmp_path) as w:
+        with pytest.raises(ToolFailure, match=why):
+            await w.do(given)
+        assert w.tasks == []
+
+
+async def test_what_the_timetable_refuses_is_said(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.timetable.full = True
+        with pytest.raises(ToolFailure, match="not scheduled: there are 100"):
+            await w.do(ScheduleTask("a", "in 1 hour", remind="x"))
+        with pytest.raises(ToolFailure, match="nothing can be scheduled"):
+            await w.do(
+                ScheduleTask("a", "in 1 hour", remind="x"), attrs.evolve(w.hands, timetable=None)
+            )
+
+
+async def test_the_owner_is_shown_all_of_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask("inbox", "every monday at 8", do="Read it.\nNext: never", silent=True)
+        plan = await plan_schedule(given, w.hands)
+
+        assert plan.action == Scheduling()
+        assert plan.subject.splitlines() == [
+            "Schedule: inbox",
+            "When: every Monday at 08:00",
+            "Next: tomorrow at 08:00 CET, Mon 23 Nov; Mon 30 Nov at 08:00 CET; "
+            "Mon 7 Dec at 08:00 CET",
+            "Answers go to: this conversation: your own chat, telegram 7",
+            "Its answers are not sent",
+            "Text:",
+            "Read it.",
+            "Next: never",
+        ]
+        assert w.tasks == []
+
+
+async def test_what_bounds_a_job_is_shown_kept_and_listed(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask(
+            "inbox", "every day at 9", do="x", cheap=True, budget_usd=0.2, tools=("web", "web")
+        )
+        bounds = "with the cheap model, only with web, at most $0.20 a day"
+        plan = await plan_schedule(given, w.hands)
+        assert f"It runs {bounds}" in plan.subject.splitlines()
+
+        said = await w.do(given)
+        assert bounds.replace(", o", "; o").replace(", at", "; at") in said
+        (task,) = w.tasks
+        assert (task.role, task.tools, task.purse) == ("cheap", ("web",), Purse(usd=0.2))
+        for text in (ListTheTasks(), ListTheTasks("inbox")):
+            assert bounds in (await list_tasks(text, w.hands)).text
+
+
+async def test_a_yes_is_for_the_bounds_that_were_shown(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask("inbox", "every day at 9", do="x", budget_usd=0.2)
+        plan = await plan_schedule(given, w.hands)
+        run = Reach(("web",), Purse(2000, 1.0), Errand("t", purse=Purse(tokens=1000)))
+        less = attrs.evolve(w.hands, facts=plan.facts, reach=lambda: run)
+        with pytest.raises(ToolFailure, match="changed since"):
+            await schedule(given, less)
+
+
+async def test_the_run_of_a_task_hands_on_no_more_than_it_has(tmp_path: Path) -> None:
+    held = Errand("inbox", tools=("web",), purse=Purse(usd=0.1))
+    async with world(tmp_path) as w:
+        reach = Reach(("shell", "web"), Purse(2000, 1.0), held)
+        hands = attrs.evolve(w.hands, session="task-inbox", reach=lambda: reach)
+        await w.do(ScheduleTask("a", "in 1 hour", do="x"), hands)
+        assert (w.tasks[0].tools, w.tasks[0].purse) == (("web",), Purse(usd=0.1))
+        for more in (
+            ScheduleTask("b", "in 1 hour", do="x", tools=("shell",)),
+            ScheduleTask("b", "in 1 hour", do="x", budget_usd=0.2),
+        ):
+            with pytest.raises(ToolFailure, match="nothing was scheduled"):
+                await w.do(more, hands)
+
+
+@pytest.mark.parametrize(
+    ("when", "until", "same"),
+    [
+        ("tomorrow at nine", "", False),
+        ("in 20 minutes", "", True),
+        ("every 20 minutes", "", True),
+        ("every 20 minutes", "in 3 days", True),
+        ("every 20 minutes", "tomorrow", False),
+        ("every day at 9", "", True),
+        ("2026-12-24 18:00", "", True),
+    ],
+)
+async def test_a_yes_is_for_the_moment_that_was_shown(
+    tmp_path: Path, when: str, until: str, same: bool
+) -> None:
+    """A day later "tomorrow" is another day, and "in 20 minutes" is still what was allowed."""
+    async with world(tmp_path) as w:
+        given = ScheduleTask("a", when, remind="x", until=until)
+        plan = await plan_schedule(given, w.hands)
+        w.at += DAY
+        hands = attrs.evolve(w.hands, facts=plan.facts)
+        if same:
+            await schedule(given, hands)
+            assert len(w.tasks) == 1
+        else:
+            with pytest.raises(ToolFailure, match="changed since"):
+                await schedule(given, hands)
+
+
+async def test_a_run_of_a_task_has_no_conversation_to_come_back_to(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        hands = attrs.evolve(w.hands, session="task-inbox")
+        with pytest.raises(ToolFailure, match="leave out here"):
+            await w.do(ScheduleTask("a", "in 1 hour", do="x", here=True), hands)
+
+
+async def test_tasks_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        assert (await list_tasks(ListTheTasks(), w.hands)).text == (
+            "there are no tasks\n(now: Sunday 2026-11-22 12:00 CET)"
+        )
+        zone = "Europe/Paris"
+        w.timetable.put(
+            Task("inbox", "The inbox", Cron("0 8 * * 1"), zone, prompt="Sum it up.\nAll of it."),
+            last=NOW - DAY,
+            result="done",
+        )
+        w.timetable.put(
+            Task("a|b", "x\ny | z", Cadence("daily"), zone, message="m"),
+            paused="it failed 5 times",
+            failures=5,
+        )
+        w.timetable.put(Task("sweep", "Sweep", Cron("0 3 * * *"), zone, chore="sweep"))
+        assert (await list_tasks(ListTheTasks(), w.hands)).text.splitlines() == [
+            "id | title | when | state | what",
+            "inbox | The inbox | every Monday at 08:00 | next tomorrow at 08:00 CET; "
+            "last yesterday at 12:00 CET: done | does: Sum it up. All of it.",
+            "a/b | x y / z | daily | paused: it failed 5 times; failed 5 times in a row | "
+            "reminds: m",
+            "(now: Sunday 2026-11-22 12:00 CET)",
+        ]
+        whole = (await list_tasks(ListTheTasks("the INBOX"), w.hands)).text
+        assert "does: Sum it up.\nAll of it." in whole
+        with pytest.raises(ToolFailure, match="there is no task tea; there are: inbox"):
+            await list_tasks(ListTheTasks("tea"), w.hands)
+
+
+async def test_tasks_are_paused_resumed_and_cancelled_by_id_or_title(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.timetable.put(Task("inbox", "The inbox", Every(3600.0), "UTC"))
+        assert await w.change(PAUSE_TASK, "inbox") == "inbox: Paused."
+        assert await w.change(RESUME_TASK, "the inbox") == "inbox: It goes on."
+        assert await w.change(CANCEL_TASK, "The inbox") == "inbox: Cancelled."
+        assert w.tasks == []
+        for tool, wanted in ((PAUSE_TASK, "inbox"), (CANCEL_TASK, "inbox"), (CANCEL_TASK, "")):
+            with pytest.raises(ToolFailure, match=r"no task|which task"):
+                await w.change(tool, wanted)
+        assert ("inbox", "pause", "the assistant") in w.timetable.changes
+
+
+async def test_a_title_of_two_tasks_names_none(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        for id_ in ("a", "b"):
+            w.timetable.put(Task(id_, "Mum", Every(3600.0), "UTC"))
+        with pytest.raises(ToolFailure, match="one of several tasks: a, b"):
+            await w.change(PAUSE_TASK, "mum")
+
+
+async def test_a_run_may_end_its_own_task_and_no_other(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        for id_ in ("build", "mum"):
+            w.timetable.put(Task(id_, id_, Every(3600.0), "UTC"))
+        run = attrs.evolve(w.hands, job=lambda: "build", session="task-build")
+        assert CANCEL_TASK.plan is not None
+        plans = [await CANCEL_TASK.plan(ChangeTask(t), run) for t in ("", "build", "mum")]
+        assert [plan.action for plan in plans] == [
+            Reschedule(own=True),
+            Reschedule(own=True),
+            Reschedule(own=False),
+        ]
+        assert await w.change(CANCEL_TASK, "", run) == "build: Cancelled."
+
+
+@pytest.mark.parametrize("label", [Label(), Label(untrusted=True), Label(True, True)])
+def test_runs_of_tasks_make_no_tasks_unasked(label: Label) -> None:
+    def decided(action: Scheduling | Reschedule, who: Who) -> object:
+        return type(decide("t", action, Situation(label=label, principal=who), Rules()))
+
+    strange = label.untrusted
+    assert decided(Scheduling(), "owner") is (Ask if strange else Allow)
+    assert decided(Scheduling(), "task") is Ask
+    assert decided(Reschedule(), "task") is Ask
+    assert decided(Reschedule(own=True), "task") is Allow
+    assert decided(Reschedule(own=True), "guest") is Ask
+
+
+async def test_the_records_say_when(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        given = ScheduleTask("call mum", "tomorrow at nine", remind="Call mum!")
+        text = await w.do(given)
+        target = SCHEDULE.target(given)
+        receipt = CallEnded("t1", "c1", "schedule", "ok", text, target)
+
+        assert activity([receipt]).splitlines()[1] == (
+            "✓ scheduled: call mum, tomorrow at 09:00 CET, Mon 23 Nov"
+        )
+        failed = msgspec.structs.replace(receipt, outcome="failed", text="scheduled: a lie")
+        assert activity([failed]).splitlines()[1] == (
+            "✗ schedule call mum, tomorrow at nine (failed)"
+        )
+
+
+async def test_the_real_timetable_understands_the_tools(tmp_path: Path) -> None:
+    """What the fake answers above is what the real one does."""
+    async with world(tmp_path) as w, keeping(tmp_path, lambda: w.at, "Europe/Paris") as real:
+        hands = attrs.evolve(w.hands, timetable=real)
+        given = ScheduleTask("Call mum!", "tomorrow at nine", remind="Call mum!")
+        job = ScheduleTask("Build", "every 20 minutes", do="Look.", only_between="mon-fri 8-18")
+        said = await w.do(given, hands)
+        assert said.startswith(
+            "scheduled: Call mum!, tomorrow at 09:00 CET, Mon 23 Nov\nid call-mum;"
+        )
+        assert "next run: tomorrow at 08:00 CET" in await w.do(job, hands)
+        w.at += 60
+        assert await w.do(given, hands) == said
+        await w.do(job, hands)
+
+        async def rows() -> list[str]:
+            return (await list_tasks(ListTheTasks(), hands)).text.splitlines()[1:-1]
+
+        assert [line.split(" | ")[0] for line in await rows()] == ["build", "call-mum"]
+        assert await w.change(PAUSE_TASK, "build", hands) == "build: Paused."
+        assert "paused by the assistant" in (await rows())[-1]
+        assert await w.change(RESUME_TASK, "Build", hands) == "build: It goes on."
+        assert await w.change(CANCEL_TASK, "call mum!", hands) == "call-mum: Cancelled."
+        with pytest.raises(ToolFailure, match="no task call-mum"):
+            await w.change(CANCEL_TASK, "call-mum", hands)
+        assert [line.split(" | ")[0] for line in await rows()] == ["build"]

@@ -1,0 +1,251 @@
+"""Intake and Outbox under a real supervisor, against a fake Bot API, with scripted neighbours."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from elwood.agent.approvals.messages import (
+    ApprovalsMail,
+    Known,
+    Meet,
+    Migrate,
+    Migrations,
+    Pair,
+    Pressed,
+    Recognise,
+    Settled,
+    Stranger,
+)
+from elwood.agent.channels.messages import (
+    Draft,
+    OutboxMail,
+    Post,
+    Sent,
+    Typing,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.channels.pacing import Pacing, Window
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.messages import (
+    Busy,
+    Inbound,
+    Interrupt,
+    Refused,
+    SessionsMail,
+    Taken,
+)
+from elwood.features.telegram.client import Bot
+from elwood.features.telegram.intake import Intake
+from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Crashed,
+    Event,
+    Mailbox,
+    supervise,
+)
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.text.markdown import Rich
+from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
+
+# No limits of ours: what is tested then is the fake's.
+UNPACED = Pacing(
+    chat=(Window(1000, 1.0),),
+    group=(Window(1000, 1.0),),
+    previews=(Window(1000, 1.0),),
+    total=(Window(1000, 1.0),),
+    draft_gap=0.0,
+    typing_gap=0.0,
+)
+HOME = Route("telegram", OWNER)
+
+
+def settings(fake: FakeTelegram, **more: Any) -> TelegramSettings:
+    more.setdefault("owners", (OWNER,))
+    return TelegramSettings(token=Secret(TOKEN), base_url=fake.url, **more)
+
+
+def half() -> float:
+    return 0.5
+
+
+@attrs.define
+class Neighbours:
+    """What the actors around Intake were told, and what they answer."""
+
+    board: Board
+    events: list[Event] = attrs.field(factory=list)
+    inbound: list[Inbound] = attrs.field(factory=list)
+    interrupts: list[Interrupt] = attrs.field(factory=list)
+    met: list[Meet] = attrs.field(factory=list)
+    presses: list[Pressed] = attrs.field(factory=list)
+    posts: list[Post] = attrs.field(factory=list)
+    moved: dict[int, int] = attrs.field(factory=dict)
+    let_in: dict[str, str] = attrs.field(factory=dict)
+    # None: no answer at all.
+    take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
+    meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
+    press: Callable[[Pressed], Settled] = lambda _: Settled("Done.", ok=True)
+    post: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
+    _changed: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def texts(self) -> list[str]:
+        return [message.text for message in self.inbound]
+
+    @property
+    def notices(self) -> list[str]:
+        return [post.part.text for post in self.posts]
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        while not true():
+            await self._changed.wait()
+
+    async def until_text(self, text: str) -> None:
+        await self.until(lambda: text in self.texts)
+
+    def _stir(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def be_sessions(self, mailbox: Mailbox[SessionsMail]) -> None:
+        async for mail in mailbox:
+            if isinstance(mail, Inbound):
+                self.inbound.append(mail)
+                taken = self.take(mail)
+                if taken is not None:
+                    mail.reply.set(taken)
+            elif isinstance(mail, Interrupt):
+                self.interrupts.append(mail)
+            self._stir()
+
+    async def be_approvals(self, mailbox: Mailbox[ApprovalsMail]) -> None:
+        async for mail in mailbox:
+            match mail:
+                case Meet():
+                    self.met.append(mail)
+                    mail.reply.set(self.meet(mail))
+                case Recognise():
+                    mail.reply.set(self.let_in.get(mail.principal))
+                case Pressed():
+                    self.presses.append(mail)
+                    mail.reply.set(self.press(mail))
+                case Migrate():
+                    self.moved[mail.new] = self.moved.get(mail.old, mail.old)
+                    mail.reply.set(None)
+                case Migrations():
+                    mail.reply.set(dict(self.moved))
+                case Pair():
+                    raise AssertionError("Intake pairs nobody")
+            self._stir()
+
+    async def be_outbox(self, mailbox: Mailbox[OutboxMail]) -> None:
+        async for mail in mailbox:
+            assert isinstance(mail, Post)
+            self.posts.append(mail)
+            mail.reply.set(self.post(mail))
+            self._stir()
+
+    def troubles(self) -> list[str]:
+        return [t.error for desk in self.board.desks.values() for t in desk.troubles.values()]
+
+    def waits(self) -> list[str]:
+        return [w.what for desk in self.board.desks.values() for w in desk.waits.values()]
+
+
+@asynccontextmanager
+async def supervised(
+    board: Board, events: list[Event], children: Sequence[Child]
+) -> AsyncIterator[None]:
+    """Run *children* for the body of the block; none of them may crash."""
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def house() -> None:
+            await supervise(children, stop=stop, listener=events.append, board=board)
+
+        nursery.start_soon(house)
+        yield
+        stop.set()
+    crashes = [event for event in events if isinstance(event, Crashed)]
+    assert not crashes, crashes
+
+
+@asynccontextmanager
+async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
+    """Run an Intake on *fake* with Neighbours around it."""
+    around = Neighbours(Board(trio.current_time))
+    sessions = Mailbox[SessionsMail]("sessions", 256)
+    approvals = Mailbox[ApprovalsMail]("approvals", 64)
+    outbox = Mailbox[OutboxMail]("outbox", 64)
+    client = Client()
+    given = settings(fake, **more)
+    actor = Intake(
+        Bot(given, client),
+        given,
+        sessions=sessions.address,
+        approvals=approvals.address,
+        outbox=outbox.address,
+        random=half,
+        now=fake.clock,
+    )
+    children = [
+        Child(outbox, around.be_outbox),
+        Child(approvals, around.be_approvals),
+        Child(sessions, around.be_sessions),
+        Child(Mailbox("telegram", 1), actor.run, grace=1.0),
+    ]
+    try:
+        async with supervised(around.board, around.events, children):
+            yield around
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+            await client.aclose()
+
+
+@attrs.define
+class Sender:
+    """The address of an Outbox that runs, with short forms for what is asked of it."""
+
+    mailbox: Mailbox[OutboxMail]
+    board: Board
+
+    async def post(
+        self, text: str, *, route: Route = HOME, **more: Any
+    ) -> Sent | Unsure | Unsent | Undeliverable:
+        rich = more.pop("part", None) or Rich(text)
+        return await self.mailbox.address.ask(Post(route=route, part=rich, **more))
+
+    def draft(self, text: str, *, route: Route = HOME, draft: int = 1) -> bool:
+        return self.mailbox.address.offer(Draft(route=route, draft=draft, text=text))
+
+    def typing(self, *, route: Route = HOME) -> bool:
+        return self.mailbox.address.offer(Typing(route=route))
+
+    def troubles(self) -> list[str]:
+        return [t.error for desk in self.board.desks.values() for t in desk.troubles.values()]
+
+
+@asynccontextmanager
+async def outbox(
+    fake: FakeTelegram, *, pacing: Pacing = UNPACED, **more: Any
+) -> AsyncIterator[Sender]:
+    """Run an Outbox on *fake*."""
+    board, events = Board(trio.current_time), list[Event]()
+    mailbox = Mailbox[OutboxMail]("outbox", 64)
+    client = Client()
+    actor = Outbox(Bot(settings(fake, **more), client), random=half, pacing=pacing)
+    try:
+        async with supervised(board, events, [Child(mailbox, actor.run, grace=2.0)]):
+            yield Sender(mailbox, board)
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+            await client.aclose()

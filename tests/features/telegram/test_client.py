@@ -1,0 +1,200 @@
+"""The Bot API's forms, read tolerantly, and the fake that stands in for it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elwood.agent.conversation.identity import House, identify
+from elwood.features.telegram.bot_api import Unreadable, Update
+from elwood.features.telegram.client import Bot
+from elwood.features.telegram.errors import TelegramError, remedy
+from elwood.features.telegram.reading import (
+    asked,
+    heard,
+    order_of,
+    pressed,
+    quote,
+    route_of,
+    said,
+    says_others_words,
+    unsupported,
+)
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.features.telegram.updates import read_updates
+from elwood.foundation.net.http import Client
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.text.markdown import Entity
+from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=3,
+)
+FIELDS = st.sampled_from(
+    [*Update.__struct_fields__, "text", "from", "chat", "photo", "quote", "entities", "id", "date"]
+)
+HOUSE = House(bot=1, username="b", owners=frozenset({OWNER}))
+
+
+@given(st.dictionaries(FIELDS, JSON | st.dictionaries(FIELDS, JSON)), st.integers(0, 2**31))
+@settings(max_examples=50)
+def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> None:
+    good = {"update_id": 1, "message": FakeTelegram().message("good")}
+    batch = [strange | {"update_id": number}, good, strange]
+    updates = read_updates(json.dumps(batch).encode())
+    assert updates is not None
+    assert updates[0].update_id == number
+    assert isinstance(updates[1], Update)
+    assert updates[1].message is not None
+    assert updates[1].message.text == "good"
+    for update in updates:
+        order_of(update)
+        message = update.message if isinstance(update, Update) else None
+        query = update.callback_query if isinstance(update, Update) else None
+        if query is not None:
+            pressed(query, HOUSE.bot)
+        if message is not None:
+            identify(heard(message), HOUSE)
+            says_others_words(message, HOUSE), asked(message)
+            quote(message), unsupported(message), said(message, ""), route_of(message)
+
+
+def test_an_update_without_an_id_is_passed_over() -> None:
+    assert read_updates(b'[7, {"update_id": "x"}, {"update_id": 3, "message": []}]') == [
+        Unreadable(3, "$.message")
+    ]
+    assert read_updates(b"{}") is None
+    assert read_updates(b"nonsense") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "description", "expected"),
+    [
+        (400, "Bad Request: chat not found", "nobody"),
+        (400, "Bad Request: PEER_ID_INVALID", "nobody"),
+        (400, "Bad Request: message is too long", "split"),
+        (400, "Bad Request: message text is empty", "nothing"),
+        (400, "Bad Request: message to be replied not found", "no reply"),
+        (400, "Bad Request: message thread not found", "no topic"),
+        (400, "Bad Request: TOPIC_CLOSED", "no topic"),
+        (400, "Bad Request: anything else", "plain"),
+        (401, "Unauthorized", "no access"),
+        (403, "Forbidden: bot can't initiate conversation with a user", "nobody"),
+        (404, "Not Found", "no access"),
+        (413, "Request Entity Too Large", "split"),
+        (429, "Too Many Requests: retry after 3", "wait"),
+        (500, "Internal Server Error", "unknown"),
+        (502, "an answer that is not the Bot API's", "unknown"),
+        (200, "an answer that cannot be read", "unknown"),
+    ],
+)
+def test_each_refusal_has_its_remedy(code: int, description: str, expected: str) -> None:
+    error = TelegramError("sendMessage", code, description)
+    assert remedy(error) == expected
+    assert error.maybe_done == (expected == "unknown")
+
+
+async def test_the_real_calls_pass_the_fakes_checks() -> None:
+    async with fake_telegram() as fake:
+        client = Client()
+        bot = Bot(TelegramSettings(token=Secret(TOKEN), base_url=fake.url + "/"), client)
+        assert (await bot.get_me()).username == "elwood_bot"
+        number = await bot.send_message(
+            OWNER,
+            "😀 bold",
+            (Entity("bold", 3, 4),),
+            reply_to=5,
+            buttons=[("Yes", "a"), ("Perhaps", "b"), ("No", "c")],
+            silent=True,
+        )
+        sent = fake.sent[0].params
+        assert sent["link_preview_options"] == {"is_disabled": True}
+        assert sent["reply_parameters"]["allow_sending_without_reply"]
+        assert sent["disable_notification"]
+        rows = sent["reply_markup"]["inline_keyboard"]
+        assert [[button["text"] for button in row] for row in rows] == [["Yes", "Perhaps"], ["No"]]
+        await bot.edit_message_text(OWNER, number, "new", (Entity("bold", 0, 3),))
+        await bot.edit_message_reply_markup(OWNER, number)
+        await bot.edit_message_reply_markup(OWNER, number)  # not modified: well
+        await bot.send_message_draft(OWNER, 3, "", topic=4)
+        await bot.send_chat_action(OWNER)
+        await bot.answer_callback_query(fake.press("x"), "y" * 300)
+        await bot.set_my_commands({"new": "Begin anew"})
+        fake.webhook = "https://example.org"
+        assert (await bot.get_webhook_info()).url == "https://example.org"
+        await bot.delete_webhook()
+        assert not fake.webhook
+        (update,) = await bot.get_updates(None, wait=0)
+        assert isinstance(update, Update)
+        assert await bot.get_updates(update.update_id + 1, wait=0) == []
+        for inside in (Entity("bold", 1, 1), Entity("bold", 0, 99), Entity("huge", 0, 2)):
+            with pytest.raises(TelegramError) as raised:
+                await bot.send_message(OWNER, "😀", (inside,))
+            assert remedy(raised.value) == "plain"
+        await client.aclose()
+
+
+async def test_a_new_poller_ends_the_poll_of_the_old_one() -> None:
+    async with fake_telegram() as fake, trio.open_nursery() as nursery:
+        client = Client()
+        bot = Bot(TelegramSettings(token=Secret(TOKEN), base_url=fake.url), client)
+        refused: list[TelegramError] = []
+
+        async def old() -> None:
+            try:
+                await bot.get_updates(None, wait=50)
+            except TelegramError as error:
+                refused.append(error)
+                fake.say("x")
+
+        nursery.start_soon(old)
+        await fake.until(lambda: fake.polling)
+        assert len(await bot.get_updates(None, wait=50)) == 1
+        assert refused[0].code == 409
+        assert refused[0].says("terminated by other getUpdates request")
+        await client.aclose()
+
+
+async def test_the_fake_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
+    port_file, log = tmp_path / "port", tmp_path / "log"
+    command = [sys.executable, "-m", "tests.fake_telegram"]
+    command += ["--port-file", str(port_file), "--log", str(log)]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(trio.run_process, command)
+        for _ in range(1000):
+            if port_file.exists():
+                break
+            await trio.sleep(0.02)  # the file is the only sign of life
+        client = Client()
+        url = f"http://127.0.0.1:{port_file.read_text()}"
+
+        async def door(name: str, **given: Any) -> Any:
+            body = msgspec.json.encode(given)
+            answer = await client.post_json(f"{url}/_/{name}", body, read_timeout=10)
+            return json.loads(answer.body)
+
+        bot = Bot(TelegramSettings(token=Secret(TOKEN), base_url=url), client)
+        pushed = await door("say", text="hello")
+        (update,) = await bot.get_updates(None, wait=5)
+        assert update.update_id == pushed["update_id"]
+        await door("fault", method="sendMessage", code=429, parameters={"retry_after": 3})
+        with pytest.raises(TelegramError) as raised:
+            await bot.send_message(OWNER, "x")
+        assert raised.value.retry_after == 3
+        await bot.send_message(OWNER, "x")
+        assert (await door("wait", sent=1))["sent"] == 1
+        assert [m["text"] for m in await door("sent")] == ["x"]
+        assert (await door("state"))["unconfirmed"] == [update.update_id]
+        await client.aclose()
+        nursery.cancel_scope.cancel()
+        process.kill()
+    outcomes = [json.loads(line)["outcome"] for line in log.read_text().splitlines()]
+    assert outcomes == ["ok", "error", "ok"]

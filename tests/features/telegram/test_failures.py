@@ -1,0 +1,672 @@
+"""The 37 rows of telegram_failures.jsonl, each a test that bears its id.
+
+Where a row ends in a session (dedupe, edits, a full queue), what is tested here is that Intake
+gives the session what it needs for it.
+"""
+
+import logging
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from elwood.agent.approvals.messages import Known, Settled, Stranger
+from elwood.agent.channels.messages import (
+    Button,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
+from elwood.agent.channels.pacing import Pacing, Window
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.messages import Busy, Taken
+from elwood.features.telegram.client import Bot
+from elwood.features.telegram.errors import FAILURES, TelegramError, explain
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.net.http import Client, Unreachable
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.text.markdown import Entity, Rich
+from tests.fake_telegram import OWNER, TOKEN, fake_telegram
+from tests.features.telegram.neighbours import intake, outbox, settings
+from tests.loopback import JUMP
+
+CORPUS = Path(__file__).parents[2] / "corpora" / "telegram_failures.jsonl"
+GROUP = -100123
+
+
+class Row(msgspec.Struct):
+    id: str
+
+
+def test_every_row_has_its_test() -> None:
+    rows = {msgspec.json.decode(line, type=Row).id for line in CORPUS.read_bytes().splitlines()}
+    named = re.findall(r"^(?:async )?def test_tg_(\d\d)_", Path(__file__).read_text(), re.MULTILINE)
+    assert {f"TG-{number}" for number in named} == rows
+    assert len(rows) == 37
+
+
+async def test_tg_01_a_second_poller_is_left_alone_after_three_tries(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake:
+        conflict = "Conflict: terminated by other getUpdates request"
+        fake.fault("getUpdates", times=4, code=409, description=conflict)
+        async with intake(fake) as house:
+            await fake.until(lambda: fake.counts["getUpdates error"] == 4)
+            polls, began = len(fake.calls), trio.current_time()
+            fake.say("after")
+            await trio.testing.wait_all_tasks_blocked()
+            assert any("another program polls" in wait for wait in house.waits())
+            assert len(fake.calls) == polls  # no busy loop
+            await house.until(lambda: house.inbound)  # and it looks again, slowly
+            assert trio.current_time() - began >= 200
+
+
+async def test_tg_02_a_foreign_webhook_stops_the_channel(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake:
+        fake.webhook = "https://evil.example/secret-path"
+        async with intake(fake) as house:
+            await fake.until(lambda: fake.counts["getWebhookInfo ok"])
+            await trio.testing.wait_all_tasks_blocked()
+            (wait,) = [w for w in house.waits() if "webhook" in w]
+            assert "evil.example" in wait
+            assert "secret-path" not in wait
+            assert fake.webhook
+        fake.say("waiting")
+        async with intake(fake, delete_webhook=True) as house:
+            await house.until(lambda: house.inbound)
+            assert house.texts == ["waiting"]
+
+
+async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_over(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake:
+        fake.flood_limit, fake.flood_wait = 2, 7
+        async with outbox(fake) as out, trio.open_nursery() as nursery:
+            for n in range(6):
+                nursery.start_soon(out.post, str(n))
+            await fake.until(lambda: len(fake.sent) == 2)
+            out.draft("a frame")
+            out.typing()
+            assert isinstance(await out.post("other", route=Route("telegram", 5)), Sent)
+            await fake.until(lambda: len(fake.sent) == 7)
+        refused = [key for key in fake.counts if "429" in key]
+        # Two floods for six messages at two a flood; no call fell into a wait.
+        assert sum(fake.counts[key] for key in refused) == 2
+        assert not fake.drafts
+        assert not fake.actions
+
+
+async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        wrong = Rich("short", (Entity("bold", 0, 500),))
+        assert isinstance(await out.post("", part=wrong), Sent)
+        assert fake.texts() == ["short"]
+        assert "entities" not in fake.sent[0].params
+        fake.fault("sendMessage", code=400, description="Bad Request: something new")
+        assert isinstance(await out.post("", part=Rich("b", (Entity("bold", 0, 1),))), Sent)
+        fake.fault("sendMessage", times=2, code=400, description="Bad Request: something new")
+        assert isinstance(await out.post("c"), Undeliverable)
+
+
+async def test_tg_05_what_is_too_long_is_split() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        text = "\n\n".join("😀" * 700 for _ in range(5))
+        assert isinstance(await out.post(text, buttons=(Button("Yes", "a"),)), Sent)
+        assert "".join(fake.texts()).replace("\n", "") == text.replace("\n", "")
+        assert len(fake.sent) > 1
+        assert [m.buttons for m in fake.sent] == [[]] * (len(fake.sent) - 1) + [["a"]]
+        fake.fault("sendMessage", code=400, description="Bad Request: message is too long")
+        assert isinstance(await out.post("one two"), Sent)
+        assert fake.texts()[-2:] == ["one", "two"]
+
+
+async def test_tg_06_an_edit_with_equal_text_is_a_success() -> None:
+    async with fake_telegram() as fake:
+        client = Client()
+        bot = Bot(settings(fake), client)
+        number = await bot.send_message(OWNER, "same")
+        await bot.edit_message_text(OWNER, number, "same")
+        assert fake.counts["editMessageText ok"] == 0
+        await bot.edit_message_text(OWNER, number, "other")
+        assert fake.texts() == ["other"]
+        await client.aclose()
+
+
+async def test_tg_07_the_loss_of_an_edited_message_is_told_apart() -> None:
+    async with fake_telegram() as fake:
+        client = Client()
+        bot = Bot(settings(fake), client)
+        with pytest.raises(TelegramError) as raised:
+            await bot.edit_message_text(OWNER, 99, "x")
+        assert raised.value.says("message to edit not found")
+        assert not raised.value.maybe_done
+        await client.aclose()
+        # Answers are always new messages: none depends on an edit.
+        async with outbox(fake) as out:
+            await out.post("answer")
+        assert not fake.counts["editMessageText ok"]
+
+
+async def test_tg_08_a_wrong_chat_is_undeliverable() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.unknown.add(5)
+        outcome = await out.post("x", route=Route("telegram", 5))
+        assert isinstance(outcome, Undeliverable)
+        assert "chat not found" in outcome.why
+        assert fake.counts["sendMessage 400 Bad Request: chat not found"] == 1
+
+
+async def test_tg_09_an_upgraded_group_keeps_its_session_and_gets_its_answer() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.moved[-5] = GROUP
+        group = Route("telegram", -5, private=False)
+        assert await out.post("x", route=group) == Sent(f"{GROUP}:1")
+        assert await out.post("y", route=group) == Sent(f"{GROUP}:2")
+        refused = [key for key in fake.counts if "upgraded" in key]
+        assert sum(fake.counts[key] for key in refused) == 1  # the new id is remembered
+    async with fake_telegram() as fake, intake(fake, groups=(-5,)) as house:
+        fake.push({"message": fake.message(None, chat=-5, migrate_to_chat_id=GROUP)})
+        await house.until(lambda: house.moved)
+        asked = {"type": "mention", "offset": 0, "length": 11}
+        fake.say("@elwood_bot hi", chat=GROUP, entities=[asked])
+        await house.until(lambda: house.inbound)
+        assert house.inbound[0].session == "tg--5"
+        assert house.inbound[0].route.chat == GROUP
+        fake.push({"message": fake.message(None, chat=-6, migrate_to_chat_id=-7)})
+        fake.say("next")
+        await house.until(lambda: len(house.inbound) == 2)
+        assert house.moved == {GROUP: -5}  # other people's groups are not our business
+
+
+async def test_tg_10_without_its_topic_an_answer_goes_to_the_main_chat() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.dead_topics.add(9)
+        topic = Route("telegram", GROUP, topic=9, private=False)
+        assert isinstance(await out.post("x", route=topic), Sent)
+        assert "message_thread_id" not in fake.sent[0].params
+        general = Route("telegram", GROUP, topic=1, private=False)
+        await out.post("y", route=general)
+        assert "message_thread_id" not in fake.sent[1].params
+
+
+async def test_tg_11_without_its_question_an_answer_still_arrives() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.gone.add(77)
+        route = Route("telegram", OWNER, reply_to=77)
+        assert isinstance(await out.post("x", route=route), Sent)
+        fake.fault(
+            "sendMessage", code=400, description="Bad Request: message to be replied not found"
+        )
+        assert isinstance(await out.post("y", route=route), Sent)
+
+
+@pytest.mark.parametrize(
+    "why", ["Forbidden: bot was blocked by the user", "Forbidden: user is deactivated"]
+)
+async def test_tg_12_who_blocked_us_is_not_tried_again(why: str) -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.fault("sendMessage", times=-1, code=403, description=why)
+        assert await out.post("x") == Undeliverable(f"sendMessage: 403 {why}")
+        assert fake.counts["sendMessage error"] == 1
+
+
+async def test_tg_13_a_group_that_kicked_us_is_undeliverable() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        kicked = "Forbidden: bot was kicked from the supergroup chat"
+        fake.fault("sendMessage", times=-1, chat=GROUP, code=403, description=kicked)
+        outcome = await out.post("x", route=Route("telegram", GROUP, private=False))
+        assert isinstance(outcome, Undeliverable)
+        assert isinstance(await out.post("y"), Sent)
+
+
+async def test_tg_14_a_revoked_token_stops_the_channel_and_is_never_shown(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    mock_clock.autojump_threshold = JUMP
+    caplog.set_level(logging.DEBUG)
+    token = "4242:a-revoked-token"
+    async with fake_telegram() as fake:
+        async with intake(fake) as house:
+            await fake.until(lambda: fake.polling)
+            fake.token = token  # ours is not the right one any more
+            fake.push({"message": fake.message("x")})
+            await house.until(lambda: house.inbound)
+            await _until(lambda: any("@BotFather" in wait for wait in house.waits()))
+            fake.token = TOKEN  # the operator has put it right
+            fake.say("again")
+            await house.until(lambda: "again" in house.texts)
+        client = Client()
+        given = TelegramSettings(token=Secret(token), base_url=fake.url)
+        bot = Bot(given, client)
+        with pytest.raises(TelegramError) as refused:
+            await bot.get_me()
+        fake.fault("*", "drop")
+        fake.token = token
+        with pytest.raises(FAILURES) as dropped:
+            await bot.get_me()
+        dead = Bot(TelegramSettings(token=Secret(token), base_url="http://127.0.0.1:9"), client)
+        with pytest.raises(Unreachable) as away:
+            await dead.get_me()
+        await client.aclose()
+    shown = [repr(bot), repr(given), caplog.text]
+    for raised in (refused, dropped, away):
+        shown += [repr(raised.value), *traceback.format_exception(raised.value)]
+    assert token not in "".join(shown)
+    assert TOKEN not in "".join(shown)
+
+
+async def _until(true: Callable[[], object]) -> None:
+    """Wait for what no neighbour is told: half a second at a time."""
+    for _ in range(2000):
+        if true():
+            return
+        await trio.sleep(0.5)
+    raise AssertionError("it never came true")
+
+
+async def test_tg_15_a_malformed_token_says_so_at_the_start(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake:
+        fake.token = "4242:other"
+        fake.fault("*", code=404, description="Not Found", times=1)
+        async with intake(fake) as house:
+            await _until(house.troubles)
+            assert "check telegram.token" in house.troubles()[0]
+            assert not house.inbound
+
+
+async def test_tg_16_an_ailing_server_costs_nothing_but_time(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake:
+        fake.say("kept")
+        fake.fault("getUpdates", times=2, code=500)
+        fake.fault("getUpdates", "html", times=2, code=502)
+        fake.fault("getUpdates", "drop", times=2)
+        async with intake(fake) as house:
+            await house.until(lambda: house.inbound)
+            assert house.texts == ["kept"]
+            polls = [params for method, params in fake.calls if method == "getUpdates"]
+            assert all("offset" not in params for params in polls[:6])
+            await fake.until(lambda: not fake.unconfirmed)
+            assert not house.troubles()
+
+
+async def test_tg_17_a_send_without_an_answer_is_unsure_and_repeated_with_a_mark(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake, outbox(fake) as out:
+        for kind in ("swallow", "lose", "hang", "drop"):
+            fake.fault("sendMessage", kind)
+            assert isinstance(await out.post(kind), Unsure)
+        fake.fault("sendMessage", code=500)
+        assert isinstance(await out.post("500"), Unsure)
+        assert fake.texts() == ["swallow", "lose"]  # who asks cannot know which
+        assert isinstance(await out.post("lose", repeat=True), Sent)
+        assert fake.texts()[-1] == "(again) lose"
+        bold = Rich("lose", (Entity("bold", 0, 4),))
+        await out.post("", part=bold, repeat=True)
+        assert fake.sent[-1].params["entities"] == [{"type": "bold", "offset": 8, "length": 4}]
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.fault("sendMessage", "swallow", chat=OWNER)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(out.post, "hangs")
+            await fake.until(lambda: fake.sent)
+            began = trio.current_time()
+            assert isinstance(await out.post("x", route=Route("telegram", 5)), Sent)
+            assert trio.current_time() - began < 25  # not the 30 s of the other
+
+
+async def test_tg_17_a_send_that_found_no_server_is_surely_unsent() -> None:
+    async with fake_telegram() as fake:
+        fake.port = 9
+        async with outbox(fake) as out:
+            assert isinstance(await out.post("x"), Unsent)
+            assert out.troubles()
+
+
+async def test_tg_18_a_redelivered_update_has_the_same_id() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        first = fake.say("x")
+        await fake.until(lambda: fake.counts["getUpdates ok"] and not fake.unconfirmed)
+        fake.push({"update_id": first, "message": fake.message("x")})
+        await house.until(lambda: len(house.inbound) == 2)
+        assert house.inbound[0].id == house.inbound[1].id  # the session drops the second
+        await fake.until(lambda: not fake.unconfirmed)
+
+
+async def test_tg_19_a_sequence_that_begins_anew_lower_is_heard() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.push({"update_id": 900_000, "message": fake.message("old")})
+        await fake.until(lambda: fake.counts["getUpdates ok"] and not fake.unconfirmed)
+        fake.push({"update_id": 17, "message": fake.message("new")})
+        await house.until(lambda: len(house.inbound) == 2)
+        await fake.until(lambda: not fake.unconfirmed)
+        assert house.texts == ["old", "new"]
+
+
+async def test_tg_20_gaps_are_normal() -> None:
+    async with fake_telegram() as fake:
+        for number in (10, 15, 900):
+            fake.push({"update_id": number, "message": fake.message(str(number))})
+        async with intake(fake) as house:
+            await fake.until(lambda: not fake.unconfirmed)
+            assert house.texts == ["10", "15", "900"]
+
+
+@pytest.mark.parametrize("text", ["corrected"])
+async def test_tg_21_an_edit_names_the_message_it_replaces(text: str) -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        original = fake.message("wrong")
+        fake.push({"message": original})
+        edited = original | {"text": text, "edit_date": original["date"] + 5}
+        fake.push({"edited_message": edited})
+        await house.until(lambda: len(house.inbound) == 2)
+        assert house.inbound[1].edits == house.inbound[0].message
+        assert house.inbound[1].id != house.inbound[0].id
+        assert house.inbound[1].sent_at == original["date"] + 5
+
+
+async def test_tg_22_a_late_edit_reaches_the_session_too() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        late = fake.message("late") | {"edit_date": 1, "message_id": 3}
+        fake.push({"edited_message": late})
+        await house.until(lambda: house.inbound)
+        assert house.inbound[0].edits == f"{OWNER}:3"
+        assert house.texts == ["late"]
+
+
+async def test_tg_23_a_deleted_message_is_no_update() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.push({"deleted_business_messages": {"chat": {"id": 1}, "message_ids": [1]}})
+        await fake.until(lambda: not fake.unconfirmed)
+        assert not house.inbound
+        assert not house.posts
+
+
+async def test_tg_24_a_flood_costs_its_sender_only(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake:
+        for n in range(250):
+            fake.say(f"spam {n}", chat=666, user=666)
+        for n in range(250):
+            fake.say(str(n), chat=5, user=5)
+        fake.say("mine")
+        async with intake(fake, owners=(OWNER, 5)) as house:
+            taken = 0
+
+            def take(message: object) -> Taken | Busy:
+                nonlocal taken
+                if getattr(message, "session", "") == f"tg-{OWNER}":
+                    return Taken()
+                taken += 1
+                return Taken() if taken <= 20 else Busy(20)
+
+            house.take = take
+            await fake.until(lambda: not fake.unconfirmed)
+            assert "mine" in house.texts
+            assert not any(text.startswith("spam") for text in house.texts)
+            assert [post.route.chat for post in house.posts] == [5]  # one notice
+
+
+async def test_tg_25_an_old_message_says_when_it_was_written() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.say("old", date=1_000_000)
+        await house.until(lambda: house.inbound)
+        assert house.inbound[0].sent_at == 1_000_000.0
+
+
+async def test_tg_26_a_press_counts_although_its_query_is_too_old() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        message = fake.show("Allow?", reply_markup={"inline_keyboard": []})
+        query = fake.press("p:ABCD2345:y", message=message)
+        del fake.answered[query]
+        await fake.until(lambda: message.edits)
+        assert house.presses[0].data == "p:ABCD2345:y"
+
+
+async def test_tg_27_a_press_by_somebody_else_is_theirs_by_id() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        house.press = lambda _: Settled("This is not yours to decide.", ok=False)
+        message = fake.show("Allow?", reply_markup={"inline_keyboard": []})
+        query = fake.press("p:ABCD2345:y", user=666, message=message)
+        await fake.until(lambda: fake.answered[query])
+        assert house.presses[0].principal == "tg:666"  # though it was in the owner's chat
+        assert "not yours" in fake.answered[query]
+        assert message.edits == 0
+
+
+async def test_tg_28_a_press_on_an_unknown_button_is_answered() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        house.press = lambda _: Settled("This has expired.", ok=False)
+        query = fake.press("p:ZZZZZZZZ:y")  # the message cannot be seen any more
+        await fake.until(lambda: fake.answered[query])
+        assert fake.answered[query] == "This has expired."
+
+
+async def test_tg_29_a_button_carries_64_bytes_at_most() -> None:
+    async with fake_telegram() as fake:
+        client = Client()
+        bot = Bot(settings(fake), client)
+        await bot.send_message(OWNER, "x", buttons=[("Yes", "a" * 64)])
+        for data in ("", "é" * 33):
+            with pytest.raises(ValueError, match="64 bytes"):
+                await bot.send_message(OWNER, "x", buttons=[("Yes", data)])
+        await client.aclose()
+        assert len(fake.sent) == 1
+
+
+async def test_tg_30_a_stranger_is_not_answered() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        answers = iter([Stranger("ABCD2345"), Stranger(None)])
+        house.meet = lambda _: next(answers)
+        fake.say("let me in", chat=666, user=666)
+        fake.say(None, chat=666, user=666, document={"file_id": "x", "file_size": 10})
+        await fake.until(lambda: not fake.unconfirmed)
+        assert len(house.posts) == 1
+        assert "ABCD2345" in house.notices[0]
+        assert not house.inbound
+        assert not fake.counts["getFile ok"]
+
+
+async def test_tg_31_what_no_person_wrote_is_ignored() -> None:
+    async with fake_telegram() as fake, intake(fake, groups=(GROUP,)) as house:
+        house.meet = lambda _: Known()
+        mention = [{"type": "mention", "offset": 0, "length": 11}]
+        text = "@elwood_bot hi"
+        fake.say(text, chat=GROUP, entities=mention, sender_chat={"id": GROUP, "type": "group"})
+        other = {"id": 8, "is_bot": True, "first_name": "Other"}
+        fake.say(text, chat=GROUP, entities=mention, via_bot=other)
+        fake.push({"message": fake.message(text, chat=GROUP, entities=mention) | {"from": other}})
+        fake.push({"channel_post": fake.message(text, chat=GROUP)})
+        fake.push({"business_message": fake.message(text)})
+        channel = {"chat": {"id": -9, "type": "channel"}}
+        fake.push({"message": fake.message(text, entities=mention) | channel})
+        await fake.until(lambda: not fake.unconfirmed)
+        assert not house.inbound
+        assert not house.met
+
+
+async def test_tg_32_a_file_that_is_too_large_is_named_so() -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.say(None, document={"file_id": "x", "file_size": 21 * 1024 * 1024})
+        await house.until(lambda: house.posts)
+        assert "20 MB" in house.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        ({"voice": {"file_id": "v", "duration": 3}}, "voice message"),
+        ({"sticker": {"file_id": "s", "new": {"deep": [1]}}}, "sticker"),
+        ({"poll": {"id": "1", "options": 3}}, "poll"),
+        ({"location": {"latitude": 1.0}}, "location"),
+        ({"hologram": {"sides": 7}}, "message of this kind"),
+    ],
+)
+async def test_tg_33_what_is_not_text_is_declined(kind: dict[str, object], word: str) -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.push({"message": fake.message(None) | kind | {"unknown_key": [None]}})
+        fake.push({"a_kind_of_update_to_come": {"x": 1}})
+        await fake.until(lambda: not fake.unconfirmed)
+        assert word in house.notices[0]
+        assert not house.inbound
+
+
+async def test_tg_33_one_bad_update_costs_no_other() -> None:
+    async with fake_telegram() as fake:
+        fake.say("before")
+        fake.push({"message": "not even an object"})
+        fake.push({"message": fake.message("kept") | {"photo": "new form", "entities": 3}})
+        fake.push({"callback_query": {"id": 5}})
+        fake.say("after")
+        async with intake(fake) as house:
+            await fake.until(lambda: not fake.unconfirmed)
+            assert house.texts == ["before", "kept", "after"]
+
+
+@pytest.mark.parametrize("text", ["half \ud83d of", "\u202eevil", "\u200b" * 4096, "a\0b"])
+async def test_tg_34_hostile_text_is_repaired_and_handed_on(text: str) -> None:
+    async with fake_telegram() as fake, intake(fake) as house:
+        fake.say(text, **{"reply_to_message": fake.message(text)})
+        fake.say("after")
+        await house.until(lambda: len(house.inbound) == 2)
+        assert house.texts[0] == text.replace("\ud83d", "\ufffd")
+        house.texts[0].encode()
+
+
+async def test_tg_35_empty_polls_do_not_spin_and_are_told(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake:
+        fake.instant = True
+        async with intake(fake) as house:
+            began = trio.current_time()
+            await fake.until(lambda: fake.counts["getUpdates ok"] >= 100)
+            assert trio.current_time() - began >= 0.5 * 98
+            assert any("at once" in error for error in house.troubles())
+
+
+async def test_tg_36_a_dead_poll_is_given_up_and_a_new_one_begun(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake:
+        fake.fault("getUpdates", "hang")
+        async with intake(fake) as house:
+            await fake.until(lambda: fake.counts["getUpdates hang"])
+            fake.say("x")
+            began = trio.current_time()
+            await house.until(lambda: house.inbound)
+            assert trio.current_time() - began < 90
+
+
+def test_tg_37_a_wrong_clock_is_called_so() -> None:
+    for words in ("certificate is not yet valid", "certificate has expired"):
+        assert "check the clock" in explain(Unreachable(f"TLS failed: {words}"))
+    assert "clock" not in explain(Unreachable("TLS failed: self-signed certificate"))
+
+
+async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
+    """At the vendor's figures no flood control answers, over finals, drafts and typing."""
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake:
+        fake.flood_limit = 5
+        async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
+            for n in range(12):
+                nursery.start_soon(out.post, str(n))
+            await fake.until(lambda: len(fake.sent) == 12)
+        assert not [key for key in fake.counts if "429" in key]
+        assert fake.sent[-1].at - fake.sent[0].at >= 8.0
+
+
+async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.draft("a")
+        await fake.until(lambda: len(fake.drafts) == 1)
+        out.draft("ab")  # within a second
+        await trio.sleep(1.5)
+        for text in ("a", "x", "abc", "abc"):
+            out.draft(text)
+        out.typing()  # a draft is shown already
+        await fake.until(lambda: len(fake.drafts) == 2)
+        group = Route("telegram", GROUP, private=False)
+        out.typing(route=group)
+        await fake.until(lambda: fake.actions)
+        assert isinstance(await out.post("done"), Sent)
+        assert fake.drafts == [(OWNER, 1, "a"), (OWNER, 1, "abc")]
+        assert fake.actions == [GROUP]
+
+
+async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = JUMP
+    group = Route("telegram", GROUP, private=False)
+    async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
+        out.draft("I think", route=group)
+        await fake.until(lambda: fake.sent)
+        out.draft("I think that", route=group)  # within three seconds
+        await trio.sleep(3.5)
+        out.draft("I think that it", route=group)
+        await fake.until(lambda: fake.sent[0].edits == 1)
+        assert fake.sent[0].text == "I think that it …"  # so that it can be told from an answer
+        assert isinstance(await out.post("It is.", route=group), Sent)
+        await fake.until(lambda: fake.gone)
+        assert [message.text for message in fake.sent] == ["I think that it …", "It is."]
+        assert fake.gone == {fake.sent[0].message_id}
+        assert not fake.drafts
+
+
+async def test_a_server_without_drafts_is_not_asked_twice() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.methods_missing.add("sendMessageDraft")
+        out.draft("a")
+        await fake.until(lambda: len(fake.calls) == 1)
+        await out.post("x")
+        out.draft("b", draft=2)
+        assert isinstance(await out.post("y"), Sent)
+        assert [method for method, _ in fake.calls] == [
+            "sendMessageDraft",
+            "sendMessage",
+            "sendMessage",
+        ]
+
+
+async def test_a_chat_has_a_bounded_queue(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    slow = Pacing(chat=(Window(1, 1000.0),))
+    async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
+        outcomes: list[object] = []
+
+        async def post(text: str) -> None:
+            outcomes.append(await out.post(text))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(post, "first")
+            await fake.until(lambda: fake.sent)
+            for n in range(70):
+                nursery.start_soon(post, str(n))
+            await trio.testing.wait_all_tasks_blocked()
+            assert sum(isinstance(o, Unsent) for o in outcomes) >= 4
+            assert isinstance(await out.post("x", route=Route("telegram", 5)), Sent)
+            nursery.cancel_scope.cancel()
+
+
+async def test_what_nobody_waits_for_is_not_sent(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    slow = Pacing(chat=(Window(1, 5.0),))
+    async with fake_telegram() as fake, outbox(fake, pacing=slow) as out:
+        await out.post("first")
+        with trio.move_on_after(1):
+            await out.post("abandoned")
+        assert isinstance(await out.post("third"), Sent)
+        assert fake.texts() == ["first", "third"]

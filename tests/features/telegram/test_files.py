@@ -1,0 +1,100 @@
+"""Outbox: messages with files, in one order, with what may go wrong on the way."""
+
+import pytest
+
+from elwood.agent.channels.messages import (
+    Attachment,
+    Button,
+    Sent,
+    Undeliverable,
+    Unsure,
+)
+from elwood.agent.session.log.entries import Route
+from elwood.foundation.text.markdown import Entity, Rich
+from tests.fake_telegram import OWNER, fake_telegram
+from tests.features.telegram.neighbours import outbox
+
+A, B = Attachment("a.txt", b"aaa"), Attachment("b.txt", b"bbb")
+YES = (Button("Yes", "p:x:y"),)
+
+
+async def test_a_short_text_goes_under_the_first_file_and_buttons_under_the_last() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        part = Rich("two files", (Entity("bold", 0, 3),))
+        assert isinstance(await out.post("", part=part, files=(A, B), buttons=YES), Sent)
+        assert [(m.text, m.buttons) for m in fake.sent] == [("two files", []), ("", ["p:x:y"])]
+        assert fake.sent[0].params["caption_entities"] == [
+            {"type": "bold", "offset": 0, "length": 3}
+        ]
+        assert list(fake.files.values()) == [("a.txt", b"aaa"), ("b.txt", b"bbb")]
+
+
+@pytest.mark.parametrize(("length", "under"), [(1024, True), (1025, False)])
+async def test_the_text_goes_before_the_files_if_it_does_not_fit(length: int, under: bool) -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        assert isinstance(await out.post("x" * length, files=(A,)), Sent)
+        assert [bool(m.text) for m in fake.sent] == ([True] if under else [True, False])
+        assert len(fake.files) == 1
+
+
+async def test_a_repeat_is_marked_also_without_a_text() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        await out.post("", files=(A,), repeat=True)
+        assert fake.texts() == ["(again)"]
+
+
+async def test_what_is_learned_on_the_way_holds_for_files_too() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.moved[-5] = -100
+        fake.fault("sendDocument", code=400, description="Bad Request: can't parse entities: x")
+        part = Rich("text", (Entity("bold", 0, 4),))
+        group = Route("telegram", -5, private=False)
+        assert isinstance(await out.post("", part=part, files=(A, B), route=group), Sent)
+        assert [(m.chat, "caption_entities" in m.params) for m in fake.sent] == [(-100, False)] * 2
+
+
+async def test_a_caption_that_is_too_long_after_all_becomes_a_text() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.fault("sendDocument", code=400, description="Bad Request: message caption is too long")
+        assert isinstance(await out.post("text", files=(A,)), Sent)
+        assert [(m.text, "document" in m.params) for m in fake.sent] == [
+            ("text", False),
+            ("", True),
+        ]
+
+
+async def test_a_file_that_is_too_large_for_telegram_is_told_with_what_arrived() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.fault("sendDocument", times=9, code=413, description="Request Entity Too Large")
+        outcome = await out.post("text", files=(A,))
+        assert isinstance(outcome, Undeliverable)
+        assert outcome.why.endswith("a part of it has arrived")
+        assert fake.texts() == ["text"]
+        outcome = await out.post("", files=(A,))
+        assert isinstance(outcome, Undeliverable)
+        assert "a part" not in outcome.why
+
+
+@pytest.mark.parametrize("kind", ["lose", "drop", "html", "error"])
+async def test_a_file_of_which_nobody_knows_is_not_sent_again(kind: str) -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.fault("sendDocument", kind)
+        assert isinstance(await out.post("text", files=(A, B)), Unsure)
+        assert len(fake.files) == (kind == "lose")
+
+
+async def test_a_flood_is_waited_for() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.fault(
+            "sendDocument", code=429, description="Too Many Requests", parameters={"retry_after": 0}
+        )
+        assert isinstance(await out.post("text", files=(A,)), Sent)
+        assert fake.files == {1: ("a.txt", b"aaa")}
+
+
+async def test_a_large_file_arrives_whole() -> None:
+    data = bytes(range(256)) * (20 << 12)
+    async with fake_telegram() as fake, outbox(fake) as out:
+        assert isinstance(await out.post("", files=(Attachment("big.bin", data),)), Sent)
+        assert fake.files[1][1] == data
+        assert fake.sent[0].chat == OWNER

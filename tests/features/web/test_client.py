@@ -1,0 +1,364 @@
+"""The client for the web, against servers on loopback sockets that wish it ill."""
+
+import gzip
+import random
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.features.web.client import (
+    Page,
+    Web,
+    WebFailed,
+    WebRefused,
+)
+from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.pinned import is_reachable, resolved
+from elwood.foundation.net.urls import Url
+from tests.fake_http import Reply, Request, connection
+from tests.loopback import JUMP
+
+# Two addresses of this machine: one stands for the internet, the other for what is inside.
+PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
+Answer = Callable[[Request], Awaitable[Reply]]
+
+
+@attrs.define
+class Scene:
+    """A server at both addresses, on one *port*; *names* are what the resolver says, in turn."""
+
+    web: Web
+    port: int
+    seen: dict[str, list[Request]]
+    names: dict[str, list[Sequence[str]]]
+
+    def url(self, path: str = "/", host: str = "site.example") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+
+async def listening() -> tuple[trio.SocketListener, trio.SocketListener, int]:
+    """Listen at both addresses, at one port that is free at both."""
+    while True:
+        [public] = await trio.open_tcp_listeners(0, host=PUBLIC)
+        port = public.socket.getsockname()[1]
+        try:
+            [inside] = await trio.open_tcp_listeners(port, host=INSIDE)
+        except OSError:  # somebody else's there
+            await public.aclose()
+            continue
+        return public, inside, port
+
+
+@asynccontextmanager
+async def scene(
+    answers: Mapping[str, Reply] | None = None,
+    *,
+    limit: int = 1000,
+    deadline: float = 20.0,
+    **rules: int | tuple[str, ...],
+) -> AsyncIterator[Scene]:
+    """Serve *answers*, by path; "PORT" in a location is the port that is served."""
+    public, inside, port = await listening()
+    seen: dict[str, list[Request]] = {PUBLIC: [], INSIDE: []}
+    names: dict[str, list[Sequence[str]]] = {}
+
+    def at(address: str) -> Answer:
+        async def answer(request: Request) -> Reply:
+            await trio.lowlevel.checkpoint()
+            seen[address].append(request)
+            reply = (answers or {}).get(request.path, Reply(pieces=(b"hello",)))
+            fields = {
+                name: value.replace("PORT", str(port)) for name, value in reply.headers.items()
+            }
+            return attrs.evolve(reply, headers=fields)
+
+        return answer
+
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        await trio.lowlevel.checkpoint()
+        left = names.setdefault(host, [[PUBLIC]])
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    known = EgressRules(ports=(port,), **rules)  # type: ignore[arg-type]  # checked by attrs
+    web = Web(known, allow=PUBLIC.__eq__, resolve=resolve, limit=limit, deadline=deadline)
+    async with trio.open_nursery() as nursery:
+        for address, listener in ((PUBLIC, public), (INSIDE, inside)):
+            await nursery.start(trio.serve_listeners, connection(at(address)), [listener])
+        yield Scene(web, port, seen, names)
+        await web.aclose()
+        nursery.cancel_scope.cancel()
+
+
+def to(location: str, status: int = 302) -> Reply:
+    return Reply(status=status, headers={"location": location})
+
+
+async def test_a_page_comes_with_what_the_server_says_of_it() -> None:
+    page = Reply(status=404, headers={"content-type": "text/plain"}, pieces=(b"no", b"ne"))
+    async with scene({"/x?y": page}) as s:
+        got = await s.web.fetch(s.url("/x?y#z"))
+        assert got == Page(404, s.url("/x?y"), "text/plain", b"none")
+        [request] = s.seen[PUBLIC]
+    assert request.headers["host"] == f"site.example:{s.port}"
+    assert request.headers["accept-encoding"] == "identity"
+    assert not {"cookie", "authorization", "referer"} & set(request.headers)
+
+
+async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
+    async with scene() as s:
+        s.names["rebind.example"] = [[PUBLIC], [INSIDE]]
+        assert (await s.web.fetch(s.url(host="rebind.example"))).body == b"hello"
+        with pytest.raises(WebRefused, match="does not lead to a public address"):
+            await s.web.fetch(s.url(host="rebind.example"))
+        assert (len(s.seen[PUBLIC]), s.seen[INSIDE]) == (1, [])
+
+
+@pytest.mark.parametrize("found", [[INSIDE], [PUBLIC, INSIDE], [INSIDE, PUBLIC]])
+async def test_one_bad_address_refuses_the_host(found: list[str]) -> None:
+    async with scene() as s:
+        s.names["site.example"] = [found]
+        with pytest.raises(WebRefused):
+            await s.web.fetch(s.url())
+        assert s.seen == {PUBLIC: [], INSIDE: []}
+
+
+async def test_a_dead_address_is_followed_by_the_next_that_was_checked() -> None:
+    async with scene() as s:
+        web = Web(
+            EgressRules(ports=(s.port,)),
+            allow={PUBLIC, "127.0.0.3"}.__contains__,
+            resolve=_always(["127.0.0.3", PUBLIC]),
+        )
+        assert (await web.fetch(s.url())).body == b"hello"
+        await web.aclose()
+
+
+async def test_an_unknown_name_and_a_closed_port_are_failures_of_the_world() -> None:
+    async with scene() as s:
+        s.names["gone.example"] = [[]]
+        with pytest.raises(WebFailed, match="is not known") as caught:
+            await s.web.fetch(s.url(host="gone.example"))
+        assert not caught.value.is_sent
+        [free] = await trio.open_tcp_listeners(0, host=PUBLIC)
+        port = free.socket.getsockname()[1]
+        await free.aclose()
+        web = Web(EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=_always([PUBLIC]))
+        with pytest.raises(WebFailed, match="cannot connect"):
+            await web.fetch(f"http://site.example:{port}/")
+        await web.aclose()
+
+
+@pytest.mark.parametrize(
+    "location",
+    [f"http://{INSIDE}:PORT/x", "http://inner.example:PORT/x", "//inner.example:PORT/", "/back"],
+)
+async def test_a_redirect_is_checked_like_the_first_request(location: str) -> None:
+    async with scene({"/": to(location), "/back": to("http://inner.example:PORT/")}) as s:
+        s.names["inner.example"] = [[INSIDE]]
+        with pytest.raises(WebRefused, match="public address") as caught:
+            await s.web.fetch(s.url())
+        assert caught.value.text_from == "site.example"
+        assert s.seen[INSIDE] == []
+
+
+async def test_five_redirects_are_followed_and_not_six() -> None:
+    chain = {f"/{n}": to(f"/{n + 1}") for n in range(6)}
+    async with scene(chain) as s:
+        got = await s.web.fetch(s.url("/1"))
+        assert (got.url, got.hops) == (s.url("/6"), 5)
+        with pytest.raises(WebRefused, match="more than 5 times"):
+            await s.web.fetch(s.url("/0"))
+
+
+async def test_headers_stay_with_the_origin_they_were_given_for() -> None:
+    private = {"authorization": "x", "cookie": "y", "x-key": "z"}
+    answers = {
+        "/": to("/a"),
+        "/a": to("http://other.example:PORT/b"),
+        "/b": to("http://site.example:PORT/c"),
+    }
+    async with scene(answers) as s:
+        await s.web.fetch(s.url(), headers=private)
+        had = [set(private) & set(request.headers) for request in s.seen[PUBLIC]]
+    assert had == [set(private), set(private), set(), set()]
+
+
+async def test_rules_and_the_permit_of_the_call_hold_at_every_hop() -> None:
+    answers = {"/": to("http://ads.example:PORT/"), "/m": to("http://mail.example:PORT/")}
+    async with scene(answers, blocked=("ads.example",), always_ask=("mail.example",)) as s:
+        with pytest.raises(WebRefused, match="the owner has blocked"):
+            await s.web.fetch(s.url())
+        with pytest.raises(WebRefused, match="must be asked for by itself"):
+            await s.web.fetch(s.url("/m"))
+        assert (await s.web.fetch(s.url("/x", host="mail.example"))).body == b"hello"
+        permit = {"site.example": None}
+        hops: list[Url] = []
+
+        def once(url: Url) -> str | None:
+            hops.append(url)
+            return permit.get(url.host, "not this one")
+
+        s.names["other.example"] = [[PUBLIC]]
+        assert (await s.web.fetch(s.url("/x"), permit=once)).status == 200
+        with pytest.raises(WebRefused, match="not this one"):
+            await s.web.fetch(s.url("/x", host="other.example"), permit=once)
+        assert [url.host for url in hops] == ["site.example", "other.example"]
+
+
+async def test_too_many_requests_wait_for_a_minute(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with scene({"/": to("/a")}, per_minute=3) as s:
+        await s.web.fetch(s.url())
+        with pytest.raises(WebRefused, match="wait 60 s"):
+            await s.web.fetch(s.url())  # its second hop is one too many
+        await trio.sleep(60)
+        await s.web.fetch(s.url())
+
+
+async def test_of_a_hundred_megabytes_only_what_is_kept_is_read() -> None:
+    total, sent = 100_000_000, [0]
+
+    async def pour(stream: trio.SocketStream) -> None:
+        await stream.receive_some(65536)
+        await stream.send_all(b"HTTP/1.1 200 X\r\ncontent-length: %d\r\n\r\n" % total)
+        with suppress(trio.BrokenResourceError):
+            while sent[0] < total:
+                await stream.send_all(bytes(65536))
+                sent[0] += 65536
+        await stream.aclose()
+
+    [listener] = await trio.open_tcp_listeners(0, host=PUBLIC)
+    port = listener.socket.getsockname()[1]
+    web = Web(
+        EgressRules(ports=(port,)), allow=PUBLIC.__eq__, resolve=_always([PUBLIC]), limit=5000
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(trio.serve_listeners, pour, [listener])
+        got = await web.fetch(f"http://site.example:{port}/")
+        nursery.cancel_scope.cancel()
+    await web.aclose()
+    assert (got.body, got.cut) == (bytes(5000), True)
+    assert sent[0] < total // 2  # what the system's buffers took
+
+
+async def test_a_body_of_just_the_limit_is_whole() -> None:
+    async with scene({"/": Reply(pieces=(b"x" * 1000,))}) as s:
+        got = await s.web.fetch(s.url())
+    assert (len(got.body), got.cut) == (1000, False)
+
+
+@pytest.mark.parametrize(("size", "cut"), [(1000, False), (20_000_000, True)])
+async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int, cut: bool) -> None:
+    packed = gzip.compress(b"\0" * size)
+    bomb = Reply(headers={"content-encoding": "gzip"}, pieces=(packed,))
+    async with scene({"/": bomb}) as s:
+        got = await s.web.fetch(s.url())
+    assert (got.body, got.cut) == (b"\0" * 1000, cut)
+
+
+async def test_a_gzip_bomb_is_not_unpacked_beyond_the_limit() -> None:
+    bomb = Reply(headers={"content-encoding": "gzip"}, pieces=(gzip.compress(bytes(50_000_000)),))
+    async with scene({"/": bomb}) as s:
+        tracemalloc.start()
+        await s.web.fetch(s.url())
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "gzip, gzip"])
+async def test_a_body_that_cannot_be_unpacked_fails(encoding: str) -> None:
+    broken = Reply(headers={"content-encoding": encoding}, pieces=(random.Random(1).randbytes(99),))
+    async with scene({"/": broken}) as s:
+        with pytest.raises(WebFailed, match="packed in a way that was not asked for, or damaged"):
+            await s.web.fetch(s.url())
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        Reply(pieces=(b"x",) * 100, pause=1.0),  # drips
+        Reply(pieces=(b"x",), delay=1000.0),
+        Reply(pieces=(b"xyz",), end="stall", end_at=1),
+    ],
+)
+async def test_a_slow_server_is_given_up(slow: Reply, mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with scene({"/": slow}, deadline=15.0) as s:
+        began = trio.current_time()
+        with pytest.raises(WebFailed, match="no whole answer within 15 s"):
+            await s.web.fetch(s.url())
+        assert trio.current_time() - began == pytest.approx(15.0)
+
+
+async def test_what_is_sent_arrives_once_with_its_type() -> None:
+    async with scene() as s:
+        got = await s.web.send("PUT", s.url("/p"), b"{}", "application/json")
+        assert (got.status, got.body) == (200, b"hello")
+        [request] = s.seen[PUBLIC]
+    assert (request.method, request.body) == ("PUT", b"{}")
+    assert request.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_what_is_sent_is_not_sent_on_to_another_host(status: int) -> None:
+    async with scene({"/": to("http://other.example:PORT/", status)}) as s:
+        with pytest.raises(WebRefused, match="the request was meant for one host") as caught:
+            await s.web.send("POST", s.url(), b"x", "text/plain")
+        assert caught.value.text_from == "site.example"
+        assert [request.path for request in s.seen[PUBLIC]] == ["/"]
+
+
+async def test_what_is_sent_is_sent_on_within_its_host_if_that_asks_so() -> None:
+    async with scene({"/": to("/b", 307), "/c": to("/d", 303)}) as s:
+        assert (await s.web.send("POST", s.url(), b"x", "text/plain")).hops == 1
+        answer = await s.web.send("POST", s.url("/c"), b"y", "text/plain")
+        assert (answer.status, answer.location) == (303, s.url("/d"))
+        sent = [(request.method, request.path, request.body) for request in s.seen[PUBLIC]]
+    assert sent == [("POST", "/", b"x"), ("POST", "/b", b"x"), ("POST", "/c", b"y")]
+
+
+async def test_a_broken_answer_may_follow_an_effect() -> None:
+    async with scene({"/": Reply(end="close", end_at=-1)}) as s:
+        with pytest.raises(WebFailed) as caught:
+            await s.web.send("POST", s.url(), b"x", "text/plain")
+    assert caught.value.is_sent
+
+
+async def test_a_bad_url_is_refused_before_anything_is_looked_up() -> None:
+    async with scene() as s:
+        with pytest.raises(WebRefused, match="user name"):
+            await s.web.fetch(s.url(host="user@site.example"))
+        with pytest.raises(WebRefused, match="port 1 "):
+            await s.web.fetch("http://site.example:1/")
+        assert s.names == {}
+
+
+async def test_a_location_in_raw_utf8_is_understood() -> None:
+    async with scene({"/": to("/ü")}) as s:
+        assert (await s.web.fetch(s.url())).url == s.url("/%C3%BC")
+
+
+def test_what_this_machine_sends_from_is_its_own() -> None:
+    """Loopback is the only address that every machine has; it is private besides."""
+    assert is_reachable("1.1.1.1")  # asked of the system; nothing is sent
+    assert not is_reachable("127.0.0.1")
+    assert not is_reachable("::1")
+
+
+async def test_the_resolver_of_the_system_is_asked() -> None:
+    assert INSIDE in await resolved("localhost", 80)
+    assert await resolved("no\u00adsuch.invalid", 80) == []
+
+
+def _always(addresses: list[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        await trio.lowlevel.checkpoint()
+        return addresses
+
+    return resolve

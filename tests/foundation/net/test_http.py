@@ -1,0 +1,246 @@
+"""The HTTP client: what is surely not sent, what may be, and that nothing secret is in either."""
+
+import random
+import ssl
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from elwood.foundation.net.http import (
+    Answer,
+    Client,
+    Interrupted,
+    Unreachable,
+    _trust,
+)
+from tests.fake_http import Reply, Request, serving
+
+# Seconds after which something has gone wrong for good, on the slowest of machines.
+PATIENCE = 60.0
+SECRET = "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"
+
+
+@asynccontextmanager
+async def server(*replies: Reply) -> AsyncIterator[str]:
+    left = list(replies)
+
+    async def answer(request: Request) -> Reply:
+        await trio.lowlevel.checkpoint()
+        return left.pop(0) if left else Reply(pieces=(request.body,))
+
+    async with serving(answer) as url:
+        yield f"{url}/bot{SECRET}/getMe?q=%20x"
+
+
+async def post(client: Client, url: str, **given: float) -> Answer:
+    headers = {"x-api-key": SECRET}
+    timeout = given.get("read_timeout", PATIENCE)
+    limit = int(given.get("limit", 1000))
+    return await client.post_json(url, b"{}", headers=headers, read_timeout=timeout, limit=limit)
+
+
+def assert_silent(error: BaseException) -> None:
+    """Neither the error nor its traceback holds the secret or the address."""
+    text = "".join(traceback.format_exception(error, chain=True))
+    shown = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+    assert SECRET not in shown + repr(error)
+    assert "127.0.0.1" not in shown
+
+
+async def test_an_answer_comes_whole_with_lower_case_headers() -> None:
+    seen: list[Request] = []
+
+    async def answer(request: Request) -> Reply:
+        await trio.lowlevel.checkpoint()
+        seen.append(request)
+        return Reply(status=418, headers={"X-Thing": "a"}, pieces=(b"te", b"a"))
+
+    client = Client()
+    async with serving(answer) as url:
+        got = await client.post_json(
+            f"{url}/p?q=1", b"{}", headers={"k": "v"}, read_timeout=PATIENCE
+        )
+        assert (got.status, got.headers["x-thing"], got.body) == (418, "a", b"tea")
+        assert (await client.get(f"{url}/g", read_timeout=PATIENCE)).status == 418
+        await client.aclose()
+    assert [(r.method, r.path, r.body) for r in seen] == [
+        ("POST", "/p?q=1", b"{}"),
+        ("GET", "/g", b""),
+    ]
+    assert seen[0].headers["host"] == url.removeprefix("http://")
+    assert seen[0].headers["content-type"] == "application/json"
+    assert seen[0].headers["k"] == "v"
+
+
+@pytest.mark.parametrize(
+    ("reply", "stalled"),
+    [
+        (Reply(end="close", end_at=-1), False),
+        (Reply(end="reset", end_at=-1), False),
+        (Reply(end="stall", end_at=-1), True),
+        (Reply(pieces=(b"x" * 100,), end="close", end_at=50), False),
+        (Reply(pieces=(b"x" * 100,), end="reset", end_at=50), False),
+        (Reply(pieces=(b"x" * 100,), end="stall", end_at=50), True),
+        (Reply(pieces=(b"x" * 100,), end="close", end_at=50, is_chunked=False), False),
+        (Reply(pieces=(b"x" * 1001,)), False),
+    ],
+)
+async def test_what_breaks_after_the_request_went_out_may_have_acted(
+    reply: Reply, stalled: bool
+) -> None:
+    client = Client()
+    async with server(reply) as url:
+        with pytest.raises(Interrupted) as caught:
+            await post(client, url, read_timeout=0.1 if stalled else PATIENCE)
+        assert caught.value.stalled == stalled
+        assert_silent(caught.value)
+        # The pool is none the worse for it.
+        assert (await post(client, url)).body == b"{}"
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://127.0.0.1:1/{SECRET}",
+        f"http://name.invalid/{SECRET}",
+        f"ftp://127.0.0.1/{SECRET}",
+        f"http://[::1/{SECRET}",
+        f"http://127.0.0.1:99999/{SECRET}",
+        f"http://müller.invalid/{SECRET}",
+        SECRET,
+        "",
+    ],
+)
+async def test_what_cannot_be_reached_was_surely_not_sent(url: str) -> None:
+    client = Client()
+    with pytest.raises(Unreachable) as caught:
+        await post(client, url)
+    assert_silent(caught.value)
+    await client.aclose()
+
+
+async def test_a_broken_header_is_refused_without_showing_it() -> None:
+    client = Client()
+    async with server() as url:
+        for bad in (f"{SECRET}\n", f"{SECRET}\r\nx: y", "\0" + SECRET):
+            with pytest.raises(Unreachable) as caught:
+                await client.get(url, headers={"x-api-key": bad}, read_timeout=PATIENCE)
+            assert_silent(caught.value)
+        with pytest.raises(Unreachable):
+            await client.get(url + " x\r\n", read_timeout=PATIENCE)
+        await client.aclose()
+
+
+@asynccontextmanager
+async def blunt(words: bytes) -> AsyncIterator[str]:
+    """A server that answers anything with *words*; gives its host and port."""
+
+    async def talk(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(words)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        await nursery.start(trio.serve_listeners, talk, [listener])
+        yield f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_without_tls_is_unreachable_by_https() -> None:
+    client = Client()
+    async with blunt(b"HTTP/1.1 400 Bad Request\r\n\r\n") as place:
+        with pytest.raises(Unreachable, match="TLS failed") as caught:
+            await post(client, f"https://{place}/{SECRET}")
+        assert_silent(caught.value)
+        await client.aclose()
+
+
+async def test_a_server_that_speaks_no_http_is_an_interruption() -> None:
+    client = Client()
+    async with blunt(b"SSH-2.0-OpenSSH_9.2\r\n\r\n") as place:
+        with pytest.raises(Interrupted) as caught:
+            await post(client, f"http://{place}/{SECRET}")
+        assert_silent(caught.value)
+        await client.aclose()
+
+
+async def test_redirects_are_answers_and_the_environment_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    client = Client()
+    async with server(Reply(status=302, headers={"location": "http://127.0.0.1:1/"})) as url:
+        assert (await post(client, url)).status == 302
+        await client.aclose()
+
+
+async def test_a_stream_left_early_closes_its_connection() -> None:
+    reply = Reply(pieces=(b"x" * 10, b"y" * 10), pause=0.01)
+    client = Client(connections=1)
+    async with server(reply, reply) as url:
+        for _ in range(2):
+            async with client.stream("GET", url, read_timeout=PATIENCE) as answer:
+                assert await answer.__anext__() == b"x" * 10
+        assert (await post(client, url)).status == 200
+        await client.aclose()
+
+
+async def test_cancelled_requests_leave_no_connection_behind() -> None:
+    """The leak of httpx 0.28 under Trio: after it every request failed for want of a place."""
+    client = Client(connections=4)
+    chance = random.Random(1)
+
+    async def answer(request: Request) -> Reply:
+        await trio.sleep(chance.random() / 500)
+        return Reply(pieces=(b"a" * 5000, b"b"), pause=chance.random() / 1000)
+
+    async def ask(url: str) -> None:
+        for _ in range(15):
+            with trio.move_on_after(chance.random() / 100):
+                await client.get(url, read_timeout=PATIENCE)
+
+    async with serving(answer) as url:
+        async with trio.open_nursery() as nursery:
+            for _ in range(12):
+                nursery.start_soon(ask, url)
+        with trio.fail_after(PATIENCE):
+            for _ in range(8):
+                assert (await client.get(url, read_timeout=PATIENCE)).status == 200
+        await client.aclose()
+
+
+@pytest.mark.parametrize(("connections", "asked"), [(120, 110), (60, 110), (7, 20)])
+async def test_so_many_requests_run_at_once_and_no_more(connections: int, asked: int) -> None:
+    running = most = 0
+    everybody = trio.Event()
+
+    async def answer(request: Request) -> Reply:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if most == min(connections, asked):
+            everybody.set()
+        await everybody.wait()
+        running -= 1
+        return Reply(pieces=(b"ok",))
+
+    client = Client(connections=connections)
+    async with serving(answer) as url:
+        with trio.fail_after(PATIENCE):
+            async with trio.open_nursery() as nursery:
+                for _ in range(asked):
+                    nursery.start_soon(post, client, url)
+        await client.aclose()
+    assert most == min(connections, asked)
+
+
+def test_tls_is_verified_and_made_once() -> None:
+    context = _trust()
+    assert context is _trust()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)

@@ -1,0 +1,89 @@
+"""A supervised house for one test: the children run inside, and are stopped in order at the end."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+import trio.testing
+
+from elwood.foundation.runtime import (
+    Board,
+    Child,
+    Crashed,
+    Ended,
+    Escalated,
+    Event,
+    Mailbox,
+    Request,
+    RestartPolicy,
+    Started,
+    supervise,
+)
+
+
+@attrs.define
+class Scene:
+    """What a test sees of the house: its board, what the listener heard and when, and its end."""
+
+    board: Board = attrs.field(factory=lambda: Board(trio.current_time))
+    heard: list[tuple[float, Event]] = attrs.field(factory=list)
+    stop: trio.Event = attrs.field(factory=trio.Event)
+    ended: Escalated | None = None
+
+    def listen(self, event: Event) -> None:
+        self.heard.append((trio.current_time(), event))
+
+    def starts(self, name: str) -> list[float]:
+        """When *name* was started."""
+        return [at for at, event in self.heard if isinstance(event, Started) and event.name == name]
+
+    def crashes(self, name: str) -> list[Crashed]:
+        return [e for _, e in self.heard if isinstance(e, Crashed) and e.name == name]
+
+    def order_of_ends(self) -> list[str]:
+        return [e.name for _, e in self.heard if isinstance(e, Ended)]
+
+
+@asynccontextmanager
+async def house(*children: Child, scene: Scene | None = None) -> AsyncIterator[Scene]:
+    """Supervise *children*; an escalation is kept in ``scene.ended``."""
+    scene = scene or Scene()
+
+    async def run() -> None:
+        try:
+            await supervise(children, stop=scene.stop, listener=scene.listen, board=scene.board)
+        except Escalated as error:
+            scene.ended = error
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        yield scene
+        scene.stop.set()
+
+
+def child(
+    name: str,
+    body: Callable[[Mailbox[Any]], Awaitable[None]],
+    policy: RestartPolicy | None = None,
+    *,
+    capacity: int = 8,
+    grace: float = 5.0,
+) -> Child:
+    return Child(Mailbox[Any](name, capacity), body, policy or RestartPolicy(), grace)
+
+
+@attrs.frozen(kw_only=True)
+class Say(Request[str]):
+    """A request whose answer is its own word, back."""
+
+    word: str = "hello"
+    key: str = "a"
+
+
+async def echo(mailbox: Mailbox[Any]) -> None:
+    """Answer each `Say` at once."""
+    async for message in mailbox:
+        message.reply.set(message.word)

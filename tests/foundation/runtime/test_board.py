@@ -1,0 +1,244 @@
+"""The board shows what actors wait for, and names what has gone on for too long."""
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from elwood.foundation.runtime import (
+    Board,
+    Mailbox,
+    RestartPolicy,
+    Stuck,
+    trouble,
+    waiting,
+    warn,
+    well,
+)
+from elwood.foundation.runtime.board import (
+    CALM,
+    DEAF,
+    FAILING,
+    STALE,
+)
+from tests.foundation.runtime.scene import Scene, child, house
+
+
+class Bug(Exception):
+    """A mistake in a body."""
+
+
+def stuck(scene: Scene) -> list[tuple[str, str]]:
+    return [(s.actor, s.what) for s in scene.board.stuck()]
+
+
+async def test_a_wait_is_seen_while_it_lasts_and_stuck_beyond_its_limit(
+    autojump_clock: object,
+) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        with waiting("an answer", limit=10):
+            await trio.sleep(20)
+        await trio.sleep_forever()
+
+    async with house(child("it", body, grace=1)) as scene:
+        (wait,) = scene.board.desks["it"].waits.values()
+        assert (wait.what, wait.limit) == ("an answer", 10)
+        await trio.sleep(10)
+        assert not stuck(scene)
+        await trio.sleep(2)
+        assert stuck(scene) == [("it", "an answer has taken 12 s (limit 10 s)")]
+        await trio.sleep(10)
+        assert not stuck(scene)
+        assert not scene.board.desks["it"].waits
+
+
+async def test_a_wait_of_a_task_inside_the_actor_stands_on_its_desk(autojump_clock: object) -> None:
+    async def wait(what: str) -> None:
+        with waiting(what):
+            await trio.sleep_forever()
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait, "one")
+            nursery.start_soon(wait, "two")
+
+    async with house(child("it", body, grace=1), child("other", body, grace=1)) as scene:
+        for name in ("it", "other"):
+            waits = scene.board.desks[name].waits.values()
+            assert {w.what for w in waits} == {"one", "two"}
+
+
+async def test_a_crash_clears_the_waits(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        with waiting("the end"):
+            await trio.sleep(1)
+            raise Bug
+
+    async with house(child("it", body)) as scene:
+        await trio.sleep(1.2)
+        assert scene.board.desks["it"].state == "restarting"
+        assert not scene.board.desks["it"].waits
+
+
+async def test_the_same_error_three_times_is_stuck_until_a_try_works(
+    autojump_clock: object,
+) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        for error in ("refused", "refused", "refused", "reset"):
+            trouble("the poll", error)
+            await trio.sleep(10)
+        well("the poll")
+        await trio.sleep_forever()
+
+    async with house(child("it", body, grace=1)) as scene:
+        await trio.sleep(15)
+        assert not stuck(scene)
+        await trio.sleep(10)
+        assert stuck(scene) == [("it", "the poll failed 3 times: refused")]
+        (key,) = [s.key for s in scene.board.stuck()]
+        await trio.sleep(10)
+        assert stuck(scene) == [("it", "the poll failed 4 times: reset")], "it still does not work"
+        assert [s.key for s in scene.board.stuck()] == [key], "and is the same trouble"
+        await trio.sleep(10)
+        assert not stuck(scene)
+
+
+async def test_different_errors_need_more_tries_to_be_stuck(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        for number in range(FAILING):
+            trouble("the poll", f"request {number} failed")
+            await trio.sleep(1)
+        await trio.sleep_forever()
+
+    async with house(child("it", body, grace=1)) as scene:
+        await trio.sleep(FAILING - 1.5)
+        assert not stuck(scene)
+        await trio.sleep(1)
+        assert len(stuck(scene)) == 1
+
+
+async def test_a_trouble_that_nobody_speaks_of_any_more_is_history(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        for _ in range(3):
+            trouble("the model", "overloaded")
+        await trio.sleep_forever()
+
+    async with house(child("it", body, grace=1)) as scene:
+        await trio.sleep(STALE - 1)
+        assert stuck(scene)
+        await trio.sleep(2)
+        assert not stuck(scene)
+
+
+async def test_a_warning_is_told_at_once_in_its_own_words(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        for words in ("a little", "much", "much"):
+            warn("rain", words)
+            await trio.sleep(10)
+        well("rain")
+        await trio.sleep_forever()
+
+    async with house(child("it", body)) as scene:
+        await trio.sleep(5)
+        [first] = scene.board.stuck()
+        assert (first.actor, first.subject, first.what) == ("", "rain", "a little")
+        await trio.sleep(20)
+        [later] = scene.board.stuck()
+        assert (later.key, later.what) == (first.key, "much")
+        await trio.sleep(10)
+        assert not stuck(scene)
+
+
+async def test_a_queue_that_nobody_takes_from_is_stuck(autojump_clock: object) -> None:
+    async def deaf(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(2 * DEAF)
+        async for _ in mailbox:
+            pass
+
+    it = child("it", deaf)
+    async with house(it) as scene:
+        await trio.sleep(10)
+        it.mailbox.address.offer("one")
+        it.mailbox.address.offer("two")
+        await trio.sleep(DEAF)
+        assert not stuck(scene)
+        await trio.sleep(2)
+        assert stuck(scene) == [("it", f"has taken none of its 2 messages for {DEAF + 2:.0f} s")]
+        await trio.sleep(DEAF)
+        assert not stuck(scene)
+
+
+async def test_three_crashes_in_a_row_are_stuck_until_it_has_been_calm(
+    autojump_clock: object,
+) -> None:
+    begun = 0
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        nonlocal begun
+        begun += 1
+        if begun <= 3:
+            raise Bug("no luck")
+        await trio.sleep_forever()
+
+    policy = RestartPolicy(max_crashes=None, first_delay=1)
+    async with house(child("it", body, policy, grace=1)) as scene:
+        await trio.sleep(2)
+        assert not stuck(scene)
+        await trio.sleep(2)
+        assert stuck(scene) == [("it", "crashed 3 times in a row, last: Bug: no luck")]
+        await trio.sleep(CALM)
+        assert stuck(scene), "it runs again, but not for long enough yet"
+        await trio.sleep(10)
+        assert not stuck(scene)
+
+
+async def test_crashes_with_calm_between_them_are_not_in_a_row(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(CALM + 1)
+        raise Bug
+
+    async with house(child("it", body, RestartPolicy(max_crashes=None))) as scene:
+        for _ in range(20):
+            await trio.sleep(CALM / 2)
+            assert not stuck(scene)
+        assert scene.board.desks["it"].restarts > 5
+
+
+async def test_depth_state_and_restarts_are_live(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(10)
+        raise Bug
+
+    it = child("it", body, RestartPolicy(first_delay=5), capacity=3)
+    async with house(it) as scene:
+        desk = scene.board.desks["it"]
+        it.mailbox.address.offer(1)
+        assert (desk.state, desk.depth(), desk.capacity, desk.restarts) == ("running", 1, 3, 0)
+        await trio.sleep(11)
+        assert (desk.state, desk.restarts, desk.last_crash) == ("restarting", 1, "Bug")
+        assert desk.last_crash_at == desk.since
+        await trio.sleep(5)
+        states = [desk.state]
+    states.append(desk.state)
+    assert states == ["running", "stopped"]
+
+
+def test_outside_of_an_actor_waits_and_troubles_are_nobodys() -> None:
+    with waiting("nothing"):
+        warn("it", "rains")
+        trouble("it", "failed")
+        well("it")
+
+
+def test_a_board_without_desks_has_nothing_stuck() -> None:
+    assert Board(lambda: 0.0).stuck() == []
+    assert Stuck("k", "a", "w", "s") == Stuck("k", "a", "w", "s")
+
+
+@pytest.mark.parametrize("leaver", ["known", "unknown"])
+def test_leaving_the_board_is_harmless(leaver: str) -> None:
+    board = Board(lambda: 0.0)
+    board.desk("known", 1, lambda: 0)
+    board.leave(leaver)
+    assert ("known" in board.desks) == (leaver == "unknown")

@@ -1,0 +1,310 @@
+"""Mailboxes outlive actors; a crash costs the message in hand, never the queue."""
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from elwood.foundation.runtime import (
+    ActorCrashed,
+    ActorDown,
+    ActorUnavailable,
+    Mailbox,
+    Reply,
+    RestartPolicy,
+)
+from tests.foundation.runtime.scene import Say, child, echo, house
+
+ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
+
+
+class Bug(Exception):
+    """A mistake in a body."""
+
+
+async def fragile(mailbox: Mailbox[Any]) -> None:
+    """Echo, but die of the word "bug"."""
+    async for message in mailbox:
+        if message.word == "bug":
+            raise Bug
+        message.reply.set(message.word)
+
+
+async def test_the_queue_survives_a_crash_in_order(autojump_clock: object) -> None:
+    seen: list[str] = []
+
+    async def body(mailbox: Mailbox[str]) -> None:
+        async for message in mailbox:
+            seen.append(message)
+            if message == "bug":
+                raise Bug
+
+    it = child("it", body, ENDLESS)
+    for message in ("one", "bug", "two", "bug", "three"):
+        assert it.mailbox.address.offer(message)
+    async with house(it):
+        await trio.sleep(10)
+        assert seen == ["one", "bug", "two", "bug", "three"]
+        assert it.mailbox.depth == 0
+
+
+async def test_every_unanswered_request_of_the_incarnation_fails(autojump_clock: object) -> None:
+    """Also when the actor works on several at once; the answered one and the queued one do not."""
+    results: dict[str, str] = {}
+
+    async def body(mailbox: Mailbox[Say]) -> None:
+        async with trio.open_nursery() as nursery:
+            async for message in mailbox:
+                nursery.start_soon(work, message)
+
+    async def work(message: Say) -> None:
+        if message.word == "quick":
+            message.reply.set(message.word)
+        await trio.sleep(1)
+        if message.word == "bug":
+            raise Bug
+        await trio.sleep_forever()
+
+    it = child("it", body, ENDLESS)
+
+    async def ask(key: str, word: str) -> None:
+        try:
+            results[key] = await it.mailbox.address.ask(Say(word=word))
+        except ActorUnavailable as error:
+            results[key] = type(error).__name__
+
+    async with house(it), trio.open_nursery() as nursery:
+        for key, word in (("a", "quick"), ("b", "slow"), ("c", "slow"), ("d", "bug")):
+            nursery.start_soon(ask, key, word)
+        await trio.sleep(1.5)
+        crashed = dict.fromkeys("bcd", "ActorCrashed")
+        assert results == {"a": "quick"} | crashed
+
+
+async def test_a_request_still_in_the_queue_is_answered_by_the_next_incarnation(
+    autojump_clock: object,
+) -> None:
+    async def body(mailbox: Mailbox[Say]) -> None:
+        async for message in mailbox:
+            await trio.sleep(1)
+            if message.word == "bug":
+                raise Bug
+            message.reply.set(message.word)
+
+    it = child("it", body, ENDLESS)
+    answers: list[str] = []
+
+    async def second() -> None:
+        answers.append(await it.mailbox.address.ask(Say(word="second")))
+
+    async with house(it), trio.open_nursery() as nursery:
+        nursery.start_soon(_expect_crash, it.mailbox, Say(word="bug"))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(second)
+    assert answers == ["second"]
+
+
+async def _expect_crash(mailbox: Mailbox[Say], say: Say) -> None:
+    with pytest.raises(ActorCrashed) as caught:
+        await mailbox.address.ask(say)
+    assert caught.value.name == "it"
+
+
+async def test_a_request_left_unanswered_at_a_normal_end_fails_too(autojump_clock: object) -> None:
+    async def forgetful(mailbox: Mailbox[Say]) -> None:
+        await mailbox.receive()
+
+    it = child("it", forgetful, RestartPolicy(mode="transient"))
+    async with house(it):
+        await _expect_crash(it.mailbox, Say())
+
+
+async def test_requests_answered_long_ago_are_not_kept(autojump_clock: object) -> None:
+    it = child("it", echo, capacity=4)
+    async with house(it):
+        for _ in range(1000):
+            await it.mailbox.address.ask(Say())
+        assert len(it.mailbox._in_hand) <= 2 * 4 + 17
+
+
+async def test_while_it_is_away_ask_fails_at_once_and_tell_queues(autojump_clock: object) -> None:
+    it = child("it", fragile, ENDLESS)
+    async with house(it):
+        it.mailbox.address.offer(Say(word="bug"))
+        await trio.sleep(0.5)  # it is back after one second
+        before = trio.current_time()
+        with pytest.raises(ActorDown):
+            await it.mailbox.address.ask(Say())
+        assert trio.current_time() == before
+        told = Say(word="told")
+        await it.mailbox.address.tell(told)
+        assert it.mailbox.depth == 1
+        assert await told.reply.wait() == "told"
+        assert trio.current_time() == before + 0.5
+
+
+async def test_before_the_first_start_asking_simply_waits(autojump_clock: object) -> None:
+    it = child("it", echo)
+    async with trio.open_nursery() as nursery:
+
+        async def early() -> None:
+            assert await it.mailbox.address.ask(Say(word="early")) == "early"
+
+        nursery.start_soon(early)
+        await trio.sleep(1)
+        async with house(it):
+            await trio.sleep(1)
+
+
+async def test_insist_asks_again_as_soon_as_it_is_up(autojump_clock: object) -> None:
+    made: list[float] = []
+    begun = 0
+
+    async def body(mailbox: Mailbox[Say]) -> None:
+        nonlocal begun
+        begun += 1
+        async for message in mailbox:
+            if begun < 3:
+                raise Bug
+            message.reply.set(message.word)
+
+    def make() -> Say:
+        made.append(trio.current_time())
+        return Say(word="delivered")
+
+    it = child("it", body, ENDLESS)
+    async with house(it) as scene:
+        assert await it.mailbox.address.insist(make) == "delivered"
+        assert made == scene.starts("it"), "asked in the moment of each start"
+
+
+async def test_insist_asks_every_five_seconds_of_an_actor_that_stays_away(
+    autojump_clock: object,
+) -> None:
+    made: list[float] = []
+
+    def make() -> Say:
+        made.append(trio.current_time())
+        return Say()
+
+    mailbox = Mailbox[Say]("it", 1)
+    mailbox.end()
+    start = trio.current_time()
+    with trio.move_on_after(12):
+        await mailbox.address.insist(make)
+    assert [at - start for at in made] == [0, 5, 10]
+
+
+async def test_insist_on_a_stopped_actor_waits_instead_of_spinning(autojump_clock: object) -> None:
+    """It is closed but its body still drains: neither up nor away."""
+    asked = 0
+
+    def make() -> Say:
+        nonlocal asked
+        asked += 1
+        return Say()
+
+    mailbox = Mailbox[Say]("it", 1)
+    mailbox.close()
+    with trio.move_on_after(11):
+        await mailbox.address.insist(make)
+    assert asked == 3
+
+
+async def test_an_abandoned_question_is_visible_to_the_actor(autojump_clock: object) -> None:
+    noticed: list[float] = []
+
+    async def body(mailbox: Mailbox[Say]) -> None:
+        async for message in mailbox:
+            await message.reply.wait_abandoned()
+            noticed.append(trio.current_time())
+            assert message.reply.is_settled
+            message.reply.set("too late, and harmless")
+
+    it = child("it", body)
+    async with house(it) as scene:
+        start = trio.current_time()
+        with trio.move_on_after(3):
+            await it.mailbox.address.ask(Say())
+        await trio.testing.wait_all_tasks_blocked()
+        assert noticed == [start + 3]
+        assert not scene.crashes("it")
+
+
+async def test_closing_drains_what_is_queued_and_refuses_the_rest(autojump_clock: object) -> None:
+    """What was told before the stop is still worked off; then the loop ends by itself."""
+    seen: list[int] = []
+
+    async def body(mailbox: Mailbox[int]) -> None:
+        async for message in mailbox:
+            await trio.sleep(0.5)
+            seen.append(message)
+
+    it = child("it", body)
+    address = it.mailbox.address
+    async with house(it) as scene:
+        for number in range(5):
+            assert address.offer(number)
+        scene.stop.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not address.offer(99)
+        with pytest.raises(ActorDown):
+            await address.tell(99)
+        with pytest.raises(ActorDown):
+            await address.ask(Say())
+    assert seen == [0, 1, 2, 3, 4]
+    assert not scene.crashes("it")
+
+
+async def test_what_a_stopped_actor_never_took_learns_that_it_is_down(
+    autojump_clock: object,
+) -> None:
+    async def deaf(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep_forever()
+
+    it = child("it", deaf, grace=1)
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            with pytest.raises(ActorDown):
+                await it.mailbox.address.ask(Say())
+
+        async with house(it):
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_tell_waits_for_room_and_offer_does_not(autojump_clock: object) -> None:
+    mailbox = Mailbox[str]("it", 1)
+    assert mailbox.address.offer("one")
+    assert not mailbox.address.offer("two")
+    with trio.move_on_after(5) as scope:
+        await mailbox.address.tell("three")
+    assert scope.cancelled_caught
+    assert mailbox.receive_nowait() == "one"
+    with pytest.raises(trio.WouldBlock):  # the cancelled tell left nothing behind
+        mailbox.receive_nowait()
+
+
+async def test_the_first_to_settle_a_reply_wins() -> None:
+    reply = Reply[int]()
+    reply.set(1)
+    reply.set(2)
+    reply.fail(Bug())
+    assert await reply.wait() == 1
+
+
+async def test_the_mailbox_knows_since_when_nothing_was_taken(autojump_clock: object) -> None:
+    mailbox = Mailbox[str]("it", 2)
+    assert mailbox.unread_since is None
+    await trio.sleep(1)
+    start = trio.current_time()
+    mailbox.address.offer("one")
+    await trio.sleep(1)
+    await mailbox.address.tell("two")
+    assert mailbox.unread_since == start
+    mailbox.receive_nowait()
+    assert mailbox.unread_since == start + 1
+    await mailbox.receive()
+    assert mailbox.unread_since is None

@@ -1,0 +1,260 @@
+"""The pool: one child per key, made on demand; it only receives and offers."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from elwood.foundation.runtime import (
+    Child,
+    Halt,
+    Mailbox,
+    PoolPolicy,
+    RestartPolicy,
+    run_pool,
+)
+from tests.foundation.runtime.scene import Say, Scene, house
+
+
+class Bug(Exception):
+    """A mistake in a body."""
+
+
+@attrs.define
+class Pool:
+    """A pool as the child of a house, with what it refused."""
+
+    body: Callable[[str, Mailbox[Say]], Awaitable[None]]
+    policy: PoolPolicy = attrs.field(factory=PoolPolicy)
+    woken: Iterable[str] = ()
+    grace: float = 60.0
+    mailbox: Mailbox[Say] = attrs.field(factory=lambda: Mailbox[Say]("pool", 256))
+    scene: Scene = attrs.field(factory=Scene)
+    refused: list[tuple[str, str]] = attrs.field(factory=list)
+
+    @property
+    def child(self) -> Child:
+        return Child(self.mailbox, self._run, RestartPolicy(), self.grace)
+
+    def offer(self, key: str, word: str = "hello") -> Say:
+        say = Say(key=key, word=word)
+        assert self.mailbox.address.offer(say)
+        return say
+
+    async def _run(self, mailbox: Mailbox[Say]) -> None:
+        await run_pool(
+            mailbox,
+            key=lambda say: say.key,
+            body=self.body,
+            wake=self._wake,
+            refuse=self._refuse,
+            policy=self.policy,
+            listener=self.scene.listen,
+            board=self.scene.board,
+        )
+
+    async def _wake(self) -> Iterable[str]:
+        return self.woken
+
+    def _refuse(self, say: Say, why: str) -> None:
+        self.refused.append((say.word, why))
+
+
+async def echo_key(key: str, mailbox: Mailbox[Say]) -> None:
+    async for message in mailbox:
+        message.reply.set(f"{key}: {message.word}")
+
+
+async def deaf(key: str, mailbox: Mailbox[Say]) -> None:
+    await trio.sleep_forever()
+
+
+async def fragile(key: str, mailbox: Mailbox[Say]) -> None:
+    async for message in mailbox:
+        if message.word == "bug":
+            raise Bug
+        message.reply.set(message.word)
+
+
+async def test_each_key_has_one_child_made_on_demand(autojump_clock: object) -> None:
+    pool = Pool(echo_key)
+    async with house(pool.child, scene=pool.scene):
+        assert list(pool.scene.board.desks) == ["pool"]
+        for key in ("a", "b", "a", "a"):
+            assert await pool.mailbox.address.ask(Say(key=key)) == f"{key}: hello"
+        assert list(pool.scene.board.desks) == ["pool", "pool/a", "pool/b"]
+        assert len(pool.scene.starts("pool/a")) == 1
+
+
+async def test_it_wakes_the_children_that_have_work_left(autojump_clock: object) -> None:
+    pool = Pool(echo_key, woken=("a", "b"))
+    async with house(pool.child, scene=pool.scene):
+        assert list(pool.scene.board.desks) == ["pool", "pool/a", "pool/b"]
+
+
+async def test_a_message_for_a_full_child_is_refused_and_holds_up_no_other(
+    autojump_clock: object,
+) -> None:
+    async def one_deaf(key: str, mailbox: Mailbox[Say]) -> None:
+        await (deaf if key == "deaf" else echo_key)(key, mailbox)
+
+    pool = Pool(one_deaf, PoolPolicy(capacity=2, grace=1))
+    async with house(pool.child, scene=pool.scene):
+        for number in range(4):
+            pool.offer("deaf", str(number))
+        assert await pool.mailbox.address.ask(Say(key="b")) == "b: hello"
+        why = "too much is waiting there already"
+        assert pool.refused == [("2", why), ("3", why)]
+
+
+async def test_a_child_that_gave_up_is_refused_until_its_crashes_are_forgotten(
+    autojump_clock: object,
+) -> None:
+    restart = RestartPolicy(mode="transient", max_crashes=2, within=600, exhausted="drop")
+    pool = Pool(fragile, PoolPolicy(restart=restart))
+    async with house(pool.child, scene=pool.scene):
+        for word in ("bug", "bug", "bug", "queued"):
+            pool.offer("a", word)
+        await trio.sleep(10)
+        assert pool.refused == [("queued", "it crashed too often")]
+        pool.offer("a", "later")
+        await trio.testing.wait_all_tasks_blocked()
+        assert pool.refused[1:] == [("later", "it crashed too often")]
+        assert [s.what for s in pool.scene.board.stuck()] == ["gave up: Bug"]
+        assert await pool.mailbox.address.ask(Say(key="b")) == "hello", "the others live"
+        await trio.sleep(600)
+        assert await pool.mailbox.address.ask(Say(key="a", word="again")) == "again"
+        assert not pool.scene.board.stuck()
+        assert pool.scene.ended is None
+
+
+async def test_a_crash_costs_the_message_in_hand_only(autojump_clock: object) -> None:
+    pool = Pool(fragile)
+    async with house(pool.child, scene=pool.scene):
+        bad, good = pool.offer("a", "bug"), pool.offer("a", "good")
+        assert await good.reply.wait() == "good"
+        with pytest.raises(Exception, match="pool/a crashed"):
+            await bad.reply.wait()
+
+
+@pytest.mark.parametrize("gap", range(6))
+async def test_a_message_that_meets_an_idle_childs_end_is_not_lost(
+    gap: int, autojump_clock: object
+) -> None:
+    """The child ends after ten idle seconds, in the very moment at which a message comes."""
+
+    async def idle_out(key: str, mailbox: Mailbox[Say]) -> None:
+        while True:
+            with trio.move_on_after(10) as idle:
+                message = await mailbox.receive()
+            if idle.cancelled_caught:
+                break
+            message.reply.set(message.word)
+        for _ in range(3):  # it tidies up, and takes nothing more
+            await trio.lowlevel.checkpoint()
+
+    pool = Pool(idle_out)
+    async with house(pool.child, scene=pool.scene):
+        assert await pool.mailbox.address.ask(Say()) == "hello"
+        await trio.sleep(10)
+        for _ in range(gap):
+            await trio.lowlevel.checkpoint()
+        with trio.fail_after(5):
+            assert await pool.mailbox.address.ask(Say(word="just then")) == "just then"
+
+
+async def test_a_finished_child_leaves_no_trace(autojump_clock: object) -> None:
+    async def once(key: str, mailbox: Mailbox[Say]) -> None:
+        (await mailbox.receive()).reply.set("done")
+
+    pool = Pool(once)
+    async with house(pool.child, scene=pool.scene):
+        assert await pool.mailbox.address.ask(Say()) == "done"
+        await trio.testing.wait_all_tasks_blocked()
+        assert list(pool.scene.board.desks) == ["pool"]
+
+
+async def test_a_temporary_child_that_dies_at_once_does_not_spin(autojump_clock: object) -> None:
+    """Its message was never taken; giving it to a new child of the kind would go on for ever."""
+
+    async def stillborn(key: str, mailbox: Mailbox[Say]) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Bug
+
+    pool = Pool(stillborn, PoolPolicy(restart=RestartPolicy(mode="temporary")))
+    async with house(pool.child, scene=pool.scene):
+        pool.offer("a", "poison")
+        await trio.testing.wait_all_tasks_blocked()
+        assert pool.refused == [("poison", "it crashed")]
+
+
+async def test_a_halt_in_a_child_stops_the_house(autojump_clock: object) -> None:
+    async def broken_disk(key: str, mailbox: Mailbox[Say]) -> None:
+        await mailbox.receive()
+        raise Halt("fsync failed")
+
+    pool = Pool(broken_disk)
+    async with house(pool.child, scene=pool.scene):
+        pool.offer("a")
+        await trio.sleep(1)
+        assert pool.scene.ended is not None
+        assert "fsync failed" in str(pool.scene.ended)
+
+
+async def test_the_stop_lets_children_finish_and_cuts_a_deaf_one_off(
+    autojump_clock: object,
+) -> None:
+    finished: list[str] = []
+
+    async def mixed(key: str, mailbox: Mailbox[Say]) -> None:
+        if key == "deaf":
+            await trio.sleep_forever()
+        async for _ in mailbox:
+            await trio.sleep(3)
+            finished.append(key)
+
+    pool = Pool(mixed, PoolPolicy(grace=20))
+    async with house(pool.child, scene=pool.scene) as scene:
+        for key in ("a", "deaf", "b"):
+            pool.offer(key, "first")
+            pool.offer(key, "second")
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+        scene.stop.set()
+    assert sorted(finished) == ["a", "a", "b", "b"]
+    assert 20 <= trio.current_time() - began <= 20.5
+    # The deaf one never took its messages: who sent them is told.
+    assert pool.refused == [("first", "it is stopping"), ("second", "it is stopping")]
+    assert set(scene.order_of_ends()) == {"pool", "pool/a", "pool/b", "pool/deaf"}
+
+
+async def test_when_the_pool_itself_crashes_every_asker_learns_it(autojump_clock: object) -> None:
+    """Also those whose request was handed on to a child and still queued there."""
+    results: list[str] = []
+
+    def key(say: Say) -> str:
+        if say.word == "bug":
+            raise Bug
+        return say.key
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        await run_pool(
+            mailbox, key=key, body=deaf, wake=pool._wake, refuse=pool._refuse,
+            policy=PoolPolicy(), listener=pool.scene.listen, board=pool.scene.board,
+        )  # fmt: skip
+
+    pool = Pool(deaf)
+
+    async def ask(word: str) -> None:
+        with pytest.raises(Exception, match="pool crashed"):
+            await pool.mailbox.address.ask(Say(word=word))
+        results.append(word)
+
+    async with house(Child(pool.mailbox, body), scene=pool.scene), trio.open_nursery() as nursery:
+        nursery.start_soon(ask, "queued in the child")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(ask, "bug")
+    assert sorted(results) == ["bug", "queued in the child"]

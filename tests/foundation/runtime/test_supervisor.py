@@ -1,0 +1,439 @@
+"""The supervision tests of reliability.md §1.2, which follow OTP's supervisor_SUITE."""
+
+import gc
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from elwood.foundation.runtime import (
+    ActorDown,
+    Child,
+    Ended,
+    Halt,
+    Mailbox,
+    RestartPolicy,
+    describe,
+    run_pool,
+)
+from elwood.foundation.runtime.pool import PoolPolicy
+from tests.foundation.runtime.scene import Say, Scene, child, echo, house
+
+Mode = Literal["permanent", "transient", "temporary"]
+Exit = Literal["normal", "shutdown", "abnormal"]
+
+
+class Bug(Exception):
+    """A mistake in a body."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "way", "runs"),
+    [
+        ("permanent", "normal", 2),
+        ("permanent", "shutdown", 1),
+        ("permanent", "abnormal", 2),
+        ("transient", "normal", 1),
+        ("transient", "shutdown", 1),
+        ("transient", "abnormal", 2),
+        ("temporary", "normal", 1),
+        ("temporary", "shutdown", 1),
+        ("temporary", "abnormal", 1),
+    ],
+)
+async def test_restart_type_and_kind_of_exit(
+    mode: Mode, way: Exit, runs: int, autojump_clock: object
+) -> None:
+    """Shutdown is the end that the supervisor asked for: nobody is restarted after it."""
+    begun = 0
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1 and way == "normal":
+            return
+        if begun == 1 and way == "abnormal":
+            raise Bug
+        async for _ in mailbox:
+            pass
+
+    async with house(child("it", body, RestartPolicy(mode=mode))) as scene:
+        if way == "shutdown":
+            scene.stop.set()
+        await trio.sleep(10)
+    assert begun == runs
+    assert scene.ended is None
+    assert scene.order_of_ends() == ["it"]
+    assert scene.board.desks["it"].restarts == runs - 1
+
+
+async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None:
+    """One for one: the sibling is the same object in the same task afterwards."""
+
+    class Sibling:
+        async def run(self, mailbox: Mailbox[Any]) -> None:
+            async for message in mailbox:
+                message.reply.set((self, trio.lowlevel.current_task()))
+
+    async def bad(mailbox: Mailbox[Any]) -> None:
+        async for _ in mailbox:
+            raise Bug
+
+    def who() -> Any:
+        return Say()
+
+    # A new object per incarnation, so that a restart could not go unnoticed.
+    sibling = child("sibling", lambda mailbox: Sibling().run(mailbox))
+    crasher = child("crasher", bad)
+    async with house(sibling, crasher) as scene:
+        before = await sibling.mailbox.address.ask(who())
+        crasher.mailbox.address.offer("go")
+        await trio.sleep(2)
+        after = await sibling.mailbox.address.ask(who())
+        assert len(scene.starts("crasher")) == 2
+        assert before[0] is after[0]
+        assert before[1] is after[1]
+        assert len(scene.starts("sibling")) == 1
+
+
+async def test_children_stop_in_reverse_order_each_after_the_one_before(
+    autojump_clock: object,
+) -> None:
+    """This stands for rest_for_one: what others need is first in the list and stops last."""
+    log: list[str] = []
+
+    def slow(name: str) -> Child:
+        async def body(mailbox: Mailbox[Any]) -> None:
+            async for _ in mailbox:
+                pass
+            log.append(f"{name} drains")
+            await trio.sleep(1)
+            log.append(f"{name} is done")
+
+        return child(name, body)
+
+    async with house(slow("first"), slow("second"), slow("third")) as scene:
+        pass
+    assert log == [
+        f"{name} {what}" for name in ("third", "second", "first") for what in ("drains", "is done")
+    ]
+    assert scene.order_of_ends() == ["third", "second", "first"]
+
+
+async def test_too_many_crashes_stop_the_house_once_and_in_order(autojump_clock: object) -> None:
+    """Intensity 5 in 60 s: the sixth crash escalates, once, and the others end normally."""
+    ends: list[str] = []
+
+    async def bad(mailbox: Mailbox[Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Bug("again")
+
+    async def good(mailbox: Mailbox[Any]) -> None:
+        async for _ in mailbox:
+            pass
+        ends.append("good")
+
+    policy = RestartPolicy(max_crashes=5, within=60, first_delay=0.1, max_delay=1)
+    scene = Scene()
+    async with house(child("good", good), child("bad", bad, policy), scene=scene):
+        await trio.sleep(100)
+        assert scene.ended is not None, "it must not need the stop"
+    assert scene.ended.name == "bad"
+    assert "Bug: again" in str(scene.ended)
+    assert [c.delay for c in scene.crashes("bad")] == [0.1, 0.2, 0.4, 0.8, 1, None]
+    assert ends == ["good"]
+    assert scene.board.desks["bad"].state == "given up"
+
+
+async def test_crashes_far_apart_do_not_escalate(autojump_clock: object) -> None:
+    async def bad(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(30)
+        raise Bug
+
+    policy = RestartPolicy(max_crashes=5, within=60)
+    async with house(child("bad", bad, policy)) as scene:
+        await trio.sleep(3600)
+        assert scene.ended is None
+        assert len(scene.crashes("bad")) > 100
+
+
+async def test_a_failure_while_being_restarted_counts(autojump_clock: object) -> None:
+    """A body that dies before its first wait uses up the intensity like any other."""
+    begun = 0
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            await trio.sleep(1)
+        raise Bug
+
+    policy = RestartPolicy(max_crashes=3, within=60)
+    async with house(child("it", body, policy)) as scene:
+        await trio.sleep(60)
+        assert begun == 4
+        assert scene.ended is not None
+
+
+async def test_an_error_in_finally_does_not_lose_the_first(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        try:
+            raise Bug("the first")
+        finally:
+            raise OSError("closing failed")
+
+    async with house(child("it", body, RestartPolicy(mode="temporary"))) as scene:
+        (crash,) = scene.crashes("it")
+        assert describe(crash.error) == "OSError: closing failed (after Bug: the first)"
+        assert scene.board.desks["it"].last_crash == describe(crash.error)
+
+
+async def test_an_error_in_finally_during_cancellation_does_not_lose_the_first(
+    autojump_clock: object,
+) -> None:
+    """A crash cancels the actor's other tasks; what these raise then stands beside it."""
+
+    async def untidy() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise OSError("closing failed")
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(untidy)
+            await trio.sleep(1)
+            raise Bug("the first")
+
+    async with house(child("it", body, RestartPolicy(mode="temporary"))) as scene:
+        await trio.sleep(2)
+        (crash,) = scene.crashes("it")
+        assert isinstance(crash.error, ExceptionGroup)
+        assert {type(e) for e in crash.error.exceptions} == {Bug, OSError}
+        assert "the first" in describe(crash.error)
+
+
+async def test_an_error_while_being_stopped_is_told_and_does_not_hinder_the_stop(
+    autojump_clock: object,
+) -> None:
+    async def untidy(mailbox: Mailbox[Any]) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise Bug("closing failed")
+
+    async with house(child("good", echo), child("untidy", untidy, grace=1)) as scene:
+        pass
+    assert [describe(c.error) for c in scene.crashes("untidy")] == ["Bug: closing failed"]
+    assert scene.order_of_ends() == ["untidy", "good"]
+    assert scene.ended is None
+
+
+async def test_a_deaf_child_is_stopped_soon_after_its_grace(autojump_clock: object) -> None:
+    async def deaf(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep_forever()
+
+    async with house(child("deaf", deaf, grace=5)) as scene:
+        stopped_at = trio.current_time()
+        scene.stop.set()
+    assert 5 <= trio.current_time() - stopped_at <= 5.5
+    assert scene.order_of_ends() == ["deaf"]
+
+
+async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
+    served = 0
+
+    async def once(key: str, mailbox: Mailbox[Say]) -> None:
+        nonlocal served
+        message = await mailbox.receive()
+        message.reply.set(key)
+        served += 1
+        if served % 3 == 0:
+            raise Bug
+
+    scene = Scene()
+    pool = Mailbox[Say]("pool", 256)
+
+    async def body(mailbox: Mailbox[Say]) -> None:
+        await run_pool(
+            mailbox,
+            key=lambda say: say.key,
+            body=once,
+            wake=no_one,
+            refuse=lambda say, why: pytest.fail(why),
+            policy=PoolPolicy(restart=RestartPolicy(mode="temporary")),
+            listener=lambda event: None,
+            board=scene.board,
+        )
+
+    async with house(Child(pool, body), scene=scene):
+        gc.collect()  # what earlier tests left open goes now, and not while we count
+        tasks, files = tasks_living(), open_files()
+        for number in range(10_000):
+            await pool.address.tell(Say(key=str(number)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert served == 10_000
+        assert tasks_living() == tasks
+        gc.collect()
+        assert open_files() <= files
+        assert list(scene.board.desks) == ["pool"]
+
+
+async def no_one() -> tuple[str, ...]:
+    await trio.lowlevel.checkpoint()
+    return ()
+
+
+def tasks_living() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+def open_files() -> int:
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc here to count file descriptors with")
+    return len(list(folder.iterdir()))
+
+
+async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object) -> None:
+    """What a dying MCP server raises through the SDK's task group (reliability.md §5)."""
+
+    async def fail(what: str) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ExceptionGroup(what, [BrokenPipeError(what), ConnectionResetError(what)])
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail, "stdin")
+            nursery.start_soon(fail, "stdout")
+
+    bystander = child("bystander", echo)
+    mcp = child("mcp", body, RestartPolicy(max_crashes=None))
+    async with house(bystander, mcp) as scene:
+        await trio.sleep(5)
+        assert len(scene.starts("mcp")) >= 3
+        assert str(scene.board.desks["mcp"].last_crash).startswith("BrokenPipeError: std")
+        assert await bystander.mailbox.address.ask(Say(word="still here")) == "still here"
+        assert len(scene.starts("bystander")) == 1
+
+
+async def test_a_halt_stops_the_house_whatever_the_policy(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            nursery.start_soon(broken_disk)
+
+    async def broken_disk() -> None:
+        await trio.lowlevel.checkpoint()
+        raise Halt("fsync failed")
+
+    never = RestartPolicy(max_crashes=None)
+    async with house(child("good", echo), child("it", body, never)) as scene:
+        await trio.sleep(1)
+        assert scene.ended is not None
+        assert "fsync failed" in str(scene.ended)
+        assert scene.order_of_ends() == ["good"]
+
+
+async def test_a_permanent_child_that_returns_is_told_like_a_crash(autojump_clock: object) -> None:
+    async def body(mailbox: Mailbox[Any]) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async with house(child("it", body)) as scene:
+        await trio.sleep(1)
+        first = scene.crashes("it")[0]
+        assert (first.delay, str(first.error)) == (0.5, "ended, which it must not")
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_a_child_that_is_done_or_has_given_up_takes_no_more(
+    crashes: bool, autojump_clock: object
+) -> None:
+    """Nobody may wait for room in a queue that nobody will ever empty."""
+
+    async def body(mailbox: Mailbox[Any]) -> None:
+        await trio.sleep(1)
+        if crashes:
+            raise Bug
+
+    policy = RestartPolicy(mode="transient", max_crashes=0, exhausted="drop")
+    it = child("it", body, policy, capacity=1)
+    async with house(it):
+        address = it.mailbox.address
+        assert address.offer("fills the queue")
+        with trio.fail_after(30):
+            with pytest.raises(ActorDown):  # waits for room until then
+                await address.tell("more")
+            with pytest.raises(ActorDown):
+                await address.tell("later")
+            with pytest.raises(ActorDown):
+                await address.ask(Say())
+        assert not address.offer("anything")
+
+
+async def test_askers_of_an_escalating_child_are_not_left_waiting(autojump_clock: object) -> None:
+    results: list[str] = []
+
+    async def bad(mailbox: Mailbox[Any]) -> None:
+        await mailbox.receive()
+        await trio.sleep(1)
+        raise Bug
+
+    async def asker(mailbox: Mailbox[Any]) -> None:
+        async def one() -> None:
+            try:
+                await target.mailbox.address.ask(Say())
+            except Exception as error:
+                results.append(describe(error))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one)
+            nursery.start_soon(one)
+        await trio.sleep_forever()
+
+    target = child("bad", bad, RestartPolicy(max_crashes=0))
+    async with house(target, child("asker", asker, grace=100)) as scene:
+        await trio.sleep(2)
+        assert sorted(results) == [
+            "ActorCrashed: bad crashed before it answered",
+            "ActorDown: bad is down",
+        ]
+    assert isinstance(scene.heard[-1][1], Ended)
+
+
+@attrs.frozen
+class _Case:
+    error: BaseException
+    text: str
+
+
+def _made(first: Exception, second: Exception, *, on_purpose: bool = False) -> Exception:
+    try:
+        try:
+            raise first
+        except Exception as error:
+            if on_purpose:
+                raise second from error
+            raise second  # noqa: B904 - what a mistake in an except block looks like
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        _Case(ValueError("one\ntwo"), "ValueError: one"),
+        _Case(ValueError(), "ValueError"),
+        _Case(ValueError("\n"), "ValueError"),
+        _Case(ExceptionGroup("g", [ExceptionGroup("h", [KeyError("k")])]), "KeyError: 'k'"),
+        _Case(_made(Bug("a"), OSError("b")), "OSError: b (after Bug: a)"),
+        _Case(_made(Bug("a"), OSError("b"), on_purpose=True), "OSError: b"),
+    ],
+    ids=str,
+)
+def test_an_error_is_described_in_one_line(case: _Case) -> None:
+    assert describe(case.error) == case.text

@@ -1,0 +1,116 @@
+"""A house with a workspace, rungs to run commands in it, and ways to see what is left of them."""
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+import trio
+
+from elwood.foundation.runtime import in_thread
+from elwood.foundation.sandbox import Executor, SandboxSettings, pick
+from elwood.foundation.sandbox.docker import Docker
+from elwood.foundation.sandbox.engine import Engine
+from elwood.foundation.sandbox.layout import environment
+from elwood.foundation.sandbox.lending import lend
+
+# Seconds within which what must happen happens, on a busy machine too.
+PATIENCE = 60.0
+IMAGE = "elwood-empty:test"
+# The image is empty: programs are those of this machine.
+SHOWN = ("/usr", "/etc/alternatives")
+INSIDE = 1000
+
+
+@attrs.frozen
+class Home:
+    """Where things are."""
+
+    workspace: Path
+    state: Path
+
+    @property
+    def running(self) -> Path:
+        return self.state / "running"
+
+    def records(self) -> list[Path]:
+        """List the records of running commands."""
+        if not self.running.is_dir():
+            return []
+        return [path for path in self.running.iterdir() if not path.suffix]
+
+
+def make_home(base: Path) -> Home:
+    home = Home(base / "workspace", base / "state")
+    home.workspace.mkdir(parents=True)
+    home.state.mkdir(mode=0o700)
+    return home
+
+
+async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] = ()) -> Executor:
+    """Take *rung*, which must hold; its commands can read *folders*."""
+    if rung == "docker":
+        give_away(home.workspace)
+        return docker(engine, home.workspace, home.state, folders)
+    settings = SandboxSettings(kind=rung)  # type: ignore[arg-type]  # the tests know the rungs
+    return (await pick(settings, home.workspace, home.state, folders)).executor
+
+
+def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
+    settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
+    lent, _ = lend(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
+    return Docker(
+        Engine(Path(engine)), workspace, settings, state, in_thread, shown=SHOWN, lent=lent
+    )
+
+
+def give_away(workspace: Path) -> None:
+    """Let the workspace be that of the user inside, if we are root."""
+    if os.getuid() == 0:
+        for path in (workspace, *workspace.rglob("*")):
+            os.chown(path, INSIDE, INSIDE, follow_symlinks=False)
+
+
+def without_bubblewrap() -> str:
+    """Say why bubblewrap cannot be tried on this machine, whatever we do with it; "" if it can."""
+    program = shutil.which("bwrap")
+    if program is None:
+        return "there is no bwrap (Debian: bubblewrap)"
+    words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    return f"bwrap cannot work here: {done.stderr.strip()}" if done.returncode else ""
+
+
+def without_programs() -> str:
+    """Say why commands cannot be tried; the builders of Nix have no programs where systems do."""
+    path = environment({}, home="/")["PATH"]
+    missing = [name for name in ("sh", "sleep", "git") if shutil.which(name, path=path) is None]
+    return f"there is no {missing[0]} on {path}" if missing else ""
+
+
+def marker() -> str:
+    """Make up seconds to sleep by which a process is known on this machine."""
+    return f"{random.randrange(10**5, 10**6)}.{random.randrange(10**5, 10**6)}"
+
+
+def living(mark: str) -> list[int]:
+    """List the processes that sleep for *mark* seconds."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[:2] == [b"sleep", mark.encode()]:
+            found.append(int(name))
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until *condition* holds."""
+    with trio.fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - the world outside has no events
+            await trio.sleep(0.01)

@@ -1,0 +1,183 @@
+"""What every rung does alike: run a command, bound it, and leave nothing of it."""
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.foundation.sandbox import Command, Executor, Outcome
+from tests.foundation.sandbox.scene import Home, living, marker, until
+
+
+def sh(text: str, **more: object) -> Command:
+    given: dict[str, object] = {"timeout": 30.0} | more
+    return Command(argv=("sh", "-c", text), **given)  # type: ignore[arg-type]  # named by the test
+
+
+def fds() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(("text", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
+async def test_the_exit_code_is_that_of_a_shell(hands: Executor, text: str, code: int) -> None:
+    outcome = await hands.run(sh(text))
+    assert (outcome.code, outcome.timed_out) == (code, False)
+
+
+async def test_both_outputs_come_in_the_order_of_writing(hands: Executor) -> None:
+    outcome = await hands.run(sh("echo a; sleep 0.05; echo b >&2; sleep 0.05; echo c"))
+    assert outcome.output == b"a\nb\nc\n"
+
+
+async def test_the_outputs_can_be_kept_apart(hands: Executor) -> None:
+    outcome = await hands.run(sh("echo a; echo b >&2; echo c", merge=False))
+    assert (outcome.output, outcome.errors) == (b"a\nc\n", b"b\n")
+
+
+async def test_input_is_fed_and_without_it_there_is_its_end(hands: Executor) -> None:
+    text = b"line\n" * 50_000
+    outcome = await hands.run(sh("cat", stdin=text, limit=len(text)))
+    assert outcome.output == text
+    assert (await hands.run(sh("cat; echo end"))).output == b"end\n"
+
+
+async def test_a_command_need_not_read_its_input(hands: Executor) -> None:
+    outcome = await hands.run(sh("echo done", stdin=b"x" * 1_000_000))
+    assert (outcome.code, outcome.output) == (0, b"done\n")
+
+
+async def test_of_long_output_head_and_tail_are_kept(hands: Executor) -> None:
+    outcome = await hands.run(sh("echo first; yes | head -c 5000000; echo last", limit=1000))
+    assert outcome.cut == 5_000_000 + len("first\nlast\n") - 1000
+    assert outcome.output.startswith(b"first\n")
+    assert outcome.output.endswith(b"last\n")
+    assert str(outcome.cut).encode() in outcome.output
+
+
+async def test_a_program_that_is_not_there_is_said_to_be(hands: Executor) -> None:
+    outcome = await hands.run(Command(argv=("no-such-program",), timeout=30))
+    assert outcome.code == 127
+    assert b"no-such-program" in outcome.output
+
+
+async def test_a_folder_that_is_not_there_is_said_to_be(hands: Executor) -> None:
+    outcome = await hands.run(sh("true", folder="not/there"))
+    assert outcome.code == 126
+    assert b"not/there" in outcome.output
+
+
+async def test_a_command_line_that_is_too_long_is_said_to_be(hands: Executor) -> None:
+    outcome = await hands.run(Command(argv=("echo", "x" * 3_000_000), timeout=30))
+    assert outcome.code
+    assert b"long" in outcome.output
+
+
+async def test_the_folder_and_the_environment_are_as_asked(hands: Executor, home: Home) -> None:
+    (home.workspace / "sub").mkdir()
+    outcome = await hands.run(sh("pwd; env", folder="sub", environment={"COLOUR": "blue"}))
+    lines = outcome.output.decode().splitlines()
+    assert lines[0].endswith("/sub")
+    names = {line.split("=")[0] for line in lines[1:]}
+    assert {"PATH", "HOME", "LANG", "TERM", "COLOUR"} <= names
+    allowed = {"TMPDIR", "GIT_CONFIG_NOSYSTEM", "PWD", "SHLVL", "_", "OLDPWD", "HOSTNAME"}
+    assert names - allowed == {"PATH", "HOME", "LANG", "TERM", "COLOUR"}
+
+
+@pytest.mark.parametrize("rung", ["bubblewrap", "landlock", "docker"], indirect=True)
+async def test_the_workspace_is_written_only_if_it_may_be(hands: Executor, home: Home) -> None:
+    await hands.run(sh("echo one > one"))
+    outcome = await hands.run(sh("echo two > two", writable=False))
+    assert (home.workspace / "one").read_text() == "one\n"
+    assert outcome.code != 0
+    assert not (home.workspace / "two").exists()
+
+
+async def test_temporary_files_are_gone_with_the_command(hands: Executor) -> None:
+    await hands.run(sh('touch "${TMPDIR:-/tmp}/left-by-me"'))
+    outcome = await hands.run(sh('ls "${TMPDIR:-/tmp}"'))
+    if hands.rung != "docker":  # its container stays warm
+        assert outcome.output == b""
+
+
+async def late(hands: Executor, text: str) -> Outcome:
+    """Run *text* until it is out of time, having begun: on a busy machine it gets more of it."""
+    for timeout in (0.5, 2.0, 8.0, 30.0):
+        outcome = await hands.run(sh(text, timeout=timeout))
+        if b"begun" in outcome.output:
+            return outcome
+    raise AssertionError("it never began")
+
+
+async def test_who_is_late_is_asked_to_end(hands: Executor) -> None:
+    outcome = await late(hands, "trap 'echo asked; exit' TERM; echo begun; sleep 60 & wait")
+    assert outcome.timed_out
+    assert outcome.code is None
+    assert b"asked" in outcome.output
+
+
+async def test_who_does_not_listen_is_killed_with_all_descendants(hands: Executor) -> None:
+    mark = marker()
+    text = f"trap '' TERM; (setsid sleep {mark} &); sleep {mark} & echo begun; wait"
+    outcome = await late(hands, text)
+    assert outcome.timed_out
+    assert living(mark) == []
+
+
+async def test_what_a_command_leaves_running_ends_with_it(hands: Executor) -> None:
+    mark = marker()
+    outcome = await hands.run(sh(f"(setsid sh -c 'sleep {mark} & sleep {mark}' &); exit 5"))
+    assert outcome.code == 5
+    assert living(mark) == []
+
+
+async def test_cancelling_leaves_nothing(hands: Executor, home: Home) -> None:
+    await hands.run(sh("true"))
+    before, mark = fds(), marker()
+    async with trio.open_nursery() as nursery:
+        text = f"(setsid sleep {mark} &); sleep {mark} & wait"
+        nursery.start_soon(hands.run, sh(text))
+        await until(lambda: len(living(mark)) == 2)
+        nursery.cancel_scope.cancel()
+    assert living(mark) == []
+    assert home.records() == []
+    assert fds() == before
+    assert _zombies() == []
+
+
+async def test_many_at_once_do_not_disturb_one_another(hands: Executor) -> None:
+    answers: dict[int, bytes] = {}
+
+    async def one(number: int) -> None:
+        answers[number] = (await hands.run(sh(f"echo {number}"))).output
+
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            nursery.start_soon(one, number)
+    assert answers == {number: f"{number}\n".encode() for number in range(8)}
+
+
+def _zombies() -> list[str]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rsplit(") ", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if fields[0] == "Z" and fields[1] == str(os.getpid()):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["/etc", "..", "a/../../b", "a\0b"])
+def test_a_folder_outside_cannot_be_asked_for(folder: str) -> None:
+    with pytest.raises(ValueError, match="inside the workspace"):
+        sh("true", folder=folder)
+
+
+@pytest.mark.parametrize("argv", [(), ("",), ("echo", "a\0b")])
+def test_a_command_must_be_one(argv: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="command"):
+        Command(argv=argv, timeout=1)

@@ -1,0 +1,172 @@
+"""The docker rung against an engine that is only a script: what it asks, what it understands."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from elwood.foundation.sandbox import Command, SandboxFailed
+from elwood.foundation.sandbox.docker import Docker
+from tests.foundation.sandbox import scene
+from tests.foundation.sandbox.scene import Home
+
+Json = dict[str, Any]  # Any: as it came in JSON
+
+
+@attrs.define
+class Engine:
+    """Answers as Docker does; programs write *frames*, and leave *left* processes behind."""
+
+    frames: list[tuple[int, bytes]] = attrs.field(factory=list)
+    code: int = 0
+    left: int = 0
+    chunked: bool = True
+    hangs: bool = False
+    asked: list[tuple[str, Json]] = attrs.field(factory=list)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            head, body = b"", b""
+            while b"\r\n\r\n" not in head:
+                head += await stream.receive_some(1 << 16)
+            head, _, body = head.partition(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            while len(body) < length:
+                body += await stream.receive_some(1 << 16)
+            what = " ".join(head.decode().split(" ")[:2]).replace("/v1.41", "")
+            self.asked.append((what, json.loads(body or b"{}")))
+            if what.endswith("/start") and "/exec/" in what:
+                await stream.send_all(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n")
+                await self._attached(stream)
+            else:
+                await self._answer(stream, self._body(what))
+
+    def _body(self, what: str) -> object:
+        if "/top" in what:
+            return {"Processes": [["1"]] * (2 + self.left)}
+        if "/exec/" in what:
+            return {"ExitCode": self.code}
+        if "/containers/json" in what:
+            return [{"Id": "old"}]
+        return {"Id": "made"}
+
+    async def _attached(self, stream: trio.SocketStream) -> None:
+        if self.hangs:
+            await trio.sleep_forever()
+        sent = b"".join(
+            bytes([kind, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
+            for kind, data in self.frames
+        )
+        for at in range(0, len(sent), 5):  # never at the borders of frames
+            await stream.send_all(sent[at : at + 5])
+        await stream.send_eof()
+
+    async def _answer(self, stream: trio.SocketStream, value: object) -> None:
+        data = json.dumps(value).encode()
+        if self.chunked:
+            halves = (data[:3], data[3:])
+            parts = b"".join(f"{len(h):x}\r\n".encode() + h + b"\r\n" for h in halves)
+            head, data = b"Transfer-Encoding: chunked", parts + b"0\r\n\r\n"
+        else:
+            head = f"Content-Length: {len(data)}".encode()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + data)
+
+
+@pytest.fixture
+def fake() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+async def docker(fake: Engine, home: Home, nursery: trio.Nursery) -> Docker:
+    path = home.state / "engine"
+    sock = trio.socket.socket(trio.socket.AF_UNIX)
+    await sock.bind(str(path))
+    sock.listen()
+    nursery.start_soon(trio.serve_listeners, fake.serve, [trio.SocketListener(sock)])
+    return scene.docker(str(path), home.workspace, home.state)
+
+
+def run(**more: object) -> Command:
+    given: dict[str, object] = {"argv": ("make",), "timeout": 5.0} | more
+    return Command(**given)  # type: ignore[arg-type]  # named by the test
+
+
+def bodies(fake: Engine, part: str) -> Iterator[Json]:
+    return (body for what, body in fake.asked if part in what)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_output_is_put_together_from_its_frames(
+    docker: Docker, fake: Engine, chunked: bool
+) -> None:
+    fake.frames, fake.code, fake.chunked = [(1, b"one "), (2, b"two "), (1, b"three")], 3, chunked
+    outcome = await docker.run(run())
+    assert (outcome.code, outcome.output) == (3, b"one two three")
+    outcome = await docker.run(run(merge=False))
+    assert (outcome.output, outcome.errors) == (b"one three", b"two ")
+
+
+async def test_the_container_has_no_rights(docker: Docker, fake: Engine) -> None:
+    await docker.run(run())
+    (made,) = bodies(fake, "/containers/create")
+    user, group = made["User"].split(":")
+    assert int(user) != 0
+    assert int(group) != 0
+    host = made["HostConfig"]
+    assert host["NetworkMode"] == "none"
+    assert host["ReadonlyRootfs"]
+    assert host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["PidsLimit"] > 0
+    assert host["Memory"] == host["MemorySwap"] > 0
+
+
+async def test_the_container_ends_a_command_whose_house_died(docker: Docker, fake: Engine) -> None:
+    await docker.run(run(timeout=2.5))
+    (asked,) = bodies(fake, "/containers/made/exec")
+    assert asked["Cmd"] == ["timeout", "-k", "2", "2.5", "make"]
+
+
+async def test_it_stays_warm_until_the_guard_changes(
+    docker: Docker, fake: Engine, home: Home
+) -> None:
+    await docker.run(run())
+    await docker.run(run())
+    assert len([*bodies(fake, "/containers/create")]) == 1
+    (home.workspace / ".env").write_text("secret")
+    await docker.run(run())
+    made = [*bodies(fake, "/containers/create")]
+    assert len(made) == 2
+    covered = [m for m in made[1]["HostConfig"]["Mounts"] if m["Target"] == "/workspace/.env"]
+    assert [(m["Source"], m["ReadOnly"]) for m in covered] == [("/dev/null", True)]
+
+
+async def test_what_is_left_behind_is_ended_by_a_new_start(docker: Docker, fake: Engine) -> None:
+    await docker.run(run())
+    assert not [*bodies(fake, "/restart")]
+    fake.left = 1
+    await docker.run(run())
+    assert len([*bodies(fake, "/restart")]) == 1
+
+
+async def test_cancelling_starts_the_container_anew(docker: Docker, fake: Engine) -> None:
+    fake.hangs = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(docker.run, run())
+        await scene.until(lambda: [*bodies(fake, "/exec/made/start")])
+        nursery.cancel_scope.cancel()
+    assert len([*bodies(fake, "/restart")]) == 1
+
+
+async def test_orphans_of_this_state_are_removed(docker: Docker, fake: Engine) -> None:
+    await docker.remove_orphans()
+    assert any("DELETE /containers/old?force=true" in what for what, _ in fake.asked)
+
+
+async def test_an_engine_that_is_not_there_is_a_failure(home: Home) -> None:
+    with pytest.raises(SandboxFailed, match="nowhere"):
+        await scene.docker("/nowhere", home.workspace, home.state).run(run())

@@ -1,0 +1,170 @@
+"""Folders with skills outside of the workspace: commands read what is there, and no more."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.agent.tools import ToolFailure
+from elwood.app.config import Config
+from elwood.app.config.settings import Paths, Skills
+from elwood.app.equipment import equipped
+from elwood.features.files.tools import (
+    ListFiles,
+    ReadFile,
+    list_files,
+    read_file,
+)
+from elwood.features.shell.tools import Run, examine, run_command
+from elwood.features.skills.tools import Activate, activate_skill
+from elwood.foundation.runtime import in_thread
+from elwood.foundation.sandbox import (
+    Command,
+    Executor,
+    SandboxSettings,
+    pick,
+)
+from elwood.foundation.sandbox.lending import Lent, lend
+from tests.foundation.sandbox.scene import PATIENCE, Home, take
+
+SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Path:
+    """A folder with one skill, and beside it what nobody is to see."""
+    (tmp_path / "outside.txt").write_text("outside words")
+    skill = tmp_path / "team" / "style"
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: style\ndescription: Write well.\n---\nDo.\n")
+    (skill / "scripts" / "run.sh").write_text(SCRIPT)
+    (skill / "scripts" / "run.sh").chmod(0o755)
+    (skill / "scripts" / "words.txt").write_text("good words\n")
+    (skill / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (skill / "up").symlink_to("../..")
+    (skill / ".env").write_text("hidden words")
+    (skill / ".ssh").mkdir()
+    (skill / ".ssh" / "id").write_text("hidden words")
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        if path.is_dir():
+            path.chmod(0o755)  # for the user in a container
+    return tmp_path / "team"
+
+
+@asynccontextmanager
+async def taken(rung: tuple[str, str], home: Home, folder: Path) -> AsyncIterator[Executor]:
+    executor = await take(rung[0], home, rung[1], [folder])
+    try:
+        yield executor
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE):
+            await executor.close()
+
+
+async def sh(executor: Executor, text: str) -> tuple[int | None, str]:
+    outcome = await executor.run(Command(argv=("/bin/sh", "-c", text), timeout=20.0))
+    return outcome.code, outcome.output.decode()
+
+
+async def test_scripts_run_and_nothing_else_is_seen(
+    rung: tuple[str, str], home: Home, team: Path, tmp_path: Path
+) -> None:
+    async with taken(rung, home, team) as executor:
+        place = executor.place(team / "style")
+        assert place is not None
+        assert await sh(executor, f"{place}/scripts/run.sh 7") == (0, "ran with 7\ngood words\n")
+        if rung[0] == "direct":
+            return  # it has no walls
+        for text in (
+            f"cat {place}/link.txt",
+            f"cat {place}/up/outside.txt",
+            f"cat {place}/../../outside.txt",
+            f"cat {tmp_path}/outside.txt",
+            f"echo x > {place}/new",
+            f"echo x >> {place}/scripts/run.sh",
+            f"rm -f {place}/scripts/run.sh",
+            f"chmod 777 {place}/scripts/run.sh",
+            f"mv {place} {place}2",
+        ):
+            if text.startswith("chmod") and rung[0] == "landlock":
+                continue  # Landlock does not judge it, and says so
+            code, said = await sh(executor, text)
+            assert code != 0, text
+            assert "words" not in said
+        _, said = await sh(executor, f"cat {place}/.env {place}/.ssh/id; ls /skills /root")
+        assert ("hidden" in said) is (rung[0] == "landlock")
+        assert (team / "style/scripts/run.sh").read_text() == SCRIPT
+
+
+async def test_a_folder_that_is_gone_keeps_no_command_from_running(
+    rung: tuple[str, str], home: Home, tmp_path: Path
+) -> None:
+    async with taken(rung, home, tmp_path / "gone") as executor:
+        assert await sh(executor, "echo here") == (0, "here\n")
+
+
+def test_what_must_be_kept_from_commands_is_not_lent(tmp_path: Path) -> None:
+    work, state, home = (tmp_path / name for name in ("a/work", "b/state", "c/home"))
+    for path in (work, state, home):
+        path.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(state)
+    (tmp_path / "fine").symlink_to(home / "skills")
+    (home / "skills").mkdir()
+    wrong = [tmp_path, *(tmp_path / name for name in ("a", "b", "c", "b/state/x", "link"))]
+    folders = [*wrong, work / "more", tmp_path / "fine", Path("/")]
+    lent, refused = lend(folders, work, state, home)
+    assert lent == (Lent(home / "skills", "/skills/8"),)
+    assert len(refused) == len(wrong) + 1
+    assert "the home folder lies in it" in refused[3]
+    assert "it lies in the state folder" in refused[4]
+
+
+async def test_what_is_not_lent_is_told(home: Home, tmp_path: Path) -> None:
+    settings = SandboxSettings(kind="direct")
+    picked = await pick(settings, home.workspace, home.state, [home.state])
+    assert any("commands cannot read" in note for note in picked.notes)
+
+
+async def test_the_house_runs_a_script_of_a_configured_folder(
+    has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
+) -> None:
+    """The model is told a path, and by this path runs the script, reads it, and lists the rest."""
+    config = Config(
+        paths=Paths(state=home.state, workspace=home.workspace, runtime=tmp_path / "run"),
+        providers={},
+        file=tmp_path / "config.toml",
+        sandbox=SandboxSettings(kind="bubblewrap"),
+        skills=Skills(folders=(team,)),
+    )
+    async with equipped(config, in_thread) as hands:
+        said = str(await activate_skill(Activate("style"), hands))
+        assert 'directory="/skills/1/style"' in said
+        assert "scripts/run.sh (" in said
+        command = Run("/skills/1/style/scripts/run.sh 7")
+        before = await examine(command, hands)
+        assert await run_command(command, hands) == "ran with 7\ngood words"
+        read = await read_file(ReadFile("/skills/1/style/scripts/words.txt"), hands)
+        assert read == await read_file(ReadFile(f"{team}/style/scripts/words.txt"), hands)
+        assert read == "good words"
+        assert "run.sh (" in str(await list_files(ListFiles("/skills/1/style/scripts"), hands))
+        (home.workspace / "own.txt").write_text("own words")
+        assert await read_file(ReadFile("/workspace/own.txt"), hands) == "own words"
+        for path in (
+            "/skills/1/style/link.txt",
+            "/skills/1/style/up/outside.txt",
+            "/skills/1/../outside.txt",
+            "/skills/1/style/.env",
+            "/skills/2/style/SKILL.md",
+            "/skills",
+            f"{tmp_path}/outside.txt",
+            f"{team}2/outside.txt",
+        ):
+            with pytest.raises(ToolFailure):
+                await read_file(ReadFile(path), hands)
+        # What was approved is this script, not another one under its name.
+        (team / "style/scripts/run.sh").write_text("#!/bin/sh\necho another\n")
+        after = await examine(command, hands)
+        assert before.subject == after.subject
+        assert before.facts != after.facts

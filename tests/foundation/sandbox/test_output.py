@@ -1,0 +1,30 @@
+"""Output is bounded while it is read."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.foundation.sandbox.output import Kept
+
+
+@given(parts=st.lists(st.binary(max_size=40)), limit=st.integers(0, 60))
+def test_head_and_tail_are_kept_and_the_rest_is_counted(parts: list[bytes], limit: int) -> None:
+    kept, whole = Kept(limit), b"".join(parts)
+    for part in parts:
+        kept.add(part)
+    assert kept.cut == max(0, len(whole) - limit)
+    value = kept.value()
+    if kept.cut == 0:
+        assert value == whole
+    else:
+        head, tail = limit - limit // 2, limit // 2
+        assert value[:head] == whole[:head]
+        assert value[len(value) - tail :] == whole[len(whole) - tail :]
+        assert len(value) - limit == len(f"\n[{kept.cut} bytes left out]\n")
+
+
+def test_much_output_takes_little_memory() -> None:
+    kept = Kept(1000)
+    for _ in range(1000):
+        kept.add(b"x" * 65536)
+        held = sum(len(part) for part in vars(kept).values() if isinstance(part, bytearray))
+        assert held < 3000

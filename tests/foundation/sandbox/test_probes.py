@@ -1,0 +1,82 @@
+"""The 25 ways out of security.md §1.2, and some more, tried from within every rung."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import elwood
+
+ROOT = Path(elwood.__file__).parent.parent
+# What Landlock cannot close: files of the workspace are all alike to it; it knows no metadata, no
+# System V memory.
+LANDLOCK_OPEN = {
+    "write .git/hooks",
+    "replace what is protected",
+    "read secrets in the workspace",
+    "chmod outside",
+    "stat outside",
+    "shared memory",
+}
+# Docker's own filter of system calls, as of version 20.10, lets them pass.
+OLD_DOCKER_OPEN = {"io_uring", "vsock"}
+# What nothing but a sandbox stops, on any machine that can run these tests: the probes do probe.
+CONTROL = {
+    "connect to 127.0.0.1",
+    "connect to the LAN",
+    "/dev/tcp",
+    "abstract socket",
+    "socket by path",
+    "read ~/.ssh",
+    "read secrets",
+    "read the journal",
+    "read /proc of others",
+    "write outside",
+    "write .git/hooks",
+    "replace what is protected",
+    "300 processes",
+    "read secrets in the workspace",
+    "chmod outside",
+    "stat outside",
+    "shared memory",
+}
+
+
+def reached(rung: str, engine: str = "") -> set[str]:
+    """Return what the probes reached from within *rung*."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.foundation.sandbox.probing", rung, engine],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: dict[str, bool] = json.loads(done.stdout)
+    assert len(answers) == 30
+    found = {name for name, is_open in answers.items() if is_open}
+    print(f"{rung}: {len(answers) - len(found)} of {len(answers)} held; open: {sorted(found)}")
+    return found
+
+
+def unlimited() -> set[str]:
+    """Root may have as many processes as there are, unless they are counted by namespace."""
+    return {"300 processes"} if os.getuid() == 0 else set()
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="NOT PROBED: no /usr/bin/python3")
+class TestProbes:
+    def test_without_a_sandbox_the_probes_get_through(self) -> None:
+        assert CONTROL - {"300 processes"} <= reached("direct")
+
+    def test_bubblewrap_holds(self, has_bubblewrap: None) -> None:
+        assert reached("bubblewrap") == set()
+
+    def test_landlock_leaves_open_what_it_says(self, has_landlock: None) -> None:
+        assert reached("landlock") == LANDLOCK_OPEN | unlimited()
+
+    def test_docker_holds(self, engine: str) -> None:
+        assert reached("docker", engine) <= OLD_DOCKER_OPEN

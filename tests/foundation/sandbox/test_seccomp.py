@@ -1,0 +1,85 @@
+"""The filter of system calls, run by a small interpreter, for every architecture."""
+
+import errno
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.foundation.sandbox.seccomp import ARCHITECTURES, PLAIN_FAMILIES, program
+
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+MACHINES = sorted(ARCHITECTURES)
+NEW_USER = 0x10000000
+
+
+def judge(code: bytes, audit: int, number: int, *arguments: int) -> int:
+    """Run the classic BPF *code* as the kernel would for one system call."""
+    words = [*arguments, *[0] * 6][:6]
+    data = struct.pack("<IIQ6Q", number, audit, 0, *words)
+    at, value = 0, 0
+    lines = list(struct.iter_unpack("=HBBI", code))
+    while True:
+        operation, yes, no, k = lines[at]
+        at += 1
+        match operation:
+            case 0x20:
+                (value,) = struct.unpack_from("<I", data, k)
+            case 0x15:
+                at += yes if value == k else no
+            case 0x35:
+                at += yes if value >= k else no
+            case 0x45:
+                at += yes if value & k else no
+            case 0x06:
+                return int(k)
+            case _:
+                raise AssertionError(f"instruction {operation:#x}")
+
+
+def refused(code: int) -> int:
+    return 0x00050000 | code
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+class TestFilter:
+    def test_what_is_denied_is_denied(self, machine: str) -> None:
+        arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
+        for number in arch.denied.values():
+            assert judge(code, arch.audit, number) == refused(errno.EPERM)
+
+    def test_sockets_are_of_the_given_families_only(self, machine: str) -> None:
+        arch = ARCHITECTURES[machine]
+        some, none = program(PLAIN_FAMILIES, machine), program((), machine)
+        for family in range(50):
+            wanted = ALLOW if family in (1, 2, 10) else refused(errno.EACCES)
+            assert judge(some, arch.audit, arch.socket, family) == wanted
+            assert judge(none, arch.audit, arch.socket, family) == refused(errno.EACCES)
+
+    def test_processes_are_made_but_no_namespaces(self, machine: str) -> None:
+        arch, code = ARCHITECTURES[machine], program((), machine)
+        assert judge(code, arch.audit, arch.clone, 0x11) == ALLOW
+        assert judge(code, arch.audit, arch.clone, 0x11 | NEW_USER) == refused(errno.EPERM)
+        assert judge(code, arch.audit, arch.clone3) == refused(errno.ENOSYS)
+
+    def test_nothing_is_typed_into_terminals(self, machine: str) -> None:
+        arch, code = ARCHITECTURES[machine], program((), machine)
+        assert judge(code, arch.audit, arch.ioctl, 1, 0x5401) == ALLOW  # TCGETS
+        for request in (0x5412, 0x541C):
+            assert judge(code, arch.audit, arch.ioctl, 1, request) == refused(errno.EPERM)
+            # The kernel looks at the low half only.
+            assert judge(code, arch.audit, arch.ioctl, 1, 1 << 32 | request) != ALLOW
+
+    def test_another_numbering_is_death(self, machine: str) -> None:
+        arch, code = ARCHITECTURES[machine], program((), machine)
+        assert judge(code, arch.audit ^ 1, 0) == KILL
+        if machine == "x86_64":
+            assert judge(code, arch.audit, 0x40000000 | arch.socket, 2) == KILL
+
+    @given(number=st.integers(0, 500), arguments=st.lists(st.integers(0, 2**64 - 1), max_size=6))
+    def test_the_rest_is_allowed(self, machine: str, number: int, arguments: list[int]) -> None:
+        arch, code = ARCHITECTURES[machine], program(PLAIN_FAMILIES, machine)
+        known = {*arch.denied.values(), arch.socket, arch.clone, arch.clone3, arch.ioctl}
+        if number not in known:
+            assert judge(code, arch.audit, number, *arguments) == ALLOW

@@ -1,0 +1,110 @@
+"""The traps of docs/sandbox.md that we know of: each was fallen into once, on another machine."""
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.foundation.sandbox import (
+    Command,
+    NoSandbox,
+    SandboxSettings,
+    pick,
+)
+from elwood.foundation.sandbox.bubblewrap import Bubblewrap
+from tests.foundation.sandbox.scene import Home, living, marker, take, until
+
+pytestmark = pytest.mark.usefixtures("has_bubblewrap")
+
+
+async def inside(home: Home, *argv: str) -> tuple[int | None, str]:
+    hands = await take("bubblewrap", home)
+    outcome = await hands.run(Command(argv=argv, timeout=30))
+    return outcome.code, outcome.output.decode()
+
+
+def forked_by(program: str) -> int:
+    """Say which of our threads forked *program*."""
+    for task in Path("/proc/self/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            if Path(f"/proc/{pid}/comm").read_text().strip() == program:
+                return int(task.name)
+    raise AssertionError(f"{program} does not run")
+
+
+async def python(home: Home, text: str) -> str:
+    if shutil.which("python3", path="/usr/bin") is None:
+        pytest.skip("TRAP NOT TESTED: there is no /usr/bin/python3 to look with")
+    return (await inside(home, "python3", "-ISc", text))[1]
+
+
+async def test_1_the_first_process_has_none_of_our_environment(home: Home) -> None:
+    """bwrap is process 1 inside, and ``--clearenv`` is only for the command."""
+    assert os.environ
+    assert await inside(home, "cat", "/proc/1/environ") == (0, "")
+
+
+async def test_2_children_belong_to_the_thread_that_lives_longest(home: Home) -> None:
+    """``--die-with-parent`` means the thread that forked; Trio's idle workers end after 10 s."""
+    hands, mark = await take("bubblewrap", home), marker()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(hands.run, Command(argv=("sleep", mark), timeout=60))
+        await until(lambda: living(mark))
+        here = threading.main_thread().native_id
+        assert forked_by("bwrap") == here
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("family", "allowed"), [(40, False), (16, False), (17, False), (2, True)])
+async def test_3_sockets_of_odd_families_cannot_be_made(
+    home: Home, family: int, allowed: bool
+) -> None:
+    """AF_VSOCK reaches the host from within an empty network namespace."""
+    said = await python(home, f"import socket; socket.socket({family}, 3 - ({family} == 2) * 2)")
+    assert ("PermissionError" not in said) == allowed
+
+
+async def test_4_there_are_no_user_namespaces_inside(home: Home) -> None:
+    code, said = await inside(home, "unshare", "--user", "true")
+    assert code != 0
+    assert "unshare" in said
+
+
+async def test_4_nor_without_the_filter_of_system_calls(home: Home) -> None:
+    """``--disable-userns`` holds by itself, where bwrap has it."""
+    hands = await take("bubblewrap", home)
+    assert isinstance(hands, Bubblewrap)
+    if not hands.disable_userns:
+        pytest.skip("TRAP NOT TESTED: this bwrap has no --disable-userns (0.8)")
+    said = await hands.run(Command(argv=("cat", "/proc/1/cmdline"), timeout=30))
+    assert b"--disable-userns" in said.output.split(b"\0")
+
+
+async def test_5_data_is_limited_and_addresses_are_not(home: Home) -> None:
+    """WebAssembly reserves gigabytes of addresses that it never uses."""
+    reserve = "import mmap; mmap.mmap(-1, 9 << 30, prot=0); print('reserved'); bytes(2 << 30)"
+    said = await python(home, reserve)
+    assert "reserved" in said
+    assert "MemoryError" in said
+
+
+async def test_6_a_bubblewrap_that_hangs_is_not_waited_for(home: Home, tmp_path: Path) -> None:
+    """It does where a filter of system calls takes `capset` or `pivot_root` from it."""
+    hanging, mark = tmp_path / "hanging", marker()
+    hanging.write_text(f'#!/bin/sh\n[ "$1" = --version ] || exec sleep {mark}\n')
+    hanging.chmod(0o755)
+    settings = SandboxSettings(kind="bubblewrap", bubblewrap=str(hanging))
+    with pytest.raises(NoSandbox, match="self-test took longer"):
+        await pick(settings, home.workspace, home.state, limit=1.0)
+    assert living(mark) == []
+
+
+async def test_7_in_docker_the_group_is_not_0(home: Home, engine: str) -> None:
+    """``--user 1000`` alone leaves the group of root."""
+    hands = await take("docker", home, engine)
+    said = await hands.run(Command(argv=("id", "-g"), timeout=30))
+    await hands.close()
+    assert int(said.output) != 0

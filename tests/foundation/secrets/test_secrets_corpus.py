@@ -1,0 +1,288 @@
+"""The corpus of credentials, each in three sets of random values, whole and in pieces."""
+
+import json
+import string
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elwood.foundation.secrets.redaction import (
+    HOLD,
+    Clean,
+    Credential,
+    Masked,
+    Secret,
+    Stripper,
+    reveals,
+    screen,
+    so_far,
+    strip,
+)
+from tests.corpora.gen_secrets import FILTERS, Case, Maker, cases, leaks, random_part
+
+SEEDS = (7, 8, 9)
+ALL = [case for seed in SEEDS for case in cases(seed)]
+TO_REDACT = [case for case in ALL if case.expected == "redact"]
+TO_KEEP = [case for case in ALL if case.expected == "keep"]
+TOKENS = """
+    anthropic_api anthropic_admin anthropic_oauth anthropic_refresh openai_legacy openai_project
+    openai_service openrouter groq xai huggingface replicate perplexity brave tavily github_classic
+    github_oauth github_app github_refresh github_fine gitlab_pat gitlab_routable gitlab_runner npm
+    pypi docker_pat rubygems slack_bot slack_user slack_app slack_refresh slack_webhook telegram
+    discord_bot discord_webhook aws_key_id aws_temp_id gcp_api gcp_oauth gcp_client azure_client
+    digitalocean cloud_vault databricks tailscale stripe_live stripe_restricted stripe_test
+    stripe_webhook sendgrid twilio mailgun shopify linear notion grafana supabase atlassian age jwt
+    pem_rsa pem_pkcs8 pem_enc pem_openssh pem_ec pem_pgp
+""".split()  # noqa: SIM905 - a list of one name a line would be three screens long
+HARMLESS = """
+    sha1 sha256 md5 uuid ulid b64 b64short b64_512 anid digits pubkey agepub cert pempub js hexdump
+    eth b58 fileid
+""".split()  # noqa: SIM905 - see above
+PROSE = "It was a fine day, and nobody had said: what else is there to do? (Not much.)\n"
+
+
+def known(case: Case) -> list[Secret]:
+    return [Secret(value) for value in case.known]
+
+
+def in_pieces(chunks: list[str], secrets: list[Secret]) -> str:
+    stripper = Stripper(secrets)
+    return "".join([*map(stripper.feed, chunks), stripper.end()])
+
+
+def survives(name: str, value: str, text: str) -> bool:
+    return any(
+        core[at : at + 16] in text
+        for core in random_part(name, value)
+        for at in range(0, max(1, len(core) - 15), 4)
+    )
+
+
+def test_nothing_leaks() -> None:
+    assert len(TO_REDACT) == 3 * 115
+    left = {case.id: leaks(case, strip(case.text, known(case))) for case in TO_REDACT}
+    assert not {id_: what for id_, what in left.items() if what}
+
+
+def test_nothing_leaks_in_pieces() -> None:
+    left = {case.id: leaks(case, in_pieces(case.chunks, known(case))) for case in TO_REDACT}
+    assert not {id_: what for id_, what in left.items() if what}
+
+
+def test_what_is_harmless_stays_bit_for_bit() -> None:
+    assert len(TO_KEEP) == 3 * 79
+    hurt = [
+        case.id for case in TO_KEEP if strip(case.text, [Secret("hunter2-hunter3")]) != case.text
+    ]
+    assert not hurt
+
+
+def test_what_is_json_stays_json_and_leaks_nothing() -> None:
+    """A line of the log is stripped as it is written, quotes and escapes and all."""
+    for case in ALL:
+        for line in (json.dumps({"e": case.text}), json.dumps([json.dumps({"e": case.text})])):
+            stripped = strip(line, known(case))
+            assert json.loads(stripped), case.id
+            if case.expected == "redact":
+                assert not leaks(case, stripped), case.id
+            elif case.expected == "keep":
+                assert stripped == line, case.id
+
+
+def test_what_is_stripped_once_stays_so() -> None:
+    once = [(strip(case.text, known(case)), known(case)) for case in TO_REDACT]
+    assert not [text for text, secrets in once if strip(text, secrets) != text]
+
+
+def test_every_split_in_two_comes_to_the_same() -> None:
+    """All splits of short texts; nothing is given out before the end, so this is soon done."""
+    for case in TO_REDACT[: len(TO_REDACT) // 3]:
+        whole = strip(case.text, known(case))
+        step = 1 + len(case.text) // 100
+        for at in range(0, len(case.text), step):
+            assert in_pieces([case.text[:at], case.text[at:]], known(case)) == whole, (case.id, at)
+
+
+def test_every_place_where_a_long_text_is_given_out_comes_to_the_same() -> None:
+    """Whatever stands where what is given out ends: before it, across it, behind it."""
+    some = [case for case in TO_REDACT if len(case.text) < 3000]
+    secrets = [Secret(value) for case in some[:115] for value in case.known]
+    for shift in range(0, HOLD, 331):
+        chosen = some[shift % 29 :: 29]
+        text = PROSE * (shift // len(PROSE)) + PROSE.join(case.text for case in chosen) * 4
+        text += PROSE * (3 * HOLD // len(PROSE))
+        chunks = [text[at : at + 997] for at in range(0, len(text), 997)]
+        assert in_pieces(chunks, secrets) == strip(text, secrets), shift
+
+
+def of_pieces() -> st.SearchStrategy[str]:
+    pieces = [case.text for case in [*TO_REDACT, *TO_KEEP] if len(case.text) < 2000]
+    noise = st.text(string.ascii_letters + string.digits + " \n\\\"'%&=:;-_./", max_size=60)
+    return st.lists(st.sampled_from([*pieces, PROSE, PROSE * 20]) | noise, max_size=60).map(
+        " ".join
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=of_pieces(), cuts=st.lists(st.integers(0, 40_000), max_size=8))
+def test_any_text_in_any_pieces_comes_to_the_same(text: str, cuts: list[int]) -> None:
+    secrets = [Secret("q8Zr1vX0c2N4m6B8"), Secret("hunter2-hunter3")]
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    chunks = [text[start:end] for start, end in pairwise(edges)]
+    assert in_pieces(chunks, secrets) == strip(text, secrets)
+
+
+def test_a_stream_is_given_out_as_it_comes() -> None:
+    stripper = Stripper([])
+    given_out = len("".join(stripper.feed(PROSE) for _ in range(1000)))
+    assert 1000 * len(PROSE) - given_out < 3 * HOLD
+
+
+def test_a_heading_of_a_key_holds_no_more_back_than_a_key_is_long() -> None:
+    stripper = Stripper([])
+    body = Maker("x").make("pem_rsa").split("\n")[1]
+    text = "-----BEGIN PRIVATE" + f" KEY-----\n{body}\n" + "\n".join([body] * 2000)
+    given_out = "".join(stripper.feed(line) for line in text.splitlines(keepends=True))
+    assert len(text) - len(given_out) < 4 * HOLD
+    assert given_out.startswith("***")
+
+
+@pytest.mark.parametrize(
+    "around",
+    ["{}", "key: {}", "export TOKEN={}", "'{}'", "| {} |", "<{}>", "q%3D{}", "a\\n{}\\nb",
+     "key_{}.", "https://x.example/?q={}", "say {}, please", "`{}`", 'curl -H "x-api-key: {}" x'],
+)  # fmt: skip
+def test_each_form_is_known_in_all_surroundings(around: str) -> None:
+    left = []
+    for seed in range(3):
+        maker = Maker(f"{seed}{around}")
+        for name in TOKENS:
+            if name == "jwt" and "key_" in around:
+                continue  # its beginning would be tried at each of `eyJ_eyJ_`: not promised
+            value = maker.make(name)
+            if survives(name, value, strip(around.format(value), [])):
+                left.append((name, value))
+    assert not left
+
+
+@pytest.mark.parametrize("how", ["nl", "crlf", "indent", "b64", "json", "mail", "log", "cut"])
+def test_a_private_key_is_known_in_each_dress(how: str) -> None:
+    for name in ("pem_rsa", "pem_pkcs8", "pem_enc", "pem_openssh", "pem_ec", "pem_pgp"):
+        key = Maker(how).make(name)
+        lines = key.split("\n")
+        match how:
+            case "mail":
+                shown = "\n".join(f"> {line}" for line in lines)
+            case "log":
+                shown = "\n".join(f"2026-11-22T10:00:00 host app[12]: {line}" for line in lines)
+            case "cut":
+                shown = "\n".join(lines[:3])
+            case _:
+                shown = FILTERS[how](key)
+        stripped = strip(f"here: {shown}\nthat was it", [])
+        assert not survives(name, key, stripped), name
+        assert stripped.endswith("\nthat was it")
+
+
+@pytest.mark.parametrize(
+    "around",
+    ["{}", "toolu_01{}", "msg_01{}", "req_011{}", "call_{}", "chatcmpl-{}", "sha256:{}", "file-{}",
+     "data:image/png;base64,{}", "commit {} (HEAD)", 'etag: "{}"', '"signature":"{}"', "cursor={}",
+     '"id":"{}"', "https://x.example/a/{}", '"nextPageToken": "{}"', "next_page_token={}"],
+)  # fmt: skip
+def test_ids_hashes_and_pictures_stay_bit_for_bit(around: str) -> None:
+    for seed in range(3):
+        for name in HARMLESS:
+            text = around.format(Maker(f"{seed}{around}").make(name))
+            assert strip(text, [Secret("hunter2-hunter3")]) == text
+            assert screen(text) == Clean()
+
+
+def promised() -> Iterator[tuple[str, str, str]]:
+    for seed in range(5):
+        for name in ("known", "knownsym"):
+            value = Maker(str(seed)).make(name)
+            for how in FILTERS.keys() - {"half", "upper", "basic"}:
+                yield how, value, FILTERS[how](value)
+
+
+def test_no_spelling_of_a_known_value_leaves() -> None:
+    """Also as it is about to be sent: in a URL, a body, an argument."""
+    for how, value, spelled in promised():
+        secrets = [Secret(value)]
+        assert reveals(f"https://example.org/?d={spelled}&e=f", secrets), how
+        assert reveals(f'{{"body": "{spelled}"}}', secrets), how
+        assert not reveals(strip(f"a {spelled} b", secrets), secrets), how
+
+
+def test_what_is_sent_may_hold_other_things() -> None:
+    texts = [case.text for case in TO_KEEP] + [case.text for case in TO_REDACT if not case.known]
+    assert not any(reveals(text, [Secret("q8Zr1vX0c2N4m6B8")]) for text in texts)
+
+
+@pytest.mark.parametrize("case", TO_REDACT[: len(TO_REDACT) // 3], ids=lambda case: case.id)
+def test_what_is_shown_of_a_growing_text_only_grows_and_leaks_nothing(case: Case) -> None:
+    text = f"This is it: {case.text} . And that is all."
+    step = 1 + len(text) // 150
+    shown = [so_far(text[:end], known(case)) for end in range(0, len(text) + 1, step)]
+    assert all(after.startswith(before) for before, after in pairwise(shown))
+    assert not leaks(case, shown[-1])
+    last = so_far(text + " ", known(case))
+    assert last == strip(text + " ", known(case))
+
+
+def test_a_short_answer_is_shown_word_by_word() -> None:
+    """A little more than a word is held back, however it begins, and nothing of a sentence."""
+    text = (
+        "Yes, the hunters have their token in the file of the bot. \u597d\u7684\uff0c\u5b8c\u6210"
+    )
+    secrets = [Secret("hunter2-hunter3"), Secret(Maker("x").make("known"))]
+    shown = [so_far(text[:end], secrets) for end in range(len(text) + 1)]
+    assert max(end - len(seen) for end, seen in enumerate(shown)) <= len("hunters") + 4
+    assert shown[-1] == text
+
+
+def test_a_known_value_with_blanks_in_it_is_not_begun() -> None:
+    secrets = [Secret("correct horse battery staple")]
+    text = "It says: correct horse battery staple, and more."
+    shown = [so_far(text[:end], secrets) for end in range(len(text) + 1)]
+    assert so_far("It says: correct horse ", secrets) == "It says: "
+    assert shown[-1] == "It says: ***, and "
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_a_pasted_credential_is_known_for_one(name: str) -> None:
+    value = Maker("paste").make(name)
+    for text in (value, f"TOKEN={value}", f"my token: {value}\n", f"`{value}`"):
+        assert isinstance(screen(text), Credential), text
+
+
+def test_a_credential_within_a_message_is_masked() -> None:
+    value = Maker("paste").make("github_classic")
+    assert screen(f"why does the API not take {value}, it did yesterday?") == Masked(
+        "why does the API not take ***, it did yesterday?"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what is a private key, and how long should a password be?",
+        "my password: how do I change it?",
+        "the token is expired, secret: none",
+        "https://github.com/owner/repo/commit/3f786850e387550fdab836ed7e6dc881de23001b",
+        "look at https://example.org/search?q=key&session=12 and tell me the password policy",
+        "meet at 10:45, key is under the mat",
+        "set `api_key = os.environ[\"API_KEY\"]` and `token = get_token(user)`",
+        "API_KEY=your-key-here",
+        "password=<password>",
+        "def login(user: str, password: str) -> Token: ...",
+        "remind me to renew the passport: 2026-12-01",
+    ],
+)  # fmt: skip
+def test_talk_about_secrets_is_no_secret(text: str) -> None:
+    assert screen(text) == Clean()
+    assert strip(text, []) == text

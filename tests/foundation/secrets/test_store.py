@@ -1,0 +1,133 @@
+"""Where secrets are looked for, and what makes one unusable."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.secrets.store import LARGEST, SecretUnusable, look_up
+
+Kept = Callable[[str, bytes], Path]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    def keep(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content)
+        path.chmod(0o600)
+        return path
+
+    return keep
+
+
+def test_the_credential_directory_comes_first(kept: Kept) -> None:
+    path = kept("api-key", b"from-systemd\n")
+    environ = {"CREDENTIALS_DIRECTORY": str(path.parent), "API_KEY": "from-environment"}
+    assert look_up("api-key", "from-config", "API_KEY", environ) == Secret("from-systemd")
+    assert "API_KEY" not in environ
+
+
+def test_the_reference_comes_before_the_environment(kept: Kept) -> None:
+    path = kept("x", b"from-file\n")
+    environ = {"API_KEY": "from-environment"}
+    assert look_up("api-key", f"file:{path}", "API_KEY", environ) == Secret("from-file")
+    assert environ == {}
+
+
+def test_a_reference_may_be_the_secret_itself() -> None:
+    assert look_up("api-key", "from-config", None, {}) == Secret("from-config")
+
+
+def test_the_environment_comes_last_and_is_emptied() -> None:
+    environ = {"API_KEY": "from-environment", "HOME": "/"}
+    assert look_up("api-key", None, "API_KEY", environ) == Secret("from-environment")
+    assert environ == {"HOME": "/"}
+
+
+@pytest.mark.parametrize("environ", [{}, {"API_KEY": ""}, {"CREDENTIALS_DIRECTORY": "/nowhere"}])
+def test_no_place_has_it(environ: dict[str, str]) -> None:
+    assert look_up("api-key", None, "API_KEY", environ) is None
+
+
+def test_a_credential_of_systemd_may_have_any_mode(kept: Kept) -> None:
+    path = kept("api-key", b"from-systemd")
+    path.chmod(0o440)
+    environ = {"CREDENTIALS_DIRECTORY": str(path.parent)}
+    assert look_up("api-key", None, None, environ) == Secret("from-systemd")
+
+
+@pytest.mark.parametrize(
+    ("content", "value"), [(b"a\n", "a"), (b"a\r\n", "a"), (b"a", "a"), (b"a b\n", "a b")]
+)
+def test_one_line_break_at_the_end_is_not_part_of_it(
+    kept: Kept, content: bytes, value: str
+) -> None:
+    assert look_up("k", f"file:{kept('x', content)}", None, {}) == Secret(value)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666])
+def test_a_file_open_to_others_is_refused(kept: Kept, mode: int) -> None:
+    path = kept("my key", b"hunter2")
+    path.chmod(mode)
+    with pytest.raises(SecretUnusable) as caught:
+        look_up("k", f"file:{path}", None, {})
+    assert caught.value.problem == f"{path} can be read or changed by others (mode {mode:04o})"
+    assert caught.value.remedy == f"run: chmod 600 '{path}'"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"hunter2\n\n", "has a blank at an end, a line break or a control character"),
+        (b"hunter2\nX-Evil: 1", "has a blank at an end, a line break or a control character"),
+        (b" hunter2", "has a blank at an end, a line break or a control character"),
+        (b"hunter2\x1b", "has a blank at an end, a line break or a control character"),
+        (b"hunter2\xff", "is not UTF-8 text"),
+        (b"hunter2" + b"x" * LARGEST, f"is larger than {LARGEST} bytes"),
+    ],
+)
+def test_what_is_no_secret_is_refused_and_not_shown(
+    kept: Kept, content: bytes, problem: str
+) -> None:
+    path = kept("key", content)
+    with pytest.raises(SecretUnusable) as caught:
+        look_up("k", f"file:{path}", None, {})
+    assert caught.value.problem.removeprefix("the file ") == f"{path} {problem}"
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "hunter2" not in repr(error)
+        error = error.__cause__
+
+
+def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(SecretUnusable, match="is not a regular file"):
+        look_up("k", f"file:{pipe}", None, {})
+    with pytest.raises(SecretUnusable, match="is not a regular file"):
+        look_up("k", f"file:{tmp_path}", None, {})
+
+
+@pytest.mark.parametrize(
+    ("reference", "problem"),
+    [
+        ("file:/nowhere/key", "/nowhere/key does not exist"),
+        ("file:key", "file:key is not an absolute path"),
+        ("file:/dev/null/key", "/dev/null/key cannot be read: Not a directory"),
+        ("", "the value is empty"),
+    ],
+)
+def test_a_reference_to_nothing_is_an_error(reference: str, problem: str) -> None:
+    with pytest.raises(SecretUnusable) as caught:
+        look_up("k", reference, None, {})
+    assert caught.value.problem == problem
+
+
+def test_a_wrong_reference_is_not_replaced_by_another_place() -> None:
+    with pytest.raises(SecretUnusable):
+        look_up("k", "file:/nowhere/key", "API_KEY", {"API_KEY": "other"})

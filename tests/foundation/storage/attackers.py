@@ -1,0 +1,275 @@
+"""Processes that swap files, folders and links, as fast as they can, while we use them.
+
+Each is a shape and a seed; the seed decides how long it waits between two swaps, so that many
+seeds meet us at many moments.  ``python -m tests.foundation.storage.attackers SECONDS SEEDS``
+runs all of them
+for longer than the tests do.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from elwood.foundation.storage.confined import PathRefused
+from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.temporary_files import is_temporary
+from tests.foundation.storage.confined import SENTINEL, build, snapshot
+
+ATTACKER = """
+import ctypes, os, random, sys
+shape, base, seed = sys.argv[1:]
+chance = random.Random(seed)
+os.chdir(base)
+libc = ctypes.CDLL(None)
+def exchange(a, b):
+    libc.renameat2(-100, a.encode(), -100, b.encode(), 2)
+def replace_temporary_files():
+    for name in os.listdir("ws"):
+        if name.endswith(".tmp"):
+            os.symlink("../outside/secret.txt", "evil")
+            os.rename("evil", "ws/" + name)
+if shape == "folder":
+    os.symlink("../outside", "ws/evil"); pair = "ws/dir", "ws/evil"
+elif shape == "name":
+    os.symlink("../outside/secret.txt", "ws/evil"); pair = "ws/a.txt", "ws/evil"
+elif shape == "pipe":
+    pair = "ws/a.txt", "ws/pipe"
+elif shape == "hard":
+    pair = "ws/a.txt", "ws/hard_out"
+elif shape == "moved":
+    os.mkdir("evil"); pair = "ws/dir", "evil"
+elif shape == "secret":
+    os.symlink(".env", "ws/evil"); pair = "ws/a.txt", "ws/evil"
+elif shape == "git":
+    os.symlink(".git/hooks", "ws/evil"); pair = "ws/dir", "ws/evil"
+elif shape == "root":
+    os.symlink("outside", "evil"); pair = "ws", "evil"
+print("go", flush=True)
+while True:
+    if shape == "temporary":
+        replace_temporary_files()
+    else:
+        exchange(*pair)
+    for _ in range(chance.choice((0, 0, 10, 100, 1000, 50_000))):
+        pass
+"""
+
+
+class Files(Protocol):
+    """What is attacked: `Root`, or something that must lose."""
+
+    def read(self, path: str, limit: int) -> bytes: ...
+    def names(self, path: str) -> list[str]: ...
+    def write(self, path: str, data: bytes) -> None: ...
+    def remove(self, path: str) -> None: ...
+
+
+class Ours:
+    """The real thing; it was used before the attack began."""
+
+    def __init__(self, path: Path) -> None:
+        self._root = Root(path)
+        self._root.items(".")
+
+    def read(self, path: str, limit: int) -> bytes:
+        return self._root.read(path, limit)
+
+    def names(self, path: str) -> list[str]:
+        return [item.name for item in self._root.items(path)[0]]
+
+    def write(self, path: str, data: bytes) -> None:
+        self._root.write(path, data, untrusted=False)
+
+    def remove(self, path: str) -> None:
+        self._root.remove(path, untrusted=False)
+
+
+class Naive:
+    """Resolves a path, checks it, and then uses it: somebody may come between."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _checked(self, path: str) -> Path:
+        asked = self._path / path
+        try:
+            real = asked.resolve()
+            inside = real.is_relative_to(self._path) and real.lstat().st_nlink == 1
+        except FileNotFoundError:
+            inside = True
+        except OSError as error:
+            raise PathRefused(path, "cannot be resolved") from error
+        if not inside or asked.is_fifo() or ".git" in real.parts:
+            raise PathRefused(path, "is outside")
+        return asked
+
+    def read(self, path: str, limit: int) -> bytes:
+        return self._checked(path).read_bytes()
+
+    def names(self, path: str) -> list[str]:
+        folder = self._checked(path)
+        return os.listdir(folder)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._checked(path).write_bytes(data)
+
+    def remove(self, path: str) -> None:
+        self._checked(path).unlink()
+
+
+@attrs.frozen
+class Attack:
+    """Swap by *shape* while *op* is done to *path*; ``{}`` in it is the number of the try."""
+
+    shape: str
+    op: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.shape}-{self.op}-{self.path.replace('/', '_')}"
+
+
+ATTACKS = [
+    *(Attack(shape, "read", "a.txt") for shape in ("name", "pipe", "hard", "secret", "root")),
+    *(Attack(shape, "read", "dir/b.txt") for shape in ("folder", "moved")),
+    Attack("folder", "read", "dir/sub/../b.txt"),
+    Attack("folder", "list", "dir"),
+    *(Attack(shape, "write", "a.txt") for shape in ("name", "pipe", "hard", "secret", "root")),
+    Attack("temporary", "write", "new{}.txt"),
+    *(Attack(shape, "write", "dir/b.txt") for shape in ("folder", "git")),
+    *(Attack(shape, "write", "dir/new{}.txt") for shape in ("folder", "moved", "git", "root")),
+    Attack("folder", "write", "dir/x{}/y/new.txt"),
+    *(Attack(shape, "remove", "dir/b.txt") for shape in ("folder", "moved")),
+]
+
+
+@attrs.define
+class Outcome:
+    """How many tries were *done*, how many *refused*, and what went wrong."""
+
+    done: int = 0
+    refused: int = 0
+    escapes: list[str] = attrs.field(factory=list)
+
+
+@contextmanager
+def attacking(shape: str, base: Path, seed: int) -> Iterator[None]:
+    """Let an attacker of *shape* swap things in the tree below *base*."""
+    command = [sys.executable, "-c", ATTACKER, shape, str(base), str(seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
+        assert attacker.stdout is not None
+        assert attacker.stdout.readline() == b"go\n"
+        try:
+            yield
+        finally:
+            attacker.kill()
+
+
+def survive(
+    attack: Attack, base: Path, make: Callable[[Path], Files], *, seed: int, tries: Iterator[int]
+) -> Outcome:
+    """Do what *attack* says again and again, and look for what got out, or was left behind."""
+    root = build(base)
+    for name in ("a.txt", "b.txt"):
+        (base / "outside" / name).write_text(SENTINEL)
+    files = make(root)
+    before = snapshot(base)
+    outcome = Outcome()
+    refused: set[str] = set()
+    folder = os.open(root / "dir", os.O_RDONLY | os.O_DIRECTORY)
+    with attacking(attack.shape, base, seed):
+        for number in tries:
+            content = f"ours {number}\n".encode() * 50
+            path = attack.path.format(number)
+            try:
+                _do(files, attack.op, path, content, outcome)
+            except PathRefused:
+                outcome.refused += 1
+                refused.add(path)
+            except OSError:
+                outcome.refused += 1  # only the naive one lets them pass
+            else:
+                outcome.done += 1
+            if outcome.escapes:
+                break
+            if attack.op == "remove":
+                _put_back(folder, Path(path).name)
+    os.close(folder)
+    if attack.op in ("write", "remove"):
+        _inspect(base, before, attack, refused, outcome)
+    return outcome
+
+
+def _do(files: Files, op: str, path: str, content: bytes, outcome: Outcome) -> None:
+    match op:
+        case "read":
+            if SENTINEL.encode() in files.read(path, 1000):
+                outcome.escapes.append(f"{path} was read outside")
+        case "list":
+            if "secret.txt" in files.names(path):
+                outcome.escapes.append(f"{path} was listed outside")
+        case "write":
+            files.write(path, content)
+        case _:
+            files.remove(path)
+
+
+def _put_back(folder: int, name: str) -> None:
+    """Have something to remove again, in the open *folder*, wherever that is now."""
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, dir_fd=folder)
+    os.close(fd)
+
+
+def _inspect(
+    base: Path, before: dict[str, str], attack: Attack, refused: set[str], outcome: Outcome
+) -> None:
+    if attack.shape == "root" and not (base / "evil").is_symlink():
+        os.rename(base / "ws", base / "link")
+        os.rename(base / "evil", base / "ws")
+    after = snapshot(base)
+    changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    outcome.escapes += [f"{path} was changed" for path in sorted(changed)]
+    hooks = base / "ws/.git/hooks"
+    outcome.escapes += [f"{path} was made" for path in hooks.iterdir()]
+    left = [path for path in base.rglob("*") if is_temporary(path.name) and not path.is_symlink()]
+    outcome.escapes += [f"{path} was left" for path in left]
+    if attack.op == "write" and "{}" in attack.path and "/x{}/" not in attack.path:
+        names = {Path(path).name for path in refused}
+        # What the attacker puts in the place of ours is a link of its own.
+        left = [p for p in base.rglob("new*") if p.name in names and not p.is_symlink()]
+        outcome.escapes += [f"{path} was refused" for path in left]
+    elif attack.op == "write":
+        found = [p.read_bytes() for p in base.rglob("*.txt") if p.is_file()]
+        half = [b for b in found if b.startswith(b"ours") and len(set(b.splitlines())) > 1]
+        outcome.escapes += ["a file is half of one and half of another"] * len(half)
+
+
+def _until(end: float) -> Iterator[int]:
+    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
+
+
+def campaign(seconds: float, seeds: int) -> None:
+    """Run all attacks, for *seconds* with each of *seeds*."""
+    for attack in ATTACKS:
+        total = Outcome()
+        for seed in range(seeds):
+            tries = _until(time.monotonic() + seconds)
+            with tempfile.TemporaryDirectory() as base:
+                one = survive(attack, Path(base), Ours, seed=seed, tries=tries)
+            total.done += one.done
+            total.refused += one.refused
+            total.escapes += one.escapes
+        print(f"{attack}: {total.done} done, {total.refused} refused, {total.escapes[:3]}")
+
+
+if __name__ == "__main__":
+    campaign(float(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,81 @@
+"""A small journal for tests: entries of two kinds, and the list of them as the state."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from elwood.foundation.runtime import Blocking, inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+
+
+class Wrote(msgspec.Struct, frozen=True, tag="wrote"):
+    text: str
+
+
+class Counted(msgspec.Struct, frozen=True, tag="counted"):
+    number: int
+    native: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+Entry = Wrote | Counted
+
+
+class Diary(msgspec.Struct):
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    seqs: list[int] = msgspec.field(default_factory=list)
+
+    def apply(self, seq: int, at: float, entry: Entry) -> None:
+        self.entries.append(entry)
+        self.seqs.append(seq)
+
+    @property
+    def texts(self) -> list[str]:
+        return [entry.text for entry in self.entries if isinstance(entry, Wrote)]
+
+
+DiaryJournal = Journal[Entry, Diary]
+
+
+def clock() -> float:
+    return 1_700_000_000.25
+
+
+def make_disk(
+    calls: Calls | None = None,
+    reserve: Path | None = None,
+    blocking: Blocking = inline,
+    clock: Callable[[], float] = clock,
+) -> Disk:
+    return Disk(blocking=blocking, clock=clock, reserve=reserve, calls=calls)
+
+
+def diary(path: Path, disk: Disk | None = None, snapshot_every: int = 10_000) -> DiaryJournal:
+    return Journal(path, Entry, Diary, disk or make_disk(), snapshot_every=snapshot_every)
+
+
+async def opened(
+    path: Path, disk: Disk | None = None, snapshot_every: int = 10_000
+) -> DiaryJournal:
+    journal = diary(path, disk, snapshot_every)
+    await journal.open()
+    return journal
+
+
+def content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def kept(folder: Path) -> list[bytes]:
+    """The torn tails that were set aside, in order."""
+    return [path.read_bytes() for path in sorted(folder.glob("*.torn-*"))]

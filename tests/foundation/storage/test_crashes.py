@@ -1,0 +1,191 @@
+"""Every state a crash can leave: the journal opens, and nothing acknowledged is lost (P1, P8).
+
+CP-03, CP-17, CP-24, CP-25 and CP-29 for the room that must bear them;
+`tests/foundation/storage/crashes.py` says
+how hostile the disk is.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import attrs
+import pytest
+
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Verified, verify
+from tests.foundation.storage.crashes import (
+    Acknowledged,
+    Bytes,
+    Recorder,
+    Tree,
+    acknowledged,
+    killed,
+    power_cuts,
+    put,
+)
+from tests.foundation.storage.diary import Counted, Wrote, make_disk, opened
+
+NAME = "sessions/a.jsonl"
+# Small enough that the stories below write several snapshots.
+EVERY = 4
+
+Story = Callable[[Path, Recorder], Awaitable[None]]
+
+
+async def write(base: Path, calls: Recorder, counts: list[int]) -> None:
+    """Append lines of *counts* entries, each entry numbered, and note what was acknowledged."""
+    journal = await opened(base / NAME, make_disk(calls), EVERY)
+    for count in counts:
+        done = len(journal.state.entries)
+        await journal.append(*(Counted(n) for n in range(done, done + count)))
+        calls.log.append(Acknowledged(done + count))
+
+
+async def plain(base: Path, calls: Recorder) -> None:
+    await write(base, calls, [1, 3, 1, 1, 2])
+
+
+async def after_a_torn_tail(base: Path, calls: Recorder) -> None:
+    await write(base, calls, [1, 2])
+    with (base / NAME).open("r+b") as file:
+        file.truncate(file.seek(0, 2) - 9)
+    # What a crash in the middle of the second append leaves, as recorded so far.
+    del calls.log[-1]
+    *_, last = [i for i, op in enumerate(calls.log) if getattr(op, "data", None)]
+    torn = calls.log[last]
+    assert isinstance(torn, Bytes)
+    assert torn.data
+    calls.log[last] = attrs.evolve(torn, data=torn.data[:-9])
+    await write(base, calls, [2, 1])
+
+
+async def check(tree: Tree, safe: int, most: int) -> None:
+    """Open *tree*: at least *safe* entries are there, in order; at most *most*, and it goes on."""
+    with TemporaryDirectory() as folder:
+        put(tree, Path(folder))
+        journal = await opened(Path(folder) / NAME, snapshot_every=EVERY)
+        found = [entry.number for entry in journal.state.entries if isinstance(entry, Counted)]
+        assert found == list(range(len(found)))
+        assert safe <= len(found) <= most
+        await journal.append(Wrote("on"))
+        again = await opened(journal.path, snapshot_every=EVERY)
+        assert again.state == journal.state
+        assert isinstance(verify(journal.path), Verified)
+
+
+@pytest.mark.parametrize("story", [plain, after_a_torn_tail])
+async def test_no_crash_loses_what_was_acknowledged(tmp_path: Path, story: Story) -> None:
+    calls = Recorder(tmp_path)
+    await story(tmp_path, calls)
+    seen = set()
+    for end in range(len(calls.log) + 1):
+        log = calls.log[:end]
+        safe = acknowledged(log)
+        for tree in [killed(log), *power_cuts(log)]:
+            if (key := (frozenset(tree.items()), safe)) not in seen:
+                seen.add(key)
+                await check(tree, safe, safe + 3)
+    assert len(seen) > 60
+
+
+async def test_no_second_crash_loses_what_was_acknowledged(tmp_path: Path) -> None:
+    """A process is killed, the next one recovers and goes on, then the power fails (CP-29).
+
+    What the first left in the kernel's memory the second has read, and acted upon; it must not
+    vanish.
+    """
+    calls = Recorder(tmp_path / "first")
+    calls.base.mkdir()
+    await write(calls.base, calls, [2, 1])
+    seen = set()
+    for end in range(len(calls.log) + 1):
+        base = tmp_path / str(end)
+        base.mkdir()
+        put(killed(calls.log[:end]), base)
+        second = Recorder(base, calls, end)
+        recovered = await opened(base / NAME, make_disk(second), EVERY)
+        second.log.append(Acknowledged(len(recovered.state.entries)))
+        opening = len(second.log)
+        await write(base, second, [1])
+        for cut in range(end, len(second.log) + 1):
+            log = second.log[:cut]
+            # While it was still opening it had told nobody more than the first process.
+            safe = acknowledged(log if cut >= opening else calls.log[:end])
+            for tree in power_cuts(log):
+                if (key := (frozenset(tree.items()), safe)) not in seen:
+                    seen.add(key)
+                    await check(tree, safe, safe + 3)
+    assert len(seen) > 60
+
+
+async def test_no_crash_while_recovering_from_a_crash_loses_anything(tmp_path: Path) -> None:
+    calls = Recorder(tmp_path / "first")
+    calls.base.mkdir()
+    await write(calls.base, calls, [2, 3])
+    tried: set[object] = set()
+    seen = set()
+    for end in range(len(calls.log) + 1):
+        safe = acknowledged(calls.log[:end])
+        for tree in power_cuts(calls.log[:end]):
+            if (once := (frozenset(tree.items()), safe)) in tried:
+                continue
+            tried.add(once)
+            base = tmp_path / str(len(tried))
+            base.mkdir()
+            put(tree, base)
+            second = Recorder(base)
+            second.adopt(tree)
+            found = len(second.log)
+            await opened(base / NAME, make_disk(second), EVERY)
+            for cut in range(found, len(second.log) + 1):
+                for again in power_cuts(second.log[:cut]):
+                    kept = {again[name] for name in again if ".torn-" in name}
+                    lost = len(again.get(NAME) or b"")
+                    assert lost == len(tree.get(NAME) or b"") or (tree[NAME] or b"")[lost:] in kept
+                    if (key := (frozenset(again.items()), safe)) not in seen:
+                        seen.add(key)
+                        await check(again, safe, safe + 3)
+    assert len(seen) > 60
+
+
+@pytest.mark.parametrize("existing", [None, b"old"])
+def test_a_replaced_file_is_the_old_or_the_new_one(tmp_path: Path, existing: bytes | None) -> None:
+    """CP-24 and CP-25: the rename is the switch, and the folder's fsync makes it stay."""
+    calls = Recorder(tmp_path)
+    disk: Disk = make_disk(calls)
+    path = tmp_path / "file"
+    if existing is not None:
+        disk.replace(path, existing)
+    before = len(calls.log)
+    disk.replace(path, b"new")
+    states = 0
+    for end in range(before, len(calls.log) + 1):
+        for tree in power_cuts(calls.log[:end]):
+            states += 1
+            assert tree.get("file") in (existing, b"new")
+            if end == len(calls.log):
+                assert tree == {"file": b"new"}
+    assert states > 5
+
+
+def test_the_enumerator_finds_what_is_wrong_with_careless_writing(tmp_path: Path) -> None:
+    """Proof that these tests can fail: temp + rename without syncing loses or empties files."""
+    calls = Recorder(tmp_path)
+    fd = calls.open(tmp_path / "temp", 0o101)
+    calls.write(fd, b"new")
+    calls.close(fd)
+    calls.rename(tmp_path / "temp", tmp_path / "file")
+    found = {tree.get("file") for tree in power_cuts(calls.log)}
+    assert found == {
+        None,
+        b"",
+        b"n",
+        b"ne",
+        b"\0\0\0",
+        b"\0ew",
+        b"n\0\0",
+        b"ne\0",
+        b"\0\0w",
+        b"new",
+    }

@@ -1,0 +1,322 @@
+"""Full and failing disks: nothing half-written stays, nothing goes on after a failed fsync."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from elwood.foundation.runtime import Halt
+from elwood.foundation.storage.disk import RESERVE, temporary
+from elwood.foundation.storage.journal import Verified, snapshot_of, verify
+from elwood.foundation.storage.syscalls import Calls, DiskFull, JournalBroken
+from tests.foundation.storage.diary import Wrote, kept, make_disk, names, opened
+
+
+class Failing(Calls):
+    """A disk with *room* bytes, the reserve included, whose calls may fail once told to."""
+
+    def __init__(self, room: int = 10 * RESERVE) -> None:
+        self.room = room
+        self.fail: dict[str, int] = {}
+        self.allocated: dict[tuple[int, int], int] = {}
+
+    def _fail(self, call: str) -> None:
+        if call in self.fail:
+            code = self.fail[call]
+            raise OSError(code, os.strerror(code))
+
+    def open(self, path: Path, flags: int) -> int:
+        self._fail("open")
+        return super().open(path, flags)
+
+    def write(self, fd: int, data: bytes) -> int:
+        self._fail("write")
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = super().write(fd, data[: self.room])
+        self.room -= written
+        return written
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._fail("truncate")
+        self.room += os.fstat(fd).st_size - size
+        super().truncate(fd, size)
+
+    def allocate(self, fd: int, size: int) -> None:
+        self._fail("allocate")
+        more = size - os.fstat(fd).st_size
+        if more > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().allocate(fd, size)
+        self.room -= more
+
+    def sync(self, fd: int) -> None:
+        self._fail("sync")
+        super().sync(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._fail("rename")
+        super().rename(old, new)
+
+
+class DevFull(Calls):
+    """Opens /dev/full for every file that is written."""
+
+    def open(self, path: Path, flags: int) -> int:
+        return os.open("/dev/full" if flags & os.O_WRONLY else path, flags & ~os.O_CREAT)
+
+
+@pytest.mark.parametrize("room", [0, 1, 60])
+async def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> None:
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    await journal.append(Wrote("one"))
+    before = journal.path.read_bytes()
+    calls.room = room
+    for last_words in (False, True):
+        with pytest.raises(DiskFull, match="no room"):
+            await journal.append(Wrote("two"), last_words=last_words)
+        assert journal.path.read_bytes() == before
+    assert journal.state.texts == ["one"]
+    calls.room = 10_000
+    await journal.append(Wrote("three"))
+    assert (await opened(journal.path)).state.texts == ["one", "three"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+async def test_no_room_has_many_names(tmp_path: Path, code: int) -> None:
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    for call in ("open", "write"):
+        calls.fail = {call: code}
+        with pytest.raises(DiskFull):
+            await journal.append(Wrote("one"))
+    calls.fail = {}
+    await journal.append(Wrote("two"))
+    assert (await opened(journal.path)).state.texts == ["two"]
+
+
+async def test_the_real_full_device_is_full(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "a.jsonl", make_disk(DevFull()))
+    with pytest.raises(DiskFull):
+        await journal.append(Wrote("one"))
+    assert journal.state.texts == []
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import trio
+from elwood.foundation.storage.syscalls import DiskFull
+from tests.foundation.storage.diary import (Wrote, opened)
+
+async def main():
+    journal = await opened(Path(sys.argv[1]))
+    await journal.append(Wrote("x" * 500))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+    size = journal.path.stat().st_size
+    try:
+        await journal.append(Wrote("y" * 500))
+    except DiskFull:
+        assert journal.path.stat().st_size == size
+    else:
+        raise AssertionError("there was room")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    await journal.append(Wrote("z" * 500))
+
+trio.run(main)
+"""
+
+
+async def test_a_short_write_of_the_kernel_is_cut_off(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE: the kernel writes what fits and says so, without an error."""
+    path = tmp_path / "a.jsonl"
+    with trio.fail_after(60):
+        await trio.run_process([sys.executable, "-c", LIMITED, str(path)])
+    assert [text[0] for text in (await opened(path)).state.texts] == ["x", "z"]
+
+
+# --- the reserve ----------------------------------------------------------------------------------
+
+
+async def test_last_words_fit_on_a_full_disk(tmp_path: Path) -> None:
+    """CP-32: a result that is known must not be lost because the disk is full."""
+    calls = Failing(room=RESERVE + 1000)
+    reserve = tmp_path / "reserve"
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, reserve))
+    await journal.append(Wrote("one"))
+    assert reserve.stat().st_size == RESERVE
+    calls.room = 10
+    with pytest.raises(DiskFull):
+        await journal.append(Wrote("ordinary"))
+    await journal.append(Wrote("result"), last_words=True)
+    await journal.append(Wrote("and another"), last_words=True)
+    assert journal.state.texts == ["one", "result", "and another"]
+    assert reserve.stat().st_size == 0
+    assert calls.room > RESERVE - 1000
+
+
+async def test_space_of_the_reserve_is_not_for_ordinary_words(tmp_path: Path) -> None:
+    calls = Failing(room=RESERVE + 1000)
+    reserve = tmp_path / "reserve"
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, reserve))
+    await journal.append(Wrote("one"))
+    calls.room = 10
+    await journal.append(Wrote("result"), last_words=True)
+    with pytest.raises(DiskFull):
+        await journal.append(Wrote("ordinary"))
+    with pytest.raises(DiskFull):
+        journal._disk.replace(tmp_path / "file", b"ordinary")
+    calls.room = 2 * RESERVE
+    await journal.append(Wrote("there is room again"))
+    assert reserve.stat().st_size == RESERVE
+
+
+async def test_a_disk_that_is_full_at_the_start_takes_last_words_only(tmp_path: Path) -> None:
+    calls = Failing(room=1000)
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, tmp_path / "reserve"))
+    with pytest.raises(DiskFull):
+        await journal.append(Wrote("ordinary"))
+    await journal.append(Wrote("result"), last_words=True)
+    assert journal.state.texts == ["result"]
+
+
+async def test_a_file_system_without_reservations_works_without(tmp_path: Path) -> None:
+    calls = Failing()
+    calls.fail = {"allocate": errno.EOPNOTSUPP}
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, tmp_path / "reserve"))
+    await journal.append(Wrote("one"))
+    assert journal.state.texts == ["one"]
+
+
+async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    calls = Failing()
+    disk = make_disk(calls, tmp_path / "reserve")
+    journal = await opened(path, disk)
+    await journal.append(Wrote("one"))
+    with path.open("ab") as file:
+        file.write(b"torn tail")
+    calls.room = 3
+    again = await opened(path, disk)
+    assert again.state.texts == ["one"]
+    assert kept(tmp_path) == [b"torn tail"]
+
+
+# --- failing disks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("sync", errno.EIO),
+        ("sync", errno.ENOSPC),
+        ("write", errno.EIO),
+        ("open", errno.EROFS),
+        ("open", errno.EIO),
+    ],
+)
+async def test_a_disk_that_fails_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
+    """CP-33: nothing is tried again after an fsync that failed; the house halts."""
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    await journal.append(Wrote("one"))
+    calls.fail = {call: code}
+    with pytest.raises(JournalBroken) as caught:
+        await journal.append(Wrote("two"))
+    assert isinstance(caught.value, Halt)
+    assert isinstance(caught.value.__cause__, OSError)
+    calls.fail = {}
+    with pytest.raises(JournalBroken):
+        await journal.append(Wrote("three"))
+    assert journal.state.texts == ["one"]
+    again = await opened(journal.path)
+    assert again.state.texts in (["one"], ["one", "two"])
+    assert isinstance(verify(journal.path), Verified)
+
+
+async def test_what_cannot_be_cut_off_again_ends_the_journal(tmp_path: Path) -> None:
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    await journal.append(Wrote("one"))
+    calls.room = 5
+    calls.fail = {"truncate": errno.EIO}
+    with pytest.raises(JournalBroken, match="cutting"):
+        await journal.append(Wrote("two"))
+    assert (await opened(journal.path)).state.texts == ["one"]
+
+
+async def test_having_no_descriptors_left_changes_nothing(tmp_path: Path) -> None:
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    await journal.append(Wrote("one"))
+    calls.fail = {"open": errno.EMFILE}
+    with pytest.raises(OSError, match="Too many open files"):
+        await journal.append(Wrote("two"))
+    calls.fail = {}
+    await journal.append(Wrote("three"))
+    assert (await opened(journal.path)).state.texts == ["one", "three"]
+
+
+async def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls, tmp_path / "reserve"))
+    await journal.append(Wrote("one"))
+    calls.fail = {"write": errno.ENOSPC}
+    with pytest.raises(DiskFull):
+        await journal.append(Wrote("two"), last_words=True)
+    assert os.listdir("/proc/self/fd") == before
+
+
+# --- snapshots and replacing ----------------------------------------------------------------------
+
+
+async def test_a_snapshot_without_room_costs_no_entry(tmp_path: Path) -> None:
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls), snapshot_every=3)
+    await journal.append(Wrote("one"), Wrote("two"))
+    calls.room = 250
+    await journal.append(Wrote("three"))
+    assert journal.state.texts == ["one", "two", "three"]
+    assert names(tmp_path) == ["a.jsonl"]
+    calls.room = 10_000
+    await journal.append(Wrote("four"), Wrote("five"), Wrote("six"))
+    assert snapshot_of(journal.path).exists()
+
+
+async def test_what_a_crash_left_of_a_snapshot_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    journal = await opened(path)
+    await journal.append(Wrote("one"))
+    temporary(snapshot_of(path)).write_bytes(b"half a snapsh")
+    await opened(path)
+    assert names(tmp_path) == ["a.jsonl"]
+
+
+def test_replacing_without_room_keeps_the_old_file(tmp_path: Path) -> None:
+    calls = Failing()
+    disk = make_disk(calls)
+    path = tmp_path / "file"
+    disk.replace(path, b"old")
+    calls.room = 4
+    with pytest.raises(DiskFull):
+        disk.replace(path, b"longer than four")
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+    calls.room = 100
+    calls.fail = {"rename": errno.EIO}
+    with pytest.raises(JournalBroken):
+        disk.replace(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"untouched")
+    (tmp_path / ".file.tmp").symlink_to("target")
+    with pytest.raises(OSError, match="symbolic link"):
+        make_disk().replace(tmp_path / "file", b"new")
+    assert (tmp_path / "target").read_bytes() == b"untouched"

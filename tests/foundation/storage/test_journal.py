@@ -1,0 +1,364 @@
+"""Journals: what is acknowledged stays, what was torn is cut, what is damaged is refused."""
+
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+import trio
+
+from elwood.foundation.runtime import in_thread
+from elwood.foundation.storage.chain import write_line
+from elwood.foundation.storage.journal import (
+    Damage,
+    Journal,
+    JournalBroken,
+    JournalDamaged,
+    Verified,
+    snapshot_of,
+    verify,
+)
+from tests.foundation.storage.diary import (
+    Counted,
+    Diary,
+    Entry,
+    Wrote,
+    content,
+    diary,
+    kept,
+    make_disk,
+    names,
+    opened,
+)
+
+
+async def fill(path: Path, count: int = 5) -> list[bytes]:
+    journal = await opened(path)
+    for number in range(count):
+        await journal.append(Wrote(f"entry {number}"))
+    return content(path).splitlines(keepends=True)
+
+
+async def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "sub" / "folder" / "a.jsonl")
+    await journal.append(Wrote("one"))
+    await journal.append(Wrote("two"), Counted(3))
+    again = await opened(journal.path)
+    assert again.state == journal.state
+    assert again.state.entries == [Wrote("one"), Wrote("two"), Counted(3)]
+    assert again.state.seqs == [1, 2, 3]
+
+
+async def test_the_format_of_a_line(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "a.jsonl")
+    await journal.append(Wrote("one"), Wrote("two"))
+    line = msgspec.json.decode(journal.path.read_bytes())
+    assert line.pop("crc")
+    entries = [{"type": "wrote", "text": "one"}, {"type": "wrote", "text": "two"}]
+    assert line == {"seq": 1, "prev": "", "at": 1_700_000_000.25, "entries": entries}
+
+
+async def test_files_are_for_us_alone(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "new" / "a.jsonl")
+    await journal.append(Wrote("one"))
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+    assert journal.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_raw_json_with_line_breaks_stays_one_line(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "a.jsonl")
+    await journal.append(Counted(1, msgspec.Raw(b'{\n"a": "b\\nc"\n}')))
+    assert journal.path.read_bytes().count(b"\n") == 1
+    again = await opened(journal.path)
+    assert again.state == journal.state
+    (entry,) = again.state.entries
+    assert isinstance(entry, Counted)
+    assert msgspec.json.decode(entry.native) == {"a": "b\nc"}
+
+
+async def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "a.jsonl")
+    with pytest.raises(msgspec.DecodeError):
+        await journal.append(Wrote(7))  # type: ignore[arg-type]
+    with pytest.raises(msgspec.DecodeError):
+        await journal.append(Counted(1, msgspec.Raw(b"{")))
+    assert not journal.path.exists()
+    await journal.append(Wrote("sound"))
+    assert (await opened(journal.path)).state.texts == ["sound"]
+
+
+async def test_an_empty_append_and_a_missing_file_are_nothing(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "a.jsonl")
+    await journal.append()
+    assert journal.state == Diary()
+    assert not journal.path.exists()
+
+
+async def test_appending_before_opening_is_a_bug(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="not open"):
+        await diary(tmp_path / "a.jsonl").append(Wrote("one"))
+
+
+async def test_tasks_that_append_at_once_write_one_chain(tmp_path: Path) -> None:
+    disk = make_disk(blocking=in_thread)
+    journal = await opened(tmp_path / "a.jsonl", disk)
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(journal.append, Wrote(str(number)), Counted(number))
+    assert isinstance(verify(journal.path), Verified)
+    assert (await opened(journal.path)).state == journal.state
+    assert journal.state.seqs == list(range(1, 41))
+
+
+async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_in_neither(
+    tmp_path: Path,
+) -> None:
+    for tries in range(4):
+        journal = await opened(tmp_path / f"{tries}.jsonl", make_disk(blocking=in_thread))
+        told = False
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+
+                async def cancel(scope: trio.CancelScope = scope, tries: int = tries) -> None:
+                    for _ in range(tries):
+                        await trio.lowlevel.checkpoint()
+                    scope.cancel()
+
+                nursery.start_soon(cancel)
+                await journal.append(Wrote("one"))
+                told = True
+        assert journal.state.texts == (["one"] if told else [])
+        assert (await opened(journal.path)).state == journal.state
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await journal.append(Wrote("never"))
+        await journal.append(Wrote("two"))
+        assert (await opened(journal.path)).state.texts == journal.state.texts
+
+
+async def test_two_writers_are_noticed(tmp_path: Path) -> None:
+    one = await opened(tmp_path / "a.jsonl")
+    two = await opened(tmp_path / "a.jsonl")
+    await one.append(Wrote("one"))
+    with pytest.raises(JournalBroken, match="somebody else writes"):
+        await two.append(Wrote("two"))
+    with pytest.raises(JournalBroken, match="somebody else writes"):
+        await two.append(Wrote("still not"))
+    assert (await opened(one.path)).state.texts == ["one"]
+
+
+# --- torn tails -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda line: line[:-1],
+        lambda line: line[: len(line) // 2],
+        lambda line: line[:1],
+        lambda line: bytes(len(line)),
+        lambda line: bytes(len(line) // 2) + line[len(line) // 2 :],
+        lambda line: line[: len(line) // 2] + bytes(len(line) - len(line) // 2),
+    ],
+    ids=["no newline", "half", "one byte", "zeros", "first half zero", "second half zero"],
+)
+async def test_a_torn_tail_is_cut_and_kept(tmp_path: Path, spoil: object) -> None:
+    assert callable(spoil)
+    path = tmp_path / "a.jsonl"
+    *good, last = await fill(path)
+    torn = spoil(last)
+    path.write_bytes(b"".join(good) + torn)
+    journal = await opened(path)
+    assert journal.state.texts == [f"entry {n}" for n in range(4)]
+    assert path.read_bytes() == b"".join(good)
+    assert kept(tmp_path) == [torn]
+    assert names(tmp_path) == ["a.jsonl", "a.jsonl.torn-1700000000"]
+    await journal.append(Wrote("next"))
+    assert (await opened(path)).state.texts[-2:] == ["entry 3", "next"]
+
+
+async def test_each_torn_tail_is_kept_under_its_own_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    await fill(path)
+    for tail in (b"first", b"second"):
+        with path.open("ab") as file:
+            file.write(tail)
+        await opened(path)
+    assert kept(tmp_path) == [b"first", b"second"]
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+async def test_damage_before_the_tail_is_refused_and_the_file_left_alone(tmp_path: Path) -> None:
+    """CP-34: never cut what is not the tail."""
+    path = tmp_path / "a.jsonl"
+    lines = await fill(path)
+    flipped = lines[1].replace(b"entry 1", b"entry 7")
+    other = write_line(4, "f" * 64, 1.0, (Wrote("entry 3"),))
+    spoiled = {
+        2: [
+            [lines[0], flipped, *lines[2:]],
+            [lines[0], *lines[2:]],
+            [lines[0], lines[2], lines[1], *lines[3:]],
+            [lines[0], lines[1][:40], *lines[2:]],
+            [lines[0], bytes(len(lines[1])), *lines[2:]],
+            [lines[0], lines[0], *lines[1:]],
+        ],
+        1: [lines[1:], [b"\n", *lines], [b"\xef\xbb\xbf", *lines]],
+        4: [
+            [*lines[:3], lines[4]],
+            [*lines[:3], other],
+            [*lines[:3], lines[3].replace(b"entry 3", b"entry 8")],
+            [*lines[:3], lines[3][:9] + b"\n", lines[4][:9]],
+            [*lines[:3], lines[3][:-1] + b"\0", lines[4]],
+            [*lines[:3], lines[3][:-1], lines[4][:-9]],
+        ],
+        6: [[*lines, b"\n\n"], [*lines, lines[4]], [*lines, b"{}\n"]],
+    }
+    for line, cases in spoiled.items():
+        for spoilt in map(b"".join, cases):
+            path.write_bytes(spoilt)
+            with pytest.raises(JournalDamaged, match=f"line {line} ") as caught:
+                await opened(path)
+            assert caught.value.line == line
+            found = verify(path)
+            assert isinstance(found, Damage)
+            assert found.line == line
+            assert path.read_bytes() == spoilt
+    assert names(tmp_path) == ["a.jsonl"]
+
+
+async def test_an_entry_of_a_newer_version_is_never_taken_for_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = write_line(1, "", 1.0, ({"type": "invented later"},))
+    path.write_bytes(line)
+    with pytest.raises(JournalDamaged, match="this version of Elwood does not know"):
+        await opened(path)
+    assert path.read_bytes() == line
+    assert isinstance(verify(path), Verified)
+
+
+async def test_a_damaged_journal_cannot_be_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = await fill(path)
+    path.write_bytes(b"".join(lines[1:]))
+    journal = diary(path)
+    with pytest.raises(JournalDamaged):
+        await journal.open()
+    with pytest.raises(RuntimeError, match="not open"):
+        await journal.append(Wrote("one"))
+
+
+async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
+    times = iter([10.0, 20.0, 30.0])
+    path = tmp_path / "a.jsonl"
+    journal = await opened(path, make_disk(clock=lambda: next(times)))
+    await journal.append(Wrote("one"), Wrote("two"))
+    await journal.append(Wrote("three"))
+    head = verify(path)
+    assert isinstance(head, Verified)
+    assert (head.entries, head.lines, head.first, head.last) == (3, 2, 10.0, 20.0)
+    assert (head.torn, head.snapshot) == (0, "none")
+    with path.open("ab") as file:
+        file.write(b"half a l")
+    assert verify(path) == attrs.evolve(head, torn=8)
+    (tmp_path / "empty.jsonl").touch()
+    assert verify(tmp_path / "empty.jsonl") == Verified(0, 0, None, None, "", 0, "none")
+
+
+async def test_lines_taken_off_the_end_show_in_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = await fill(path)
+    before = verify(path)
+    path.write_bytes(b"".join(lines[:-1]))
+    after = verify(path)
+    assert isinstance(before, Verified)
+    assert isinstance(after, Verified)
+    assert before.head != after.head
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+class Later(msgspec.Struct):
+    """What `Diary` may become in a later version: it learns to count."""
+
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    seqs: list[int] = msgspec.field(default_factory=list)
+    count: int = 0
+
+    def apply(self, seq: int, at: float, entry: Entry) -> None:
+        self.count += 1
+
+
+async def test_a_snapshot_saves_the_replay(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    journal = await opened(path, snapshot_every=10)
+    for number in range(25):
+        await journal.append(Wrote(str(number)))
+    assert (found := verify(path))
+    assert isinstance(found, Verified)
+    assert found.snapshot == "ok"
+    # Proof that it is used: what stands before its line is not looked at.
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"text":"3"', b'"text":"X"'))
+    again = await opened(path, snapshot_every=10)
+    assert again.state == journal.state
+    await again.append(Wrote("on"))
+    assert again.state.seqs[-1] == 26
+
+
+async def test_opening_a_long_journal_writes_the_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    await fill(path, 10)
+    await opened(path, snapshot_every=10)
+    assert snapshot_of(path).exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other journal", "nonsense"])
+async def test_a_snapshot_in_doubt_is_ignored(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "a.jsonl"
+    journal = await opened(path, snapshot_every=10)
+    for number in range(15):
+        await journal.append(Wrote(str(number)))
+    snapshot = snapshot_of(path)
+    content = snapshot.read_bytes()
+    if damage == "other journal":
+        other = await opened(tmp_path / "b.jsonl", snapshot_every=10)
+        for number in range(10):
+            await other.append(Wrote(str(-number)))
+        content = snapshot_of(other.path).read_bytes()
+    changed = {
+        "cut": content[:-9],
+        "flipped": content.replace(b'"text":"4"', b'"text":"5"'),
+        "empty": b"",
+        "other journal": content,
+        "nonsense": b"[" * 100_000,
+    }
+    snapshot.write_bytes(changed[damage])
+    assert (await opened(path)).state == journal.state
+    found = verify(path)
+    assert isinstance(found, Verified)
+    assert found.snapshot == "does not belong to this journal"
+
+
+async def test_a_snapshot_of_a_shorter_state_is_ignored(tmp_path: Path) -> None:
+    """A field that is new in this version is filled from the journal, not left empty."""
+    path = tmp_path / "a.jsonl"
+    journal = await opened(path, snapshot_every=10)
+    for number in range(10):
+        await journal.append(Wrote(str(number)))
+    later: Journal[Entry, Later] = Journal(path, Entry, Later, make_disk())
+    await later.open()
+    assert later.state.count == 10
+
+
+async def test_a_journal_older_than_its_snapshot_is_read_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    journal = await opened(path, snapshot_every=10)
+    for number in range(10):
+        await journal.append(Wrote(str(number)))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:5]))
+    assert len((await opened(path)).state.texts) == 5

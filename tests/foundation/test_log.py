@@ -1,0 +1,239 @@
+"""What a log record looks like on stderr, and what never stands there."""
+
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from elwood.foundation import log
+from elwood.foundation.secrets import redaction
+from elwood.foundation.secrets.redaction import Secret
+
+OUR = logging.getLogger("elwood.test")
+
+
+def strip(text: str) -> str:
+    return text.replace("hunter2", "***")
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level, sys.excepthook)
+    written = io.StringIO()
+    log.set_up("info", strip, stream=written, environ={})
+    yield written
+    logging.captureWarnings(False)
+    root.handlers[:], level, sys.excepthook = before
+    root.setLevel(level)
+
+
+@pytest.fixture
+def written(stream: io.StringIO) -> io.StringIO:
+    secrets = [Secret('pa"ss/wörd\\+ &x')]
+    log.set_up("info", lambda text: redaction.strip(text, secrets), stream=stream, environ={})
+    return stream
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    texts = stream.getvalue().splitlines()
+    return [msgspec.json.decode(text, type=dict[str, object]) for text in texts]
+
+
+def test_a_record_is_one_json_line(stream: io.StringIO) -> None:
+    OUR.info("turn %s", "ended", extra={"ms": 12, "path": Path("a")})
+    (line,) = lines(stream)
+    assert str(line.pop("at")).endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "elwood.test",
+        "event": "turn ended",
+        "ms": 12,
+        "path": "a",
+    }
+
+
+def test_levels_below_the_chosen_one_are_silent(stream: io.StringIO) -> None:
+    OUR.debug("payload")
+    assert lines(stream) == []
+
+
+def test_libraries_are_heard_from_warnings_upwards(stream: io.StringIO) -> None:
+    logging.getLogger("httpx2").info("HTTP Request: POST https://example.org/bot1:A/getMe")
+    logging.getLogger("elwoodish").info("not ours either")
+    logging.getLogger("httpx2").warning("odd answer")
+    assert [line["event"] for line in lines(stream)] == ["odd answer"]
+
+
+async def test_session_and_turn_are_named_in_tasks_too(stream: io.StringIO) -> None:
+    async def inside() -> None:
+        await trio.lowlevel.checkpoint()
+        OUR.info("in a task")
+
+    async with trio.open_nursery() as nursery:
+        with log.bind(session="tg-1"), log.bind(turn="t1"):
+            nursery.start_soon(inside)
+            OUR.info("here")
+    OUR.info("outside")
+    seen = {str(line["event"]): (line.get("session"), line.get("turn")) for line in lines(stream)}
+    assert seen == {
+        "in a task": ("tg-1", "t1"),
+        "here": ("tg-1", "t1"),
+        "outside": (None, None),
+    }
+
+
+def test_messages_fields_and_tracebacks_are_redacted(stream: io.StringIO) -> None:
+    try:
+        raise ValueError("bad key hunter2") from ExceptionGroup("g", [OSError("hunter2")])
+    except ValueError:
+        OUR.exception("failed with %s", "hunter2", extra={"url": "https://x/hunter2"})
+    (line,) = lines(stream)
+    assert "hunter2" not in stream.getvalue()
+    assert line["url"] == "https://x/***"
+    assert "ValueError: bad key ***" in str(line["traceback"])
+    assert "OSError: ***" in str(line["traceback"])
+
+
+def test_what_nobody_told_us_is_redacted_by_its_form(written: io.StringIO) -> None:
+    """In the text, in fields within fields, in a traceback; what is JSON stays JSON."""
+    token = "ghp" + "_" + "q8Zr1vX0c2N4m6B8Kd5T" * 2
+    known = 'pa"ss/wörd\\+ &x'
+    key = "-----BEGIN PRIVATE" + f" KEY-----\n{token[4:] * 2}\n-----END PRIVATE" + " KEY-----"
+    try:
+        raise ValueError(f"no access with {token}\n{key}")
+    except ValueError:
+        OUR.exception(
+            "failed with %s",
+            {"password": token[4:24], "other": known},
+            extra={"request": {"headers": [("authorization", f"Bearer {token[4:]}")], "n": 1}},
+        )
+    (line,) = lines(written)
+    assert token[4:24] not in written.getvalue()
+    assert "rd" + "\\\\" not in written.getvalue()
+    assert line["request"] == {"headers": [["authorization", "Bearer ***"]], "n": 1}
+    assert "ValueError: no access with ***\n***" in str(line["traceback"])
+
+
+def test_a_line_break_cannot_forge_a_line(stream: io.StringIO) -> None:
+    OUR.info('x\n{"event": "forged"}\r\n<0>')
+    (line,) = lines(stream)
+    assert line["event"] == 'x\n{"event": "forged"}\r\n<0>'
+
+
+@pytest.mark.parametrize(
+    "odd", ["\ud800", {"a": "\ud800"}, {("a",): 1}, object, b"\xff", float("nan"), 2**70]
+)
+def test_odd_fields_are_logged_all_the_same(stream: io.StringIO, odd: object) -> None:
+    OUR.info("odd", extra={"odd": odd})
+    (line,) = lines(stream)
+    assert line["event"] == "odd"
+
+
+def test_a_circle_is_logged_all_the_same(stream: io.StringIO) -> None:
+    circle: list[object] = []
+    circle.append(circle)
+    OUR.info("odd", extra={"odd": circle})
+    assert lines(stream)[0]["odd"] == "[[...]]"
+
+
+def test_a_long_line_is_cut_and_stays_json(stream: io.StringIO) -> None:
+    OUR.info(
+        "hunter2" + "x" * 50_000 + "end",
+        extra={f"f{n}": ["y\n" * 20_000, n] for n in range(40)},
+    )
+    (line,) = lines(stream)
+    assert len(stream.getvalue()) <= log.LINE + 1
+    assert line["level"] == "info"
+    assert "hunter2" not in stream.getvalue()
+
+
+def test_a_long_traceback_keeps_its_beginning_and_its_end(stream: io.StringIO) -> None:
+    try:
+        raise ValueError("x" * 50_000 + " the end")
+    except ValueError:
+        OUR.exception("failed")
+    trace = str(lines(stream)[0]["traceback"])
+    assert trace.startswith("Traceback (most recent call last)")
+    assert trace.endswith("the end")
+    assert "characters left out" in trace
+
+
+def test_a_secret_at_the_cut_is_not_cut_in_half(stream: io.StringIO) -> None:
+    for before in range(log.FIELD // 2 - 10, log.FIELD // 2 + 10):
+        OUR.info("%shunter2%s", "a" * before, "b" * log.LINE)
+    assert "hunt" not in stream.getvalue()
+    assert "ter2" not in stream.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_terminal_gets_a_short_line_it_cannot_act_on() -> None:
+    terminal = Terminal()
+    log.set_up("debug", strip, stream=terminal, environ={})
+    with log.bind(session="tg-1"):
+        OUR.debug("said \x1b]0;title\x07 hunter2 \ud800", extra={"ms": 3})
+    text = terminal.getvalue()
+    assert text[8:] == " debug   said �]0;title� *** \\ud800 session=tg-1 ms=3\n"
+
+
+def run(program: str, **kwargs: object) -> str:
+    """Run *program* with its stderr in a pipe whose JOURNAL_STREAM is `{stream}`."""
+    read, write = os.pipe()
+    status = os.fstat(write)
+    environ = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+    with os.fdopen(read) as pipe:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stderr=write, env=environ, check=False, timeout=60
+        )
+        os.close(write)
+        assert done.returncode == kwargs.get("code", 0)
+        return pipe.read()
+
+
+PREPARE = """
+import logging, os, sys, warnings
+from elwood.foundation import log
+from elwood.foundation.secrets import redaction
+from elwood.foundation.secrets.redaction import Secret
+log.set_up("debug", lambda text: text.replace("hunter2", "***"), environ=os.environ)
+ours = logging.getLogger("elwood.x")
+"""
+
+
+def test_the_journal_gets_priorities() -> None:
+    text = run(
+        PREPARE
+        + "ours.debug('a'); ours.info('a'); ours.warning('a'); ours.error('a'); ours.critical('a')"
+    )
+    assert [line[:4] for line in text.splitlines()] == ["<7>{", "<6>{", "<4>{", "<3>{", "<2>{"]
+
+
+def test_what_was_merely_started_by_the_journal_gets_none() -> None:
+    text = run(PREPARE.replace("os.environ)", "{'JOURNAL_STREAM': '1:2'})") + "ours.info('a')")
+    assert text.startswith('{"at":')
+
+
+def test_an_uncaught_exception_and_a_warning_are_lines_like_any_other() -> None:
+    text = run(PREPARE + "warnings.warn('hunter2'); raise ValueError('hunter2')", code=1)
+    warned, ended = text.splitlines()
+    assert warned.startswith("<4>")
+    assert ended.startswith("<2>")
+    assert "ValueError: ***" in ended
+    assert "hunter2" not in text
+
+
+def test_a_record_that_cannot_be_formatted_is_not_shown_raw() -> None:
+    text = run(PREPARE + "ours.info('one %d', 'hunter2')")
+    assert text == '{"level":"error","event":"unloggable","logger":"elwood.x"}\n'

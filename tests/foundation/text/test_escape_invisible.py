@@ -1,0 +1,89 @@
+"""What the owner sees of what will run (AP-16)."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.foundation.text.escape_invisible import remark, shown_whole
+
+ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
+TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u0301⟨⏎a")))
+
+
+def read_back(shown: str) -> str:
+    """Undo it: if that is possible, nothing is hidden and nothing looks like something else."""
+    shown = shown.replace("⏎\n", "\n").replace("⇥\t", "\t")
+
+    def char(found: re.Match[str]) -> str:
+        text = chr(int(found[1], 16)) * int(found[2] or 1)
+        return text + (found[3] if text[0] != "\n" else "")
+
+    return ESCAPE.sub(char, shown)
+
+
+@given(TEXT)
+def test_it_can_be_read_back_in_one_way(text: str) -> None:
+    assert read_back(shown_whole(text)) == text
+
+
+@given(TEXT)
+def test_nothing_invisible_is_left(text: str) -> None:
+    left = shown_whole(text).replace("⏎\n", "").replace("⇥\t", "")
+
+    assert ESCAPE.sub("", left).isprintable()
+
+
+@pytest.mark.parametrize(
+    "char",
+    [
+        *"\x00\x07\x08\r\x1b\x7f\x85\x9b",  # control, ANSI
+        *"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u061c",  # bidi
+        *"\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e",  # zero width
+        *"\u2028\u2029\u00a0\u2003\u3000",  # separators and other blanks
+        *"\u115f\u1160\u3164\uffa0\u2800\u034f\ufe0f\U000e0100\U000e0041",  # fillers, tags
+        *"\ue000\U000f0000\U0010fffd\ufdd0\ud800\udfff",  # private, unassigned, surrogates
+        *"\u20dd",  # around its letter
+        *"⟨⟩⏎⇥",  # our own marks
+    ],
+    ids=lambda char: f"U+{ord(char):04X}",
+)
+def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
+    assert shown_whole(f"rm {char}x") == f"rm ⟨U+{ord(char):04X}⟩x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ls -l 'a b' | grep \\(x\\)", "Größe, naïve, 日本語, Привет", "नमस्ते", "สวัสดี", "e\u0301"],
+)
+def test_plain_words_of_any_language_stay_as_they_are(text: str) -> None:
+    assert shown_whole(text) == text
+
+
+def test_the_lines_of_a_script_stay_lines_and_each_end_is_seen() -> None:
+    assert shown_whole("if a:\n\tb  \nc") == "if a:⏎\n⇥\tb  ⏎\nc"
+
+
+def test_nothing_is_pushed_out_of_sight() -> None:
+    shown = shown_whole("ls" + " " * 5000 + "\n" * 500 + "\u200b" * 3000 + "; reboot")
+
+    assert shown == "ls⟨U+0020 5000 times⟩⟨U+000A 500 times⟩\n⟨U+200B 3000 times⟩; reboot"
+
+
+def test_marks_do_not_pile_up_over_their_neighbours() -> None:
+    shown = shown_whole("\u0336a\u0301\u0302\u0303\u0304b")
+
+    assert shown == "⟨U+0336⟩a\u0301\u0302⟨U+0303⟩⟨U+0304⟩b"
+
+
+def test_only_characters_beyond_ascii_are_remarked_on() -> None:
+    assert remark("rm -rf x") == ""
+    found = remark("c\u0430t f\u043eo\u037e")
+    assert "CYRILLIC SMALL LETTER A (U+0430)" in found
+    assert "GREEK QUESTION MARK (U+037E)" in found
+    many = remark("".join(map(chr, range(0x430, 0x450))))
+    assert many.endswith("and 22 more")
+    assert unicodedata.name("\u0430") in many
+    assert "⟨U+202E⟩" in remark("\u202e\ud800")

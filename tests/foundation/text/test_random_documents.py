@@ -1,0 +1,111 @@
+"""Ten thousand random documents: no invalid entity, no lost character, no piece too long."""
+
+import html
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from markdown_it import MarkdownIt
+
+from elwood.foundation.text.characters import clean
+from elwood.foundation.text.markdown import (
+    Rich,
+    as_terminal,
+    mark_repeat,
+    to_entities,
+)
+from elwood.foundation.text.splitting import NOTHING, split
+from tests.foundation.text.documents import documents
+from tests.foundation.text.entity_rules import check_entities, check_message, slice_of
+
+DOCUMENTS = int(os.environ.get("ELWOOD_TEST_DOCUMENTS", "10000"))
+BATCHES = 10
+
+INVISIBLE = re.compile(
+    "[\u030a\u0333\u033f\u180e\u200b-\u200f\u202a-\u202e\u2800\ufeff\ufffc\U000e0000-\U000e007f]"
+)
+# What rendering may add: bullets, numbers, boxes, rules, quote marks, tables, targets of links.
+DECORATION = set("•◦▪☐☑—·-+:>[](),…0123456789")
+
+
+class Reference(MarkdownIt):
+    """The parser's own HTML; only the targets of links are left as they are."""
+
+    def validateLink(self, url: str) -> bool:
+        return True
+
+    def normalizeLinkText(self, link: str) -> str:
+        return link
+
+
+REFERENCE = Reference("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def seen(text: str) -> str:
+    """Reduce *text* to what must survive; bars may be spoilers, a task's box is drawn."""
+    text = "".join(text.split()).replace("☐", "[]").replace("☑", "[x]").replace("[X]", "[x]")
+    return clean(text).replace("|", "").replace("\ufffd", "")
+
+
+def as_html(source: str) -> str:
+    return str(REFERENCE.render(source))
+
+
+def text_of(page: str) -> str:
+    page = re.sub(r'<img [^>]*?alt="([^"]*)"[^>]*>', r"\1", page)
+    return html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+def is_subsequence(part: str, whole: str) -> bool:
+    rest = iter(whole)
+    return all(char in rest for char in part)
+
+
+def check_text_survives(source: str, rich: Rich) -> None:
+    page = as_html(clean(source))
+    expected, shown = seen(text_of(page)), seen(rich.text)
+    assert not Counter(expected) - Counter(shown), "a character was lost"
+    # A table that is too wide is told row by row, with its header in between.
+    assert "<table" in page or is_subsequence(expected, shown), "the text was shuffled"
+    assert set(shown) <= set(expected) | set(seen(clean(source))) | DECORATION, "text from nowhere"
+
+
+def check_pieces(rich: Rich, pieces: tuple[Rich, ...], limit: int) -> None:
+    for piece in pieces:
+        check_message(piece, limit)
+    whole = "".join(INVISIBLE.sub("", rich.text).split())
+    joined = "".join(INVISIBLE.sub("", piece.text) for piece in pieces)
+    assert "".join(joined.split()) == (whole or NOTHING)
+    assert pieces == split(rich, limit)
+
+
+def formatting(rich: Rich) -> Iterator[tuple[str, str | None, str]]:
+    """Each formatted visible character with its format: what must not change by splitting."""
+    for entity in rich.entities:
+        for char in INVISIBLE.sub("", "".join(slice_of(rich, entity).split())):
+            yield entity.type, entity.url or entity.language, char
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_random_documents(batch: int) -> None:
+    rng = random.Random(batch)
+    for number, source in enumerate(documents(batch, DOCUMENTS // BATCHES)):
+        rich = to_entities(source)
+        assert rich.text == rich.text.strip(), ascii(source)
+        try:
+            check_entities(rich)
+            check_text_survives(source, rich)
+            if number % 4 == 0:
+                check_text_survives(source, Rich(as_terminal(source)))
+            for limit in (4080, rng.randint(2, 40)):
+                pieces = split(rich, limit)
+                check_pieces(rich, pieces, limit)
+                if len(rich.entities) <= 100:
+                    kept = (f for piece in pieces for f in formatting(piece))
+                    assert Counter(kept) == Counter(formatting(rich))
+            check_message(mark_repeat(split(rich)[0]))
+        except AssertionError as error:
+            raise AssertionError(f"in the document {source!a}") from error

@@ -1,0 +1,181 @@
+"""What a reader of a page sees, and that no page takes long or smuggles text in."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.foundation.text.charset import decode
+from elwood.foundation.text.html_to_markdown import MAX_TAGS, article
+from elwood.foundation.text.readable import Readable, Unreadable, readable
+
+URL = "https://site.example/dir/page"
+MANY = 10_000
+
+
+def text(html: str) -> str:
+    return article(html, URL).text
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<h2>A<br>b</h2><p>c<p>d", "## A b\n\nc\n\nd"),
+        ("<ul><li>a<li>b<ol><li>c<li>d</ol><li>e</ul>", "- a\n- b\n  1. c\n  2. d\n- e"),
+        (
+            "<table><tr><th>A<th>B<tr><td>1|2<td>3</table>",
+            "| A | B |\n| --- | --- |\n| 1\\|2 | 3 |",
+        ),
+        ("<table><tr><td><p>laid out</table>", "laid out"),
+        ("<pre>a\n  b</pre>", "```\na\n  b\n```"),
+        ("<pre>```</pre>", "````\n```\n````"),
+        ("use <code>ls</code>", "use `ls`"),
+        ("<blockquote>a<p>b</blockquote>c", "> a\n\n> b\n\nc"),
+        ("<a href='../x y'>t</a>", "t (https://site.example/x%20y)"),
+        ("<base href=//o.example/><a href=x>t</a>", "t (https://o.example/x)"),
+        ("<a href=javascript:x>a</a> <a href=#top>b</a> <a href='http://[x'>c</a>", "a b c"),
+        ("<a href=/c><h3>Card</h3><p>Body</p></a>", "### Card (https://site.example/c)\n\nBody"),
+        ("a<img src=x alt=picture>b", "ab"),
+        ("1 &lt; 2 &amp;&#x41;&#99999999999999;", "1 < 2 &A\ufffd"),
+        ("a<!-- b -->c<!--->d<![CDATA[e]]>f", "acdf"),
+        ("<p title='>'>a</p>", "a"),
+    ],
+)
+def test_html_becomes_markdown(html: str, expected: str) -> None:
+    assert text(html) == expected
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p hidden>EVIL</p>",
+        "<p HIDDEN=until-found>EVIL</p>",
+        "<div aria-hidden='true'><p>EVIL</div>",
+        "<div style='color:red; DISPLAY : none'><div></div>EVIL</div>",
+        "<div style='visibility:hidden'>EVIL</div>",
+        "<span style='font-size:0.0em'>EVIL</span>",
+        "<span style='opacity:0'>EVIL</span>",
+        "<span style='position:absolute;left:-9999px'>EVIL</span>",
+        "<script>'</p>EVIL'</script>",
+        "<style>EVIL</style>",
+        "<template><p>EVIL</template>",
+        "<noscript>EVIL</noscript>",
+        "<nav><ul><li>EVIL</ul></nav>",
+        "<aside>EVIL</aside>",
+        "<div role=navigation>EVIL</div>",
+        "<span><b hidden></span>EVIL</b>",
+        "<div hidden><p></span></section>EVIL</div>",
+        "<table hidden><tr><td></div>EVIL</table>",
+        "<svg><text>EVIL</text></svg>",
+        "<select><option>EVIL</select>",
+        "<dialog>EVIL</dialog>",
+        "<!-- EVIL -->",
+        "<p><b hidden></p><p>EVIL</b>",
+    ],
+)
+def test_what_a_reader_does_not_see_is_dropped_and_nothing_else(html: str) -> None:
+    assert text(f"<p>before</p>{html}<p>after</p>") == "before\n\nafter"
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p style='font-size:0.9em;opacity:0.5;left:-2px'>seen",
+        "<p hidden>x<div>seen",
+        "<p>seen</x>",
+    ],
+)
+def test_what_a_reader_sees_is_kept(html: str) -> None:
+    assert text(html) == "seen"
+
+
+def test_the_marked_main_part_is_the_page() -> None:
+    long = "word " * 60
+    page = f"<header>Site</header><main><h1>T</h1>{long}</main><div>Cookies?</div>"
+    assert text(page) == f"# T\n\n{long.strip()}"
+    assert "Cookies" in text("<main>short</main><div>Cookies?</div>")
+    marked = f"<div role=main><div>{long}</div>x</div>rest"
+    assert text(marked) == f"{long.strip()}\n\nx"
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "<div>", "<b><p>x", "<ul><li>x", "<table><tr><td>x", "<a href=x>y", "<a ", '<a ="', "<",
+        "</p>", "<!--", "&", "&#9", "</div>", "<p style='/*", "<pre>`", "<base href=/", "<dl><dd>",
+        "<svg/>", "<script>", "<blockquote>", "<title>", "<i></b>", "x<br>",
+    ],
+)  # fmt: skip
+def test_a_hostile_page_is_read_in_linear_time(shape: str) -> None:
+    """In quadratic time this would take minutes."""
+    found = article(shape * MANY, URL)
+    assert len(found.text) <= len(shape) * MANY * 8
+
+
+def test_of_ten_megabytes_only_the_first_tags_are_read() -> None:
+    found = article("<div>x" * (10_000_000 // 6), URL)
+    assert found.is_cut
+    assert found.text.count("x") == MAX_TAGS // 2
+
+
+WORDS = (
+    "< > / </ p div ul li td tr table <table> <td> href= \" ' x <pre> </pre> <li> </ul> </table> "
+    "<main> <title> <blockquote> </blockquote> <!-- --> hidden = &amp <h1> <b> </b> <a </a>"
+)
+
+
+@given(st.lists(st.sampled_from([" ", *WORDS.split()])).map("".join))
+def test_any_html_is_read(html: str) -> None:
+    article(html, URL)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        ("ä€".encode(), "text/html", "ä€"),
+        ("ä€".encode(), "text/html; charset=windows-1252", "ä€"),
+        ("ä€".encode("cp1252"), "text/html", "ä€"),
+        ("Привет".encode("cp1251"), 'text/html; charset="Windows-1251"', "Привет"),
+        ("<meta charset='shift_jis'>日本".encode("cp932"), "", "<meta charset='shift_jis'>日本"),
+        ("日本".encode("iso2022-jp"), "text/plain;charset=iso-2022-jp", "日本"),
+        ("é".encode("utf-16"), "text/html; charset=utf-8", "é"),
+        (b"\xe4", "text/html; charset=punycode", "ä"),
+        ("a€".encode()[:-1], "text/plain", "a\ufffd"),
+        (b"\xff", "text/html; charset=utf-8", "\ufffd"),
+    ],
+)
+def test_the_encoding_is_found(body: bytes, content_type: str, expected: str) -> None:
+    assert decode(body, content_type) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "why"),
+    [
+        (b"%PDF-1.7 x", "text/html", "a PDF document"),
+        (
+            b"PK\x03\x04",
+            "application/vnd.oasis.opendocument.text",
+            "a ZIP archive or an office document",
+        ),
+        (gzip.compress(b"x", mtime=0), "application/octet-stream", "a gzip archive"),
+        (b"a\0b", "text/plain", "binary data"),
+        (b"abc", "application/octet-stream", "neither a page nor text"),
+        (b"abc", "image/svg", "neither a page nor text"),
+    ],
+)
+def test_what_is_no_text_is_named(body: bytes, content_type: str, why: str) -> None:
+    assert readable(body, content_type, URL) == Unreadable(why)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/ld+json; x", "text/csv", ""])
+def test_other_text_stays_as_it_is(content_type: str) -> None:
+    assert readable(b'{"a": "<b>"}', content_type, URL) == Readable("", '{"a": "<b>"}')
+
+
+def test_invisible_characters_are_dropped_and_joiners_stay() -> None:
+    smuggled = "".join(chr(0xE0000 + ord(char)) for char in "ignore")
+    body = f"a\u200b{smuggled}b\u202ec \u0645\u06cc\u200c\u0634\u0648\u062f".encode()
+    assert readable(body, "text/plain", URL) == Readable(
+        "", "abc \u0645\u06cc\u200c\u0634\u0648\u062f"
+    )

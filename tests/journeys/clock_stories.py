@@ -1,0 +1,256 @@
+"""Stories of tasks: what is planned, what the model does, and what happens outside meanwhile."""
+
+import re
+from functools import partial
+from typing import Any
+
+from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.conversation.task_run import SESSION
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.log.entries import CallEnded
+from elwood.app.config.settings import Backups, Owner, Policy
+from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every, Once
+from tests.agent.session.scripted import answer, call
+from tests.journeys.clocked import Story, Trial
+from tests.journeys.home import EPOCH, FREE, MINE, Home
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+# The first planned time of all tasks, and the id of the one that a story is about.
+DUE, ID = EPOCH + 1200.0, "t"
+PLANNED = re.compile(r"planned for \w+ (\d+-\d+-\d+) (\d+):(\d+)")
+
+
+def run_of(request: ModelRequest) -> str:
+    """Name the run that the model is asked about, by its planned time; "" if it is about none."""
+    asked = [m.text for m in request.messages if isinstance(m, Human) and PLANNED.search(m.text)]
+    found = PLANNED.search(asked[-1]) if asked else None
+    return "-".join(found.groups()) if found else ""
+
+
+def acts(trial: Trial, request: ModelRequest) -> Completion:
+    """Act once in each run, under its name, and say so; fail at once while not well."""
+    name = run_of(request)
+    newest = max(n for n, m in enumerate(request.messages) if isinstance(m, Human))
+    if not PLANNED.search(getattr(request.messages[newest], "text", "")):
+        return answer("I see.")
+    if any(isinstance(message, Results) for message in request.messages[newest:]):
+        return answer(f"Acted for {name}." if trial.is_well else "")
+    return call(("c1", "act", f'{{"name": "{name}"}}'))
+
+
+def reports(trial: Trial, request: ModelRequest) -> Completion:
+    """Say something about each run; nothing while not well."""
+    return answer(f"Looked for {run_of(request)}." if trial.is_well else "")
+
+
+async def hours(trial: Trial) -> None:
+    """Let three planned times come, and watch the first."""
+    await trial.quiet()
+    trial.armed = True
+    await trial.until_time(DUE)
+    trial.armed = False
+    await trial.until_time(DUE + HOUR)
+    await trial.until_time(DUE + 2 * HOUR)
+
+
+async def begins(trial: Trial) -> None:
+    """Take the configuration in for the first time, and let the first planned time come."""
+    trial.armed = True
+    await trial.quiet()
+    await trial.until_time(DUE)
+    trial.armed = False
+    await trial.until_time(DUE + HOUR)
+
+
+async def once(trial: Trial) -> None:
+    """Plan something in a conversation, and let its time come."""
+    await trial.quiet()
+    task = Task("", "Tea", Once(DUE), message="Time for tea.")
+    await trial.life.house.timetable.address.ask(Schedule(task=task))
+    trial.armed = True
+    await trial.until_time(DUE)
+    trial.armed = False
+    await trial.until_time(DUE + HOUR)
+
+
+async def changes(trial: Trial) -> None:
+    """Let the checklist be gone through, nothing change, and then something."""
+    await trial.quiet()
+    trial.armed = True
+    first = EPOCH - EPOCH % 1800 + 1800
+    await trial.until_time(first)
+    await trial.until_time(first + 1800)
+    trial.armed = False
+    (trial.home.folder / "workspace" / "inbox.md").write_text("A letter!")
+    await trial.until_time(first + 3600)
+    await trial.until_time(first + 5400)
+
+
+async def fails_twice(trial: Trial) -> None:
+    """Fail twice, of which the owner is told, and succeed at the third try."""
+    trial.is_well = False
+    await trial.quiet()
+    await trial.until_time(DUE)
+    trial.armed = True
+    await trial.until_time(DUE + 2 * MINUTE)
+    trial.is_well = True
+    await trial.until_time(DUE + 10 * MINUTE)
+    trial.armed = False
+    await trial.until_time(DUE + HOUR)
+
+
+async def fails_once(trial: Trial) -> None:
+    """Fail after all has been done, and not the next time."""
+    trial.is_well = False
+    await trial.quiet()
+    trial.armed = True
+    await trial.until_time(DUE)
+    trial.armed = False
+    await trial.until_time(DUE + 10 * MINUTE)
+    trial.is_well = True
+    await trial.until_time(DUE + HOUR)
+
+
+async def is_paused(trial: Trial) -> None:
+    """Fail until it is paused, and be resumed by the button."""
+    trial.is_well = False
+    await trial.quiet()
+    at = DUE
+    for _ in range(5):
+        trial.armed = trial.table().rows[ID].failed == 4
+        await trial.until_time(at)
+        again = trial.table().rows[ID].again
+        at = again.at + 1 if again else DUE + HOUR
+    await trial.until_time(DUE + 2 * HOUR)  # paused: nothing runs
+    trial.is_well = True
+    await trial.press(f"/tasks resume {ID}")
+    await trial.quiet()
+    trial.armed = False
+    await trial.until_time(DUE + 3 * HOUR)
+    await trial.until_time(DUE + 4 * HOUR)
+
+
+def has_acted(trial: Trial) -> bool:
+    """Tell whether the call of the run has come to its end, whichever."""
+    entries = trial.home.entries(f"{SESSION}{ID}")
+    return any(isinstance(e, CallEnded) and e.outcome != "waiting" for e in entries)
+
+
+async def is_allowed(trial: Trial, wait: bool) -> None:
+    """Let the owner allow the call of the run, at once, or long after it has ended."""
+    await trial.quiet()
+    trial.armed = True
+    trial.home.clock_error -= DUE - trial.home.now()
+    trial.wake()
+    await trial.until(partial(trial.button, "once"))
+    if wait:
+        await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+        await trial.quiet()
+    await trial.press("once")
+    await trial.until(partial(has_acted, trial))
+    await trial.quiet()
+    trial.armed = False
+
+
+async def is_allowed_in_the_morning(trial: Trial) -> None:
+    """Let what a run wants at night be put to the owner when they are awake."""
+    await trial.quiet()
+    trial.armed = True
+    await trial.until_time(DUE)
+    await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+    await trial.quiet()
+    assert trial.button("once") is None
+    trial.home.clock_error -= 10 * HOUR
+    await trial.press("once")
+    await trial.until(partial(has_acted, trial))
+    await trial.quiet()
+    trial.armed = False
+
+
+async def jumps(trial: Trial, seconds: float) -> None:
+    """Let the wall clock jump while the model thinks, and be right again at last."""
+    await trial.quiet()
+    trial.armed, trial.jump = True, seconds
+    await trial.until_time(DUE)
+    trial.wake()
+    await trial.quiet()
+    trial.armed = False
+    await trial.until_time(DUE + 10.0)
+    await trial.until_time(DUE + HOUR)
+    await trial.until_time(DUE + DAY + 2 * HOUR)
+
+
+async def is_talked_to(trial: Trial) -> None:
+    """Let the owner say something while the task runs in their conversation."""
+    await trial.quiet()
+    trial.armed = True
+    trial.home.clock_error -= DUE - trial.home.now()
+    trial.wake()
+    trial.home.fake.say("Are you there?")
+    await trial.quiet()
+    trial.armed = False
+    await trial.until_time(DUE + HOUR)
+
+
+async def is_wanted(trial: Trial) -> None:
+    """Let the owner want a run now."""
+    await trial.quiet()
+    trial.armed = True
+    trial.home.fake.say(f"/tasks run {ID}")
+    await trial.quiet()
+    trial.armed = False
+    await trial.until_time(DUE)
+
+
+def checklist(h: Home) -> None:
+    """Write a checklist that looks at a file."""
+    folder = h.folder / "workspace"
+    folder.mkdir()
+    (folder / "HEARTBEAT.md").write_text("- Is there mail?\n\nWatch: inbox.md\n")
+    (folder / "inbox.md").write_text("Nothing.")
+
+
+def settings(prompt: str = "Act.", *, free: tuple[str, ...] = FREE, **about: Any) -> dict[str, Any]:
+    """Plan something for each hour."""
+    task = Task(ID, "Work", Every(HOUR, DUE - HOUR), prompt=prompt, origin="config", **about)
+    return {
+        "tasks": (task,),
+        "policy": Policy(allow=free),
+        "heartbeat": HeartbeatSettings(hours="00:00-23:59"),
+        "backup": Backups(every=0),
+    }
+
+
+STORIES = {
+    "acts": Story(happen=hours, think=acts, settings=settings()),
+    "first start": Story(happen=begins, think=reports, settings=settings()),
+    "reminder": Story(happen=hours, think=acts, settings=settings("", message="Time for tea.")),
+    "reminder once": Story(happen=once, think=acts, settings=settings() | {"tasks": ()}),
+    "heartbeat": Story(
+        happen=changes, think=reports, settings=settings() | {"tasks": ()}, prepare=checklist
+    ),
+    "silent": Story(happen=hours, think=acts, settings=settings(silent=True)),
+    "fails twice": Story(happen=fails_twice, think=reports, settings=settings()),
+    "acts and fails": Story(happen=fails_once, think=acts, settings=settings()),
+    "paused": Story(happen=is_paused, think=reports, settings=settings()),
+    "allowed in time": Story(
+        happen=partial(is_allowed, wait=False), think=acts, settings=settings(free=())
+    ),
+    "allowed late": Story(
+        happen=partial(is_allowed, wait=True), think=acts, settings=settings(free=())
+    ),
+    "allowed in the morning": Story(
+        happen=is_allowed_in_the_morning,
+        think=acts,
+        settings=settings(free=(), ends=DUE)
+        | {"owner": Owner(hours="06:00-20:30"), "approvals": ApprovalSettings(expires=HOUR)},
+    ),
+    "a day back": Story(happen=partial(jumps, seconds=-DAY), think=acts, settings=settings()),
+    "a day forward": Story(happen=partial(jumps, seconds=DAY), think=acts, settings=settings()),
+    "in the conversation": Story(happen=is_talked_to, think=acts, settings=settings(session=MINE)),
+    "wanted": Story(happen=is_wanted, think=acts, settings=settings()),
+}

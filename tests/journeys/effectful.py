@@ -1,0 +1,50 @@
+"""`elwood run` with one tool more, of class once: ``python -m tests.journeys.effectful``.
+
+``act`` appends a line to *effects* in the workspace.  While there is a file *hold*, it then does
+not come to its end.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import trio
+
+from elwood.agent.tools import Hands, Tool
+from elwood.app import serving
+from elwood.app.config import load
+from elwood.foundation import log
+from elwood.foundation.secrets.redaction import strip
+
+EFFECTS, HOLD = "effects", "hold"
+# Seconds that what has begun may go on after SIGTERM: less than in life, for the sake of the tests,
+# but enough for a second try at a delivery.
+GRACE = 1.5
+
+
+class Act(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+async def act(given: Act, hands: Hands) -> str:
+    # Time for a kill before the effect, and more of it after: there a repeat would do harm.
+    await trio.sleep(0.01)
+    with (hands.workspace / EFFECTS).open("a") as file:
+        file.write(f"{given.name}\n")
+    await trio.sleep(0.06)
+    while True:
+        if not (hands.workspace / HOLD).exists():
+            return f"acted on {given.name}"
+        await trio.sleep(0.01)
+
+
+ACT = Tool("act", "Act.", Act, act, risk="write", effect="once", target=lambda given: given.name)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True)
+    config = load(parser.parse_args().config, os.environ)
+    log.set_up(config.log.level, lambda text: strip(text, config.secrets), environ=os.environ)
+    sys.exit(serving.run(config, more_tools=(ACT,), grace=GRACE))

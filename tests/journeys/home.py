@@ -1,0 +1,466 @@
+"""The real house in this process, on a disk, a Telegram and a model that fail as told.
+
+`Home` is what outlives a process; `Life` is one process.  Time is virtual: it jumps ahead when
+nothing has happened for a few milliseconds, which both ends of a loopback socket here survive.
+"""
+
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import httpcore2
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.channels.environment import (
+    Body,
+    Channel,
+    Doors,
+    Outside,
+)
+from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.message import (
+    Completion,
+    Human,
+    Message,
+    Notice,
+    Results,
+)
+from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.provider import ModelRequest, Provider
+from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.session.log.entries import (
+    CallEnded,
+    Delivered,
+    Entry,
+    Received,
+    Replied,
+    Route,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.tools import Hands, Tool
+from elwood.app import main as app
+from elwood.app.config import Config, Paths
+from elwood.app.config.settings import Policy
+from elwood.features.control.actor import look
+from elwood.features.control.view import Inspection
+from elwood.features.daily_notes.notes import without_recall
+from elwood.features.health.systemd import Notify
+from elwood.features.memory.learning import LearningSettings
+from elwood.features.memory.ranking import OFFERED
+from elwood.features.telegram.client import Bot
+from elwood.features.telegram.intake import Intake
+from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import Board, Escalated, Mailbox
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.storage.chain import Line, decoder, is_sound
+from tests.agent.session.scripted import Effects, answer, call
+from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
+from tests.features.telegram.neighbours import UNPACED
+from tests.journeys.disk import BadDisk, Kill
+from tests.loopback import JUMP
+
+T = TypeVar("T")
+# When the house was first started, Unix seconds.
+EPOCH = 1_780_000_000.0
+MODEL = "scripted/m"
+# A second owner of the bot, with a session of their own.
+OTHER = 1002
+MINE, OTHERS = f"tg-{OWNER}", f"tg-{OTHER}"
+# Tools of tests that act without asking.
+FREE = ("act", "keep", "hang", "shell", "deaf")
+Think = Callable[[ModelRequest], Awaitable[Completion]]
+TellText = Callable[[str], None]
+OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
+
+
+def newest(request: ModelRequest) -> str:
+    """What was said last, without the days before, the time, and the notes that were offered."""
+    said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
+    last: Message = said[-1]
+    if isinstance(last, Results):
+        return " | ".join(result.text for result in last.results)
+    if isinstance(last, Notice):
+        return last.text
+    assert isinstance(last, Human)
+    return without_recall(last.text).split("\n", 1)[-1]
+
+
+async def obedient(request: ModelRequest) -> Completion:
+    """Call the tools named after "call"; repeat anything else, and what the tools gave."""
+    await trio.lowlevel.checkpoint()
+    text = newest(request)
+    if isinstance(request.messages[-1], Human) and text.startswith("call "):
+        words = text.removeprefix("call ").split(", ")
+        return call(*(_call(number, *word.split(" ", 1)) for number, word in enumerate(words)))
+    return answer(f"re: {text}")
+
+
+def _call(number: int, name: str, given: str = "") -> tuple[str, str, str]:
+    return (f"c{number}", name, f'{{"name": "{given}"}}' if given else "{}")
+
+
+class Scripted:
+    """A provider in this process; asks its home what to say."""
+
+    codec = "scripted"
+
+    def __init__(self, home: "Home") -> None:
+        self._home = home
+
+    async def complete(self, request: ModelRequest, on_text: TellText) -> Completion:
+        self._home.asked.append(request)
+        self._home.show = on_text
+        on_text("")
+        return await self._home.think(request)
+
+
+@attrs.define
+class Home:
+    """What lies outside of the process and survives it."""
+
+    folder: Path
+    runtime: Path
+    fake: FakeTelegram
+    disk: BadDisk = attrs.field(factory=BadDisk)
+    effects: Effects = attrs.field(factory=Effects)
+    asked: list[ModelRequest] = attrs.field(factory=list)
+    think: Think = obedient
+    show: TellText = lambda text: None
+    clock_error: float = 0.0
+    more_tools: tuple[Tool, ...] = ()
+    hands: Hands | None = None
+    embedder: Embedder | None = None
+    more_channels: tuple[Channel, ...] = ()
+    settings: dict[str, Any] = attrs.field(factory=dict)
+    poll: int = 50
+    # Bodies around those of the channel: a place for bugs.
+    outbox: Callable[[Mailbox[OutboxMail], OutboxBody], Awaitable[None]] | None = None
+    intake: Callable[[Mailbox[None], Body], Awaitable[None]] | None = None
+    notify: Notify = attrs.field(factory=Notify)
+    made: Config | None = None
+    state_folder: Path | None = None
+    providers: dict[str, Callable[[Client, Callable[[], float]], Provider]] = attrs.field(
+        factory=dict
+    )
+    model: str = MODEL
+    hold: trio.Event | None = None
+    # What the clients of the house are connected by, if not by the kernel.
+    network: httpcore2.AsyncNetworkBackend | None = None
+    numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
+
+    def now(self) -> float:
+        """The wall clock."""
+        return EPOCH + trio.current_time() - self.clock_error
+
+    def kill(self, place: str, *, nth: int = 1, file: str = "") -> None:
+        """Let the process die at *place* (see `tests.journeys.disk`)."""
+        self.disk.at(place, self.disk.die, nth=nth, file=file)
+
+    def hold_disk(self) -> None:
+        """Let all further work of the disk wait."""
+        self.hold = trio.Event()
+
+    def release_disk(self) -> None:
+        """Let it go on."""
+        if self.hold is not None:
+            self.hold.set()
+            self.hold = None
+
+    async def blocking(self, fn: Callable[[], T], /) -> T:
+        await trio.lowlevel.checkpoint()
+        while self.hold is not None:
+            await self.hold.wait()
+        return fn()
+
+    @property
+    def state(self) -> Path:
+        return self.state_folder or self.folder / "state"
+
+    def journal(self, session: str = MINE) -> Path:
+        return self.state / "sessions" / f"{session}.jsonl"
+
+    def entries(self, session: str = MINE) -> list[Entry]:
+        """What stands in a session's log, but for a torn end."""
+        return [entry for line in self._lines(session) for entry in line.entries]
+
+    def _lines(self, session: str) -> list[Line[Entry]]:
+        path = self.journal(session)
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [decoder(Entry).decode(line) for line in lines if is_sound(line)]
+
+    def names(self, session: str = MINE) -> list[str]:
+        """The entries by their tags."""
+        return [entry.__struct_config__.tag for entry in self.entries(session)]  # type: ignore[misc]
+
+    def ended(self) -> list[tuple[str, str]]:
+        """What became of each call: the tool with its target, and the outcome."""
+        return [
+            (f"{entry.tool} {entry.target}".strip(), entry.outcome)
+            for entry in self.entries()
+            if isinstance(entry, CallEnded)
+        ]
+
+    def fold(self, session: str = MINE) -> Session:
+        """What a session's log adds up to."""
+        state = Session()
+        for line in self._lines(session):
+            for seq, entry in enumerate(line.entries, line.seq):
+                state.apply(seq, line.at, entry)
+        return state
+
+    @property
+    def sessions(self) -> list[str]:
+        return [path.stem for path in (self.state / "sessions").glob("*.jsonl")]
+
+    def texts(self, chat: int = OWNER) -> list[str]:
+        """What people were sent there, without what the watchdog tells."""
+        told = ("⚠ Stuck", "✓ Over", "(again) ⚠", "(again) ✓")
+        return [text for text in self.fake.texts(chat) if not text.startswith(told)]
+
+    def alarms(self) -> list[str]:
+        """What the watchdog told the owner."""
+        return [text for text in self.fake.texts(OWNER) if "⚠ Stuck" in text]
+
+    def config(self) -> Config:
+        """What the operator has decided: *made*, or a configuration of ours."""
+        if self.made is not None:
+            return self.made
+        paths = Paths(state=self.state, workspace=self.folder / "workspace", runtime=self.runtime)
+        return Config(
+            paths=paths,
+            providers={
+                # Models of rules are not asked to observe; this one may be.
+                name: ProviderSettings(api="openai")
+                for name in ("scripted", *self.providers)
+            },
+            file=self.folder / "config.toml",
+            models=ModelSettings(default=self.model, summarizer=self.model),
+            **{
+                "policy": Policy(allow=FREE),
+                # A call more whenever it is quiet: for those who want it.
+                "learning": LearningSettings(mode="off", reflections=False),
+                **self.settings,
+            },
+        )
+
+    def broken(self) -> list[str]:
+        """List the promises that were broken (reliability.md §1)."""
+        found = []
+        for session in self.sessions:
+            entries = self.entries(session)
+            replies = [entry for entry in entries if isinstance(entry, Replied)]
+            received = [entry.id for entry in entries if isinstance(entry, Received)]
+            if len(set(received)) != len(received):
+                found.append(f"P1: accepted twice: {received}")
+            for id_ in received:
+                outcomes = sum(id_ in reply.inputs for reply in replies)
+                if outcomes != 1:
+                    found.append(f"P1: {id_} has {outcomes} outcomes")
+            for reply in replies:
+                if reply.quiet:
+                    continue  # nobody waits for it
+                done = [e for e in entries if isinstance(e, Delivered) and e.reply == reply.reply]
+                head = reply.text.split("\n", 1)[0][:40]
+                seen = [text for text in self.texts(reply.route.chat) if head in text]
+                unmarked = [text for text in seen if not text.startswith("(again)")]
+                others = sum(other.text == reply.text for other in replies)
+                if len(done) != 1 or not seen or len(unmarked) > others:
+                    found.append(f"P1: reply {head!r}: delivered {len(done)}, seen {seen}")
+            told = "\n".join(self.fake.texts())
+            for entry in entries:
+                if isinstance(entry, CallEnded) and entry.outcome == "unknown":
+                    line = f"? {entry.tool} {entry.target}".strip()
+                    if line not in told:
+                        found.append(f"P3: {line} was not told")
+        acts = Counter(effect for effect in self.effects.done if effect.startswith("act"))
+        found += [f"P2: {effect} was done {n} times" for effect, n in acts.items() if n > 1]
+        return found
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator["Life"]:
+        """Run one process; leaving the block is SIGTERM, unless it is dead by then."""
+        self.disk.revive()
+        self.hold = None
+        life = Life(self)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run)
+            try:
+                yield life
+            except BaseException:
+                nursery.cancel_scope.cancel()
+                raise
+            life.house.stop.set()
+            with trio.fail_after(120):
+                await life.over.wait()
+
+
+class Life:
+    """One process."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.over = trio.Event()
+        self.was_killed = False
+        self.escalated: Escalated | None = None
+        self._clients: list[Client] = []
+        self._scope = trio.CancelScope()
+        config = home.config()
+        config.paths.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        providers: dict[str, Provider] = {"scripted": Scripted(home)}
+        for name, make in home.providers.items():
+            providers[name] = make(self._client(), home.now)
+        tools = [*home.effects.tools(), *home.more_tools]
+        self.house = app.House(
+            config,
+            Outside(
+                now=home.now,
+                random=lambda: 0.5,
+                new_id=lambda: f"id{next(home.numbers)}",
+                blocking=home.blocking,
+                calls=lambda: home.disk,
+                notify=home.notify,
+            ),
+            [self._telegram(), *home.more_channels],
+            providers=providers,
+            tools=tools,
+            embedder=home.embedder,
+            hands=attrs.evolve(
+                home.hands or Hands(config.paths.workspace, home.blocking), blocking=home.blocking
+            ),
+        )
+
+    async def run(self) -> None:
+        """Live."""
+        try:
+            with self._scope:
+                await self.house.live()
+        except Escalated as error:
+            self.escalated = error
+        except Kill:
+            self.was_killed = True
+        except BaseExceptionGroup as group:
+            kills, rest = group.split(Kill)
+            if kills is None or rest is not None:
+                raise
+            self.was_killed = True
+        finally:
+            self.home.disk.dead = True
+            self.over.set()
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
+                for client in self._clients:
+                    await client.aclose()
+
+    def kill(self) -> None:
+        """kill -9, from outside."""
+        self.home.disk.dead = True
+        self.was_killed = True
+        self._scope.cancel()
+
+    async def died(self) -> None:
+        """Wait for the kill that was asked for."""
+        with trio.fail_after(1000):
+            await self.over.wait()
+        assert self.was_killed, "it ended, but was not killed"
+
+    async def settled(self, seconds: float = 600.0) -> None:
+        """Wait until nobody owes anybody anything."""
+        home = self.home
+
+        def is_settled() -> bool:
+            assert not self.over.is_set(), f"the house ended: {self.escalated}"
+            idle = all(home.fold(session).is_idle for session in home.sessions)
+            return idle and not home.fake.unconfirmed
+
+        await self.until(is_settled, seconds)
+
+    async def until(self, true: Callable[[], object], seconds: float = 600.0) -> None:
+        """Wait until something holds; files and boards tell nobody that they changed."""
+        with trio.fail_after(seconds):
+            while True:
+                if true():
+                    return
+                await trio.sleep(0.25)
+
+    @property
+    def board(self) -> Board:
+        return self.house.board
+
+    def inspect(self) -> Inspection:
+        """What `elwood inspect` shows."""
+        return look(self.board, self.house._seen(), self.house.strip)
+
+    def stuck(self) -> list[str]:
+        """What the board names as stuck."""
+        return [f"{stuck.actor}: {stuck.what}" for stuck in self.board.stuck()]
+
+    def _client(self) -> Client:
+        self._clients.append(Client(connections=8, network=self.home.network))
+        return self._clients[-1]
+
+    def _telegram(self) -> Channel:
+        """The channel as `elwood.app.serving` makes it, with clients that are closed in the end."""
+        home = self.home
+        owners = (OWNER, OTHER)
+        settings = TelegramSettings(
+            token=Secret(TOKEN), owners=owners, base_url=home.fake.url, poll=home.poll
+        )
+
+        def intake(doors: Doors) -> Body:
+            actor = Intake(
+                Bot(settings, self._client()),
+                settings,
+                sessions=doors.sessions,
+                approvals=doors.approvals,
+                outbox=doors.outbox,
+                random=doors.outside.random,
+                now=doors.outside.now,
+            )
+
+            async def body(mailbox: Mailbox[None]) -> None:
+                doors.up.set()
+                await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
+
+            return body
+
+        bot = Bot(settings, self._client())
+
+        async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
+            actor = Outbox(bot, random=lambda: 0.5, pacing=UNPACED)
+            await (home.outbox(mailbox, actor.run) if home.outbox else actor.run(mailbox))
+
+        return Channel(
+            name="telegram",
+            outbox=outbox,
+            intake=intake,
+            owner=(Route("telegram", chat=OWNER),),
+            owners=frozenset(f"tg:{user}" for user in owners),
+            serves=lambda name: True,
+            session=lambda route: f"tg-{route.chat}",
+            files=True,
+        )
+
+
+@contextmanager
+def short_folder() -> Iterator[Path]:
+    """Make a folder for sockets."""
+    # The path of a Unix socket has at most 107 bytes, and pytest's folders are long.
+    with tempfile.TemporaryDirectory(prefix="elwood") as name:
+        yield Path(name) / "run"
+
+
+@asynccontextmanager
+async def home(folder: Path, clock: MockClock) -> AsyncIterator[Home]:
+    """Make a home; nothing lives in it yet."""
+    clock.autojump_threshold = JUMP
+    with short_folder() as runtime:
+        async with fake_telegram(clock=lambda: EPOCH + trio.current_time()) as fake:
+            yield Home(folder, runtime, fake)

@@ -1,0 +1,345 @@
+"""Real `elwood run` processes, between a Bot API and a model provider on real sockets."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.turns import UNANSWERED
+from elwood.features.daily_notes.notes import without_recall
+from elwood.features.telegram.preview import UNFINISHED
+from elwood.foundation.storage.chain import is_sound
+from tests.fake_http import serving
+from tests.fake_model_rules import Json, blocks
+from tests.fake_models import FakeModels, Say, Step
+from tests.fake_telegram import OWNER, FakeTelegram, SentMessage, fake_telegram
+from tests.journeys.effectful import EFFECTS, HOLD
+
+ROOT = Path(__file__).parents[2]
+# What a process may see of the environment of the tests.
+KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
+KEY = "sk-ant-fake-0123456789abcdef"
+FRIENDS = (OWNER, 1002, 1003)
+GROUP = -100500
+# How a question about a call begins.
+QUESTION = "May I use "
+MARK = re.compile(r"\bm\d{4}\b")
+# Seconds after which something has gone wrong for good, on the slowest of machines.
+PATIENCE = 60.0
+# Seconds from the start of a process to its first poll on a machine that has nothing else to do.
+START = 0.5
+CONFIG = """
+[paths]
+state = "{folder}/state"
+workspace = "{folder}/workspace"
+runtime = "{folder}/run"
+[policy]
+allow = {free}
+[telegram]
+owners = {owners}
+groups = [{group}]
+base_url = "{telegram}"
+[providers.anthropic]
+base_url = "{models}"
+"""
+
+
+class _Line(msgspec.Struct):
+    entries: list[Entry]
+
+
+class _Record(msgspec.Struct):
+    processes: list[tuple[int, int]]
+
+
+class Town:
+    """A state folder and the processes that live on it, one after another.
+
+    *telegram* and *models* are what they see of the world.  An *effectful* one has the tool `act`.
+    The tools in *free* act unasked; *more* stands in its configuration besides.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        telegram: FakeTelegram,
+        models: FakeModels,
+        *,
+        effectful: bool = False,
+        free: Sequence[str] = ("act",),
+        more: str = "",
+    ) -> None:
+        self.folder = folder
+        self.telegram = telegram
+        self.models = models
+        self.config = folder / "config.toml"
+        self.state = folder / "state"
+        self.stderr = folder / "stderr"
+        self.process: trio.Process | None = None
+        self.asked = 0
+        # How many times slower than an idle one this machine was at the last start.
+        self.slower = 1.0
+        self._polls = 0
+        self._free = list(free)
+        self._more = more
+        self._entry = "tests.journeys.effectful" if effectful else "elwood"
+        self._changed = trio.Event()
+        self.models.otherwise = obedient
+        self.models.log = self._note
+
+    def found(self, models: str) -> None:
+        """Write the configuration; *models* is the address of the provider."""
+        (self.folder / "workspace").mkdir(parents=True)
+        self.config.write_text(
+            CONFIG.format(
+                folder=self.folder,
+                free=self._free,
+                owners=list(FRIENDS),
+                group=GROUP,
+                telegram=self.telegram.url,
+                models=models,
+            )
+            + self._more
+        )
+
+    # --- processes -----------------------------------------------------------------------------
+
+    async def spawn(self) -> None:
+        """Begin a process."""
+        assert self.process is None, "one is running"
+        self._polls = self.telegram.polls
+        self.process = await self._begin()
+
+    async def _begin(self) -> trio.Process:
+        what = ["run"] if self._entry == "elwood" else []
+        with self.stderr.open("ab") as stderr:
+            return await trio.lowlevel.open_process(
+                [sys.executable, "-m", self._entry, "--config", str(self.config), *what],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+            )
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a process sees."""
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        return kept | {
+            "HOME": str(self.folder),
+            "ELWOOD_TELEGRAM_TOKEN": self.telegram.token,
+            "ANTHROPIC_API_KEY": KEY,
+        }
+
+    async def start(self) -> float:
+        """Begin a process and wait for its first poll; return the time of that."""
+        began = trio.current_time()
+        await self.spawn()
+        up = await self.up()
+        self.slower = max(1.0, (up - began) / START)
+        return up
+
+    async def up(self) -> float:
+        """Wait for the first poll of the process; return the time of that."""
+        await self.until(lambda: self.telegram.polls > self._polls)
+        return trio.current_time()
+
+    async def kill(self) -> None:
+        """End the process as kill -9 does."""
+        assert self.process is not None
+        self.process.kill()
+        await self.process.wait()
+        self.process = None
+
+    async def ended(self) -> int:
+        """Wait for the end of the process; return its exit code."""
+        assert self.process is not None
+        with trio.fail_after(PATIENCE):
+            code = await self.process.wait()
+        self.process = None
+        return code
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    async def stop(self) -> None:
+        """Ask the process to end, and see that it does so well."""
+        self.terminate()
+        assert await self.ended() == 0
+
+    async def command(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+        """Run an `elwood` command to its end."""
+        command = [sys.executable, "-m", "elwood", "--config", str(self.config), *arguments]
+        with trio.fail_after(PATIENCE):
+            return await trio.run_process(
+                command,
+                cwd=ROOT,
+                env=self.environment,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+
+    # --- what happens --------------------------------------------------------------------------
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        """Wait until a condition over what the Bot API saw holds."""
+        with trio.fail_after(PATIENCE):
+            await self.telegram.until(true)
+
+    async def eventually(self, true: Callable[[], Any]) -> None:
+        """Wait until a condition over the state folder holds, of which nobody tells us."""
+        with trio.fail_after(PATIENCE):
+            while True:
+                if true():
+                    return
+                await trio.sleep(0.01)
+
+    async def says(self, count: int) -> list[str]:
+        """Wait for *count* messages of ours; return them all."""
+        await self.until(lambda: len(self.said()) >= count)
+        return self.said()
+
+    def said(self, chat: int | None = None) -> list[str]:
+        """Return what was sent (to *chat*), but for questions and unfinished answers."""
+        texts = self.telegram.texts(chat)
+        return [text for text in texts if not text.endswith(UNFINISHED) and QUESTION not in text]
+
+    async def asks(self, count: int) -> None:
+        """Wait until the model has been asked *count* times."""
+        with trio.fail_after(PATIENCE):
+            while self.asked < count:
+                await self._changed.wait()
+
+    def _note(self, body: Json) -> None:
+        self.asked += 1
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def hang(self) -> None:
+        """Let the model not answer the next request."""
+        self.models.script.append(Say("never seen", delay=3600))
+
+    def hold(self) -> None:
+        """Let `act` not come to its end."""
+        (self.folder / "workspace" / HOLD).touch()
+
+    def release(self) -> None:
+        """Let it."""
+        (self.folder / "workspace" / HOLD).unlink()
+
+    # --- what came of it -----------------------------------------------------------------------
+
+    def journals(self) -> dict[str, list[Entry]]:
+        """Read the log of each session, but for a torn tail."""
+        found = {}
+        for path in sorted((self.state / "sessions").glob("*.jsonl")):
+            lines = path.read_bytes().splitlines(keepends=True)
+            sound = [msgspec.json.decode(line, type=_Line) for line in lines if is_sound(line)]
+            found[path.stem] = [entry for line in sound for entry in line.entries]
+        return found
+
+    def buttons(self) -> list[SentMessage]:
+        """List the questions that wait for a button."""
+        return [sent for sent in self.telegram.sent if sent.buttons]
+
+    def running(self) -> list[tuple[int, int]]:
+        """Name the processes of commands that run, as the state folder knows them: id and start."""
+        folder = self.state / "running"
+        paths = folder.iterdir() if folder.is_dir() else ()
+        records = [msgspec.json.decode(p.read_bytes(), type=_Record) for p in paths if not p.suffix]
+        return [process for record in records for process in record.processes]
+
+    @property
+    def effects(self) -> list[str]:
+        """What `act` did."""
+        path = self.folder / "workspace" / EFFECTS
+        return path.read_text().split() if path.exists() else []
+
+    def last_request(self) -> str:
+        """Say what the model was last shown as said to it."""
+        return words(self.models.bodies[-1]["messages"][-1])
+
+    async def verify(self) -> None:
+        """See that the receipts are whole."""
+        done = await self.command("receipts", "verify")
+        assert done.returncode == 0, done.stderr.decode()
+
+
+def words(message: Json) -> str:
+    """Return what a message to the model says, without results of tools and the days before.
+
+    What stands before word of a turn that ended without an answer is not to be gone on with.
+    """
+    texts = [without_recall(block["text"]) for block in blocks(message) if block["type"] == "text"]
+    ended = [number for number, text in enumerate(texts) if text.startswith(UNANSWERED[:40])]
+    return "\n".join(texts[ended[-1] + 1 :] if ended else texts)
+
+
+def obedient(body: Json) -> Step:
+    """Do what the messages since the last answer ask for, and then say which marks they had.
+
+    ``act m0001`` asks for the tool `act`, ``look m0002`` for a look at the workspace.
+    """
+    span: deque[Json] = deque()
+    called = set()
+    for message in reversed(body["messages"]):
+        if message["role"] == "assistant":
+            calls = [block for block in blocks(message) if block["type"] == "tool_use"]
+            if not calls:
+                break
+            called |= {call["input"].get("name", "a look") for call in calls}
+        else:
+            span.appendleft(message)
+            if UNANSWERED[:40] in str(message["content"]):
+                break
+    asked = "\n".join(words(message) for message in span)
+    todo = [name for name in re.findall(r"act (m\d{4})", asked) if name not in called]
+    wanted = [("act", f'{{"name": "{name}"}}') for name in todo]
+    if re.search(r"look m\d{4}", asked) and "a look" not in called:
+        wanted.append(("list_files", "{}"))
+    if wanted:
+        return Say(calls=tuple(wanted))
+    return Say(f"Heard {' '.join(dict.fromkeys(MARK.findall(asked)))}.")
+
+
+@asynccontextmanager
+async def town(
+    folder: Path, *, effectful: bool = False, free: Sequence[str] = ("act",), more: str = ""
+) -> AsyncIterator[Town]:
+    """Make a town; at the end nothing runs in it any more, and its log holds no secret."""
+    models = FakeModels(key=KEY)
+    async with fake_telegram() as telegram, serving(models.answer) as url:
+        one = Town(folder, telegram, models, effectful=effectful, free=free, more=more)
+        one.found(url)
+        try:
+            yield one
+        except BaseException:
+            print(f"\n{folder.name} sent: {telegram.texts()[-20:]}\ncounts: {telegram.counts}")
+            print(f"stderr of {folder.name}:\n{_tail(one.stderr)}")
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                if one.process is not None:
+                    await one.kill()
+    written = one.stderr.read_text() if one.stderr.exists() else ""
+    assert telegram.token not in written
+    assert KEY not in written
+    assert "Traceback" not in written, _tail(one.stderr)
+
+
+def _tail(path: Path, size: int = 20_000) -> str:
+    return path.read_text()[-size:] if path.exists() else "(none)"

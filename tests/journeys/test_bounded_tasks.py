@@ -1,0 +1,144 @@
+"""A task made in talk, held to less than its conversation: from the words to what its runs do."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import Completion, Usage
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.routing import ModelSettings
+from elwood.features.tasks.messages import ListTasks, Woken
+from elwood.features.tasks.schedule_tool import SCHEDULE
+from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS
+from tests.agent.session.scripted import answer, call
+from tests.journeys.home import MINE, Home, Scripted, home, newest
+
+DEAR, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
+NEWS = {
+    "title": "the news",
+    "when": "every 20 minutes",
+    "do": "What is new?",
+    "cheap": True,
+    "budget_usd": 0.05,
+    "tools": ["list_tasks"],
+}
+# What one call of the cheap model costs five cents by.
+FIVE_CENTS = Usage(output=100_000)
+# Seconds in which what the scheduler begins is done.
+DONE = 4.0
+
+
+def priced(h: Home) -> None:
+    """Let two models of known prices answer."""
+    h.providers = {"anthropic": lambda client, now: Scripted(h)}
+    h.more_tools = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
+    models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
+    h.made = attrs.evolve(h.config(), models=models)
+
+
+def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
+    """Let the model plan *given* when told to; return where the requests of runs will stand."""
+    runs: list[ModelRequest] = []
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        said = newest(request)
+        if said == "plan":
+            return call(("c1", "schedule", json.dumps(given)))
+        if "What is new?" in said or runs:
+            runs.append(request)
+            looked = call(("c2", "list_tasks", "{}"))
+            return msgspec.structs.replace(looked, usage=FIVE_CENTS)
+        return answer("re: " + said)
+
+    h.think = think
+    return runs
+
+
+async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        priced(h)
+        runs = planning(h, NEWS)
+        async with h.life() as life:
+            h.fake.say("plan")
+            await life.settled()
+            assert h.asked[0].model == DEAR
+            bounds = "with the cheap model, only with list_tasks, at most $0.05 a day"
+            assert bounds.replace(", ", "; ") in h.texts()[-1]
+            [written] = tomllib.loads((h.state / "agent.toml").read_text())["tasks"]
+            assert written["model"] == "cheap"
+            assert written["tools"] == ["list_tasks"]
+            assert written["usd"] == 0.05
+            for minutes in (20, 2):  # the run, and what would be its second try
+                h.clock_error -= 60.0 * minutes
+                life.house.clock.scheduler.address.offer(Woken())
+                await trio.sleep(DONE)
+            h.fake.say("/tasks")
+            await life.settled()
+    [run] = runs
+    assert run.model == CHEAP
+    assert [spec.name for spec in run.prompt.tools] == ["list_tasks"]
+    *_, told, listed = h.texts()
+    assert told.startswith(
+        'Not done: "the news": The limit of $0.05 a day for the job the-news is reached'
+    )
+    assert f"\n{bounds}\n" in listed
+    assert not h.broken()
+
+
+async def test_a_tool_that_was_not_named_is_none_for_the_run(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """The gate refuses it, whatever the model calls; and no run can hand on what it has not."""
+    wanted = {"title": "more", "when": "in 1 hour", "do": "x", "tools": ["cancel_task"]}
+    async with home(tmp_path, mock_clock) as h:
+        priced(h)
+        given = {**NEWS, "when": "in 1 minute", "tools": ["schedule"]}
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            said = newest(request)
+            if said == "plan":
+                return call(("c1", "schedule", json.dumps(given)))
+            if "What is new?" in said:
+                calls = (("c2", "cancel_task", "{}"), ("c3", "schedule", json.dumps(wanted)))
+                return call(*calls)
+            return answer("re: " + said)
+
+        h.think = think
+        async with h.life() as life:
+            h.fake.say("plan")
+            await life.settled()
+            await life.until(lambda: "task-the-news" in h.sessions)
+            await life.settled()
+            tasks = await life.house.clock.timetable.address.ask(ListTasks())
+    text = newest(h.asked[-1])
+    assert "no such tool: cancel_task; available: schedule" in text
+    assert "tools: there is no cancel_task here; there are: schedule" in text
+    assert [seen.task.id for seen in tasks] == []
+    assert MINE in h.sessions
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [({"budget_usd": 1.5}, "more than $1.00 a day"), ({"tools": ["fly"]}, "there is no fly here")],
+)
+async def test_more_than_the_conversation_has_is_not_planned(
+    tmp_path: Path, mock_clock: MockClock, wanted: dict[str, object], why: str
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        priced(h)
+        planning(h, NEWS | wanted)
+        async with h.life() as life:
+            h.fake.say("plan")
+            await life.settled()
+            assert await life.house.clock.timetable.address.ask(ListTasks()) == ()
+    assert why in newest(h.asked[-1])

@@ -1,0 +1,283 @@
+"""A task that is cancelled, and what its runs had asked the owner for: nobody does it any more."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from msgspec.structs import replace
+from trio.testing import MockClock
+
+from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.conversation.task_run import SESSION
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.log.entries import CallDecided
+from elwood.app.config.settings import Owner, Policy
+from elwood.features.tasks.entries import Left
+from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.tasks.messages import ListTasks, Schedule, Woken
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.tools import CANCEL_TASK
+from elwood.features.tasks.when import Every, Once
+from tests.agent.session.scripted import answer, call
+from tests.fake_telegram import SentMessage
+from tests.journeys.clock_stories import DUE, HOUR, acts, settings
+from tests.journeys.clocked import Story, Trial, sample
+from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
+from tests.journeys.test_approval_journeys import asked, press, questions
+
+ID = "water"
+OWN = f"{SESSION}{ID}"
+TASK = Task(ID, "Water", Every(HOUR, EPOCH + 60.0 - HOUR), prompt="Water the plants.")
+WAIT = 10.0
+GONE = "This was withdrawn, as it will not run any more already: act"
+
+
+def wanting(h: Home) -> Home:
+    """Let runs want to act, which is asked about, and the owner have tasks cancelled."""
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        said = newest(request)
+        if "Water the plants." in said:
+            return call(("c1", "act", '{"name": "boldly"}'))
+        if said.startswith("cancel "):
+            given = json.dumps({"task": said.removeprefix("cancel ")})
+            return call(("c1", "cancel_task", given))
+        return call(("c1", "act", '{"name": "mine"}')) if said == "act" else answer(f"re: {said}")
+
+    h.think, h.more_tools = think, (CANCEL_TASK,)
+    h.settings["policy"] = Policy(allow=("cancel_task",))
+    h.settings["approvals"] = ApprovalSettings(wait=WAIT)
+    h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
+    return h
+
+
+async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
+    """Wait for a run that has asked and ended without an answer; return the question."""
+    await trio.sleep(1)  # until the tasks of a file are taken in
+    before = len(questions(h))
+    h.clock_error -= 90.0
+    life.house.clock.scheduler.address.offer(Woken())
+    question = await asked(h, life, before + 1)
+    await life.until(lambda: h.journal(session).exists() and h.fold(session).pending)
+    await life.settled()
+    return question
+
+
+def withdrawn(h: Home, session: str = OWN) -> list[str]:
+    """List the calls that were taken back in a session."""
+    found = [entry for entry in h.entries(session) if isinstance(entry, CallDecided)]
+    return [entry.call for entry in found if entry.ruling == "withdrawn"]
+
+
+async def schedule(life: Life, task: Task = TASK) -> None:
+    await life.house.timetable.address.ask(Schedule(task=task))
+
+
+def by_command(h: Home, life: Life) -> None:
+    h.fake.say(f"/tasks cancel {ID}")
+
+
+def by_the_assistant(h: Home, life: Life) -> None:
+    h.fake.say(f"cancel {ID}")
+
+
+def by_the_file(h: Home, life: Life) -> None:
+    (h.folder / "workspace" / "HEARTBEAT.md").write_text("## Other\nCadence: hourly\nPrompt: P\n")
+    life.house.clock.scheduler.address.offer(Woken())
+
+
+@pytest.mark.parametrize("cancel", [by_command, by_the_assistant])
+async def test_what_a_cancelled_task_asked_for_is_withdrawn(
+    tmp_path: Path, mock_clock: MockClock, cancel: Callable[[Home, Life], None]
+) -> None:
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        await schedule(life)
+        question = await ran(h, life)
+        cancel(h, life)
+        await life.until(lambda: withdrawn(h))
+        assert withdrawn(h) == ["c1"]
+        assert h.fold(OWN).pending == {}
+        assert (await press(h, life, question, "o")).startswith(GONE)
+        await life.settled()
+        assert h.effects.done == []
+        assert not h.broken()
+
+
+async def test_a_task_that_is_gone_from_its_file_asks_for_nothing(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        folder = h.folder / "workspace"
+        folder.mkdir()
+        text = "## Water\nCadence: every 1 minute\nPrompt: Water the plants.\n"
+        (folder / "HEARTBEAT.md").write_text(text)
+        async with wanting(h).life() as life:
+            await life.until(lambda: [s for s in h.sessions if s.startswith(SESSION)])
+            [session] = [s for s in h.sessions if s.startswith(SESSION)]
+            question = await asked(h, life)
+            await life.until(lambda: h.fold(session).pending)
+            by_the_file(h, life)
+            await life.until(lambda: withdrawn(h, session))
+            assert (await press(h, life, question, "o")).startswith(GONE)
+            await life.settled()
+        assert h.effects.done == []
+
+
+async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (replace(TASK, origin="config"),)
+        async with wanting(h).life() as life:
+            question = await ran(h, life)
+        h.settings["tasks"] = ()
+        async with h.life() as life:
+            await life.until(lambda: withdrawn(h))
+            assert (await press(h, life, question, "o")).startswith(GONE)
+            await life.settled()
+        assert h.effects.done == []
+
+
+async def test_only_what_the_task_asked_for_is_withdrawn(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """In a conversation that has asked for other things, too; the model hears of it there."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        h.fake.say("act")
+        mine = await asked(h, life)
+        await life.settled()
+        await schedule(life, replace(TASK, session=MINE))
+        question = await ran(h, life, MINE)
+        h.fake.say(f"/tasks cancel {ID}")
+        await life.until(lambda: withdrawn(h, MINE))
+        assert (await press(h, life, question, "o")).startswith(GONE)
+        assert (await press(h, life, mine, "o")).startswith("Allowed once: act")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act mine"]
+        told = [n.message.text for n in h.fold().path if isinstance(n.message, Notice)]
+        assert "The call that waited was withdrawn and will not run: act boldly." in told
+        assert not h.broken()
+
+
+async def test_two_tasks_that_want_the_same_ask_each_for_itself(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Or cancelling the first would withdraw what the other one waits for, too."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        await schedule(life, replace(TASK, session=MINE))
+        first = await ran(h, life, MINE)
+        when = Every(HOUR, h.now() + 60.0 - HOUR)
+        await schedule(life, replace(TASK, id="again", session=MINE, when=when))
+        second = await ran(h, life, MINE)
+        h.fake.say(f"/tasks cancel {ID}")
+        await life.until(lambda: withdrawn(h, MINE))
+        assert (await press(h, life, first, "o")).startswith(GONE)
+        assert (await press(h, life, second, "o")).startswith("Allowed once: act")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert not h.broken()
+
+
+async def test_a_task_that_came_to_its_end_may_still_be_allowed(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """It is no more, as its one time has passed; but nobody took it back."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        await schedule(life, replace(TASK, when=Once(EPOCH + 60.0)))
+        question = await ran(h, life)
+        h.fake.say(f"/tasks cancel {ID}")
+        await life.until(lambda: any("There is no task" in text for text in h.texts()))
+        await press(h, life, question, "o")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+
+
+async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """As in: look until it is green, then deploy it."""
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        thinks = h.think
+
+        async def think(request: ModelRequest) -> Completion:
+            if "Water the plants." in newest(request):
+                await trio.lowlevel.checkpoint()
+                return call(("c1", "act", '{"name": "boldly"}'), ("c2", "cancel_task", "{}"))
+            return await thinks(request)
+
+        h.think = think
+        await schedule(life)
+        question = await ran(h, life)
+        assert await life.house.timetable.address.ask(ListTasks()) == ()
+        assert (await press(h, life, question, "o")).startswith("Allowed once: act")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert withdrawn(h) == []
+        assert not h.broken()
+
+
+async def test_a_new_task_of_the_same_name_is_another_one(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h, wanting(h).life() as life:
+        await schedule(life)
+        old = await ran(h, life)
+        by_command(h, life)
+        await life.until(lambda: withdrawn(h))
+        await schedule(life, replace(TASK, when=Every(HOUR, h.now() + 60.0 - HOUR)))
+        new = await ran(h, life)
+        assert (await press(h, life, old, "o")).startswith(GONE)
+        await press(h, life, new, "o")
+        await life.until(lambda: h.effects.done)
+        await life.settled()
+        assert h.effects.done == ["act boldly"]
+        assert withdrawn(h) == ["c1"]
+
+
+async def is_cancelled(trial: Trial) -> None:
+    """Cancel a task whose run waits for a yes, and say yes behind that."""
+    await trial.quiet()
+    task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
+    await trial.life.house.timetable.address.ask(Schedule(task=task))
+    await trial.until_time(DUE)
+    await trial.until(lambda: trial.table().rows["work"].result == "waiting")
+    await trial.quiet()
+    trial.armed = True
+    trial.home.fake.say("/tasks cancel work")
+    await trial.until(lambda: any(isinstance(entry, Left) for _, _, entry in trial.log()))
+    await trial.press("once")
+    await trial.quiet()
+    await trial.until(lambda: not trial.home.fold(f"{SESSION}work").pending)
+    await trial.quiet()
+    trial.armed = False
+
+
+CANCELLED = Story(
+    happen=is_cancelled,
+    think=acts,
+    settings=settings(free=()) | {"tasks": (), "owner": Owner(hours="00:00-23:59")},
+)
+
+
+def test_a_cancelled_task_does_nothing_wherever_the_house_dies(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """At some of the steps; with --clock-every 1 at each."""
+    calm = Trial(tmp_path / "calm", CANCELLED).run()
+    assert calm.home.effects.done == []
+    assert len(calm.names) > 10
+    for at in sample(len(calm.names), request.config.getoption("--clock-every"), 0):
+        trial = Trial(tmp_path / str(at), CANCELLED, at).run()
+        where = f"{at} ({trial.names[at - 1]})"
+        assert trial.lives == 2, where
+        assert trial.home.effects.done == [], where
+        assert trial.home.broken() == [], where
+        assert trial.home.fold(f"{SESSION}work").pending == {}, where

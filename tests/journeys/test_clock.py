@@ -1,0 +1,309 @@
+"""The clock in the whole house: a day that costs nothing, and what is told where."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.conversation.message import (
+    Completion,
+    Human,
+    Notice,
+    Results,
+)
+from elwood.agent.conversation.task_run import QUIET, Purse
+from elwood.agent.models.budget import Limits
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.log.entries import Received
+from elwood.app.config.settings import Policy
+from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.tasks.messages import ListTasks, Woken
+from elwood.features.tasks.schedule_tool import SCHEDULE
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.tools import LIST_TASKS
+from elwood.features.tasks.when import Every, Once
+from tests.agent.session.scripted import answer, call
+from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
+
+HALF_HOUR, DAY = 1800.0, 86_400.0
+# Seconds in which what the scheduler begins is done.
+DONE = 4.0
+LIST = "- Is there mail in inbox/ that cannot wait?\n\nWatch: inbox/*.md\n"
+
+
+def write(h: Home, name: str, text: str) -> None:
+    path = h.folder / "workspace" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR) -> None:
+    """Let the wall clock go on in steps, as a machine does that sleeps in between.
+
+    The scheduler is woken after each: it would look within a minute, and that is tested elsewhere.
+    """
+    await trio.sleep(DONE)
+    for _ in range(round(seconds / step)):
+        h.clock_error -= step - DONE
+        life.house.clock.scheduler.address.offer(Woken())
+        await trio.sleep(DONE)
+
+
+@pytest.fixture
+def always() -> dict[str, HeartbeatSettings]:
+    return {"heartbeat": HeartbeatSettings(hours="00:00-23:59")}
+
+
+async def test_an_idle_day_costs_nothing(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+) -> None:
+    """24 hours of heartbeats: no request; and one for one change."""
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return answer(QUIET)
+
+        h.think = think
+        write(h, "HEARTBEAT.md", LIST)
+        write(h, "inbox/one.md", "hello")
+        async with h.life() as life:
+            await pass_time(h, life, 2 * HALF_HOUR)
+            assert len(h.asked) == 1, "a list that was never gone through is"
+            await pass_time(h, life, DAY)
+            assert len(h.asked) == 1
+            write(h, "inbox/two.md", "urgent")
+            await pass_time(h, life, DAY / 4)
+            assert len(h.asked) == 2
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 4)
+            assert len(h.asked) == 2, "a restart is no news"
+        assert h.texts() == []
+        assert not h.broken()
+
+
+@pytest.mark.parametrize("text", ["", "# Heartbeat\n\n<!-- nothing -->\n- \n"])
+async def test_an_empty_list_is_never_gone_through(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings], text: str
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+        write(h, "HEARTBEAT.md", text)
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 4)
+        assert h.asked == []
+        assert h.sessions == []
+
+
+async def test_what_a_heartbeat_tells_is_known_where_the_owner_answers(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            if "checklist" in newest(request):
+                return answer("There is a letter from the bank.")
+            return answer("re: " + newest(request))
+
+        h.think = think
+        write(h, "HEARTBEAT.md", LIST)
+        async with h.life() as life:
+            await pass_time(h, life, 2 * HALF_HOUR)
+            assert h.texts() == ["There is a letter from the bank."]
+            h.fake.say("Answer it, please")
+            await life.settled()
+        request = h.asked[-1]
+        told = [m.text for m in request.messages if isinstance(m, Notice)]
+        assert any("There is a letter from the bank." in text for text in told)
+        assert len([m for m in request.messages if isinstance(m, Human)]) == 1
+        assert not h.broken()
+
+
+async def test_mistakes_in_the_list_are_told_once(
+    tmp_path: Path, mock_clock: MockClock, always: dict[str, HeartbeatSettings]
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= always
+        write(h, "HEARTBEAT.md", "## Mail\nCadence: often\nPrompt: Look.\n")
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 8)
+        [text] = h.texts()
+        assert "Mail" in text
+        assert "often" in text
+
+
+async def test_a_task_that_fails_is_told_paused_and_resumed(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+        broken = True
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return answer("") if broken else answer("Nothing much.")
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, DAY)
+            told = h.texts()
+            assert len(told) == 2, told
+            assert told[1].startswith("Paused: ")
+            broken = False
+            paused = h.fake.sent[-1]
+            h.fake.press(paused.buttons[0], message=paused)
+            await life.settled()
+            await pass_time(h, life, 2 * 3600.0)
+        assert h.texts()[2:] == ["news: It goes on.", "Nothing much.", "Nothing much."]
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel"])
+async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str) -> None:
+    """Its model is let go of at once; that is no failure, and not done again after a restart."""
+    async with home(tmp_path, mock_clock) as h:
+        h.more_tools = (SCHEDULE,)
+        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        began, gone = trio.Event(), trio.Event()
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            if "What is new?" not in newest(request):
+                said = newest(request)
+                return call(("c1", "schedule", json.dumps(given))) if said == "plan" else answer("")
+            began.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                gone.set()
+            raise AssertionError
+
+        h.think = think
+        async with h.life() as life:
+            h.fake.say("plan")
+            await life.settled()
+            with trio.fail_after(120):
+                await began.wait()
+            h.fake.say(f"/tasks {verb} news")
+            with trio.fail_after(2):
+                await gone.wait()
+            await life.settled()
+            told = h.texts()[1:]
+            words = "Stopped." if verb == "stop" else "Cancelled. Stopped."
+            assert sorted(told) == [
+                "Stopped. Under way was the model's answer.",
+                f"news: {words}",
+            ]
+            asked = len(h.asked)
+        async with h.life() as life:
+            await pass_time(h, life, DAY / 8)
+            assert await life.house.clock.timetable.address.ask(ListTasks()) == ()
+        assert h.texts()[1:] == told
+        assert len(h.asked) == asked
+        assert not h.broken()
+
+
+async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: MockClock) -> None:
+    """It is told once; the next day there is money again, and nobody has to resume anything."""
+    purse = Purse(tokens=10)
+    task = Task("news", "News", Every(3600.0), prompt="What is new?", purse=purse, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+        h.settings["limits"] = Limits(warn=0)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return answer("News.")
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, DAY)
+        days = {time.strftime("%F", time.gmtime(EPOCH + n * 3600.0)) for n in range(25)}
+        assert len(h.asked) == len(days) == 2
+        told = [text for text in h.texts() if text.startswith('Not done: "News": The limit of 10')]
+        assert len(told) == 2
+        assert h.texts().count("News.") == 2
+
+
+async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """A task that does so on each of a week's days goes on, and is not paused after five."""
+    purse = Purse(tokens=10)
+    task = Task("news", "News", Every(DAY), prompt="What is new?", purse=purse, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= {"tasks": (task,), "limits": Limits(warn=0)}
+        h.more_tools = (LIST_TASKS,)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            return call(("c1", "list_tasks", "{}"))
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, 7 * DAY, DAY / 2)
+            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+        assert (seen.result, seen.failures, seen.paused) == ("spent", 0, "")
+        assert len(h.asked) == 7
+        [told] = h.texts()
+        assert told.startswith('Not done: "News": The limit of 10 tokens a day')
+
+
+async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        due = h.now() + 3600.0
+        mum = Task("mum", "Mum", Once(due), message="Call mum!", origin="config")
+        h.settings["tasks"] = (mum,)
+        async with h.life():
+            await trio.sleep(DONE)
+        h.clock_error -= 3 * 3600.0
+        async with h.life():
+            await trio.sleep(DONE)
+        [text] = h.texts()
+        assert text.startswith("⏰ Call mum!\n\n(This was planned for ")
+        assert text.endswith("ago.)")
+
+
+async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("tea", "Tea", Every(3600.0), message="Time for tea.", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+        async with h.life() as life:
+            await pass_time(h, life, 3 * 3600.0, 3600.0)
+        assert [text.split("\n")[0] for text in h.texts()] == ["⏰ Time for tea."] * 3
+        assert h.asked == []
+        notes = [e for e in h.entries(MINE) if isinstance(e, Received)]
+        assert len(notes) == 3
+
+
+async def test_the_same_call_at_each_time_is_asked_about_once(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    task = Task("act", "Act", Every(3600.0), prompt="Act.", origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings |= {"tasks": (task,), "policy": Policy()}
+        h.settings["approvals"] = ApprovalSettings(wait=1.0)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            done = isinstance(request.messages[-1], Results)
+            return answer("I see.") if done else call(("c1", "act", '{"name": "x"}'))
+
+        h.think = think
+        async with h.life() as life:
+            await pass_time(h, life, 3 * 3600.0, 3600.0)
+            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+        asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
+        assert (len(asked), len(h.asked)) == (1, 6)
+        assert "\nFor the task act.\n" in asked[0].text
+        assert (seen.result, seen.failures) == ("waiting", 0)
+        assert h.effects.done == []

@@ -1,0 +1,309 @@
+"""One test per row of the table "crash of each actor" (architecture §10).
+
+A bug is put into the actor of a whole house.  Looked at is what others see: they are answered all
+the same, the message concerned has one outcome, and the board tells of the crash.  Rows of actors
+that do not exist yet (mcp, memory, scheduler, workshop, web) come with them.
+"""
+
+from math import inf
+from pathlib import Path
+from typing import cast
+
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.channels.environment import Body
+from elwood.agent.channels.messages import OutboxMail, Post
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.log.entries import Replied
+from elwood.agent.session.messages import SessionsMail
+from elwood.features.control import cli as inspecting
+from elwood.features.health.systemd import Notify
+from elwood.features.telegram.intake import PAIRING
+from elwood.foundation.runtime import Mailbox
+from tests.journeys.home import MINE, OTHER, Home, Life, OutboxBody, home, newest, obedient
+from tests.loopback import JUMP
+
+# Virtual seconds for an answer while something else is broken (reliability.md, P5).
+PROMPTLY = 2.0
+
+
+class Bug(Exception):
+    """A mistake of ours."""
+
+
+def crash() -> None:
+    raise Bug("a mistake")
+
+
+async def others_answer(h: Home, life: Life, within: float = PROMPTLY) -> None:
+    """Somebody else has their answer promptly."""
+    before, began = len(h.texts(OTHER)), trio.current_time()
+    h.fake.say("are you there?", chat=OTHER, user=OTHER)
+    await life.until(lambda: len(h.texts(OTHER)) > before, 60)
+    assert h.texts(OTHER)[-1] == "re: are you there?"
+    assert trio.current_time() - began <= within
+
+
+def crashed(life: Life, name: str, times: int = 1, why: str = "Bug: a mistake") -> None:
+    """The board, and so `elwood inspect`, shows the crash of *name*, and of nobody else."""
+    actors = {actor.name: actor for actor in life.inspect().actors}
+    assert actors[name].restarts == times
+    assert why in (actors[name].last_crash or "")
+    assert {n for n, actor in actors.items() if actor.last_crash} == {name}
+
+
+def restarts(life: Life, name: str) -> int:
+    desk = life.board.desks.get(name)
+    return desk.restarts if desk is not None else 0
+
+
+async def test_intake(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Restarted; unconfirmed updates come again, known ids are ignored."""
+    async with home(tmp_path, mock_clock) as h:
+        fall = trio.Event()
+
+        async def intake(mailbox: Mailbox[None], body: Body) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(body, mailbox)
+                if not fall.is_set():
+                    await fall.wait()
+                    crash()
+
+        h.intake = intake
+        h.disk.at("before sync received", h.hold_disk)
+        async with h.life() as life:
+            h.disk.at("after sync received", fall.set)
+            h.fake.say("hello")
+            await life.until(fall.is_set)
+            assert h.fake.unconfirmed == [1000]
+            h.release_disk()
+            await life.settled()
+            await others_answer(h, life)
+            crashed(life, "telegram")
+        assert h.names().count("received") == 1
+        assert h.texts() == ["re: hello"]
+
+
+async def test_outbox(tmp_path: Path, mock_clock: MockClock) -> None:
+    """The message in hand may have been sent: it is posted again, marked."""
+    async with home(tmp_path, mock_clock) as h:
+        falls = iter([True])
+
+        async def outbox(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> None:
+            if next(falls, False):
+                async for mail in mailbox:
+                    if isinstance(mail, Post):
+                        crash()
+            await body(mailbox)
+
+        h.outbox = outbox
+        async with h.life() as life:
+            h.fake.say("hello")
+            await life.settled()
+            await others_answer(h, life)
+            crashed(life, "outbox telegram")
+        assert h.texts() == ["(again) re: hello"]
+        assert h.broken() == []
+
+
+async def test_sessions(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Running turns are cut off; the pool wakes the sessions that have work left."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.fake.say("call look there")
+        await life.until(lambda: "started" in h.names())
+        # A message that no pool understands.
+        life.house.sessions.address.offer(cast("SessionsMail", "nonsense"))
+        await life.settled()
+        await others_answer(h, life)
+        crashed(life, "sessions", why="AttributeError")
+        assert h.texts() == ["re: saw there\n\n— from the records —\n✓ look there"]
+        assert h.names().count("turn") == 2
+        assert h.broken() == []
+
+
+async def test_one_session(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Replayed, and the same inputs again; the third time it apologises and goes on."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.disk.at("before write said", crash)
+        h.fake.say("hello")
+        await life.settled()
+        crashed(life, f"sessions/{MINE}")
+        assert h.texts() == ["re: hello"]
+        for _ in range(2):
+            h.disk.at("before write said", crash, file=f"{MINE}.jsonl")
+        h.fake.say("poison")
+        await life.until(lambda: restarts(life, f"sessions/{MINE}") == 2)
+        await others_answer(h, life)
+        await life.settled()
+        assert h.texts()[-1].startswith("I tried this several times and was cut off")
+        h.fake.say("and now?")
+        await life.settled()
+        assert h.texts()[-1] == "re: and now?"
+        assert h.broken() == []
+
+
+async def test_one_session_that_gives_up(tmp_path: Path, mock_clock: MockClock) -> None:
+    """It stays down and says so, the owner is told; the others do not notice."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        for _ in range(4):
+            h.disk.at("before write turn", crash, file=f"{MINE}.jsonl")
+        h.fake.say("poison")
+        await life.until(lambda: any("gave up" in stuck for stuck in life.stuck()))
+        h.fake.say("and now?")
+        await others_answer(h, life)
+        told = f"sessions/{MINE}: gave up"
+        await life.until(lambda: any(told in alarm for alarm in h.alarms()), 60)
+        assert "it crashed too often" in h.texts()[-1]
+        crashed(life, f"sessions/{MINE}", times=3)
+
+
+async def test_models(tmp_path: Path, mock_clock: MockClock) -> None:
+    """The turn asks once more, then fails politely; the others wait for the restart at most."""
+    async with home(tmp_path, mock_clock) as h:
+        falls: list[str] = ["hello"]
+
+        async def buggy(request: ModelRequest) -> Completion:
+            if newest(request) in falls:
+                falls.remove(newest(request))
+                crash()
+            return await obedient(request)
+
+        h.think = buggy
+        async with h.life() as life:
+            h.fake.say("hello")
+            await life.settled()
+            crashed(life, "models")
+            assert h.texts() == ["re: hello"]
+            falls += ["poison"] * 2
+            h.fake.say("poison")
+            await life.settled()
+            await others_answer(h, life, within=PROMPTLY + 2.0)  # the delay of the third restart
+            assert h.texts()[-1].startswith("I cannot answer now: models crashed")
+        assert h.broken() == []
+
+
+async def test_approvals(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Asked again; open prompts are posted again, and answers wait to be given."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.disk.at("before write asked", crash)
+        h.fake.say("let me in", chat=77, user=77)
+        await others_answer(h, life)
+        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
+        crashed(life, "approvals")
+        [asked] = [m for m in h.fake.sent if m.buttons]
+        h.disk.at("before write answered", crash)
+        h.fake.press(asked.buttons[0])
+        await life.until(lambda: len(h.fake.texts(77)) == 2 and not h.fake.unconfirmed)
+        code = asked.buttons[0].split(":")[1]
+        told, welcome = h.fake.texts(77)
+        assert told == PAIRING.format(code)
+        assert welcome.startswith("You were let in")
+        h.fake.say("hello", chat=77, user=77)
+        await life.settled()
+        assert h.fake.texts(77)[-1] == "re: hello"
+
+
+async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Clients reconnect; the conversation goes on."""
+    async with home(tmp_path, mock_clock) as h:
+        h.runtime.write_text("in the way")
+        async with h.life() as life:
+            await life.until(lambda: restarts(life, "control") == 2)
+            await others_answer(h, life)
+            h.runtime.unlink()
+            await life.until(lambda: (h.runtime / "control.sock").exists())
+            crashed(life, "control", times=restarts(life, "control"), why="File exists")
+            mock_clock.autojump_threshold = inf  # it does not see that a thread is at work
+            seen = await trio.to_thread.run_sync(inspecting.fetch, h.runtime)
+            mock_clock.autojump_threshold = JUMP
+            assert {actor.name for actor in seen.actors} >= {"control", "models", "telegram"}
+
+
+class Broken(Notify):
+    """Systemd's socket, and a mistake in front of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.falls = 2
+
+    def ping(self) -> bool:
+        if self.falls:
+            self.falls -= 1
+            crash()
+        return super().ping()
+
+
+async def test_health(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Restarted; nobody else notices, and it tells what it would have told."""
+    async with home(tmp_path, mock_clock) as h:
+        h.notify = Broken()
+        async with h.life() as life:
+            await others_answer(h, life)
+            await life.until(lambda: restarts(life, "health") == 2)
+            crashed(life, "health", times=2)
+            h.fake.fault("sendMessage", times=100, chat=OTHER)
+            h.fake.say("hello", chat=OTHER, user=OTHER)
+            await life.until(h.alarms, 100)
+            h.fake.faults.clear()
+            await life.settled()
+
+
+async def test_an_actor_of_ours_that_crashes_too_often(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Orderly stop of all; systemd would start us again, and all goes on."""
+    async with home(tmp_path, mock_clock) as h:
+
+        async def buggy(request: ModelRequest) -> Completion:
+            await trio.lowlevel.checkpoint()
+            crash()
+            raise AssertionError
+
+        h.think = buggy
+        async with h.life() as life:
+            for number in range(3):
+                h.fake.say(f"message {number}")
+                await trio.sleep(5)
+            await life.until(life.over.is_set, 300)
+            assert life.escalated is not None
+            assert str(life.escalated) == "models: crashed too often: Bug: a mistake"
+            states = {desk.name: desk.state for desk in life.board.desks.values()}
+            assert states.pop("models") == "given up"
+            assert set(states.values()) == {"stopped"}
+            assert any("models: crashed" in alarm for alarm in h.alarms())
+        h.think = obedient
+        async with h.life() as life:
+            h.fake.say("and now?")
+            await life.settled()
+        assert h.texts()[-1] == "re: and now?"
+        replies = [entry for entry in h.entries() if isinstance(entry, Replied)]
+        assert all(reply.failed for reply in replies[:-1])
+        assert h.broken() == []
+
+
+async def test_the_process(tmp_path: Path, mock_clock: MockClock) -> None:
+    """kill -9 while everything is under way: as for every actor above, together."""
+    async with home(tmp_path, mock_clock) as h:
+        h.fake.fault("sendMessage", "swallow", chat=OTHER)
+        async with h.life() as life:
+            h.fake.say("hello", chat=OTHER, user=OTHER)
+            await life.until(lambda: h.texts(OTHER))
+            h.fake.say("call act boldly")
+            h.fake.say("let me in", chat=77, user=77)
+            await life.until(lambda: h.effects.done and h.fake.texts(77))
+            h.hold_disk()
+            h.fake.say("late")
+            await trio.sleep(0.5)
+            life.kill()
+        async with h.life() as life:
+            await life.settled()
+            assert [desk for desk in life.board.desks.values() if desk.last_crash] == []
+        assert h.texts(OTHER) == ["re: hello", "(again) re: hello"]
+        assert h.effects.done == ["act boldly"]
+        assert h.ended() == [("act boldly", "unknown")]
+        answers = [text for text in h.texts() if "Somebody wants" not in text]
+        assert "? act boldly" in answers[0]
+        assert h.names().count("received") == 2
+        assert h.broken() == []

@@ -1,0 +1,98 @@
+"""Full disks under the whole house: nothing is lost, nothing is done twice, the owner is told.
+
+Rows CP-30 to CP-34 stand in test_crash_table; here are the other places where room can be missing.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from trio.testing import MockClock
+
+from elwood.agent.models.ledger import UsageEntry
+from elwood.foundation.storage.chain import decoder
+from elwood.foundation.storage.journal import Verified, verify
+from tests.journeys.home import Home, home
+
+
+def no_room() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+PLACES = ("prompted", "said", "replied", "posting", "posted", "delivered")
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_disk_that_fills_up_only_delays(
+    tmp_path: Path, mock_clock: MockClock, place: str, reserve: bool
+) -> None:
+    """The reserve lets an answer through that exists already; all else waits for room."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        if not reserve:
+            h.disk.reserve_is_worth = 0
+        h.disk.at(f"before write {place}", h.disk.fill)
+        h.fake.say("call act boldly")
+        if reserve and place in ("replied", "posting", "posted", "delivered"):
+            await life.settled(30)
+        else:
+            await life.until(h.alarms, 60)
+            assert "no room on the disk" in h.alarms()[0]
+        h.disk.clear()
+        await life.settled()
+        assert h.broken() == []
+        assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
+        assert not [desk.name for desk in life.board.desks.values() if desk.last_crash]
+        assert isinstance(verify(h.journal()), Verified)
+
+
+async def test_a_kill_on_a_full_disk_loses_nothing(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.disk.reserve_is_worth = 0
+        h.disk.at("before write said", h.disk.fill)
+        async with h.life() as life:
+            h.fake.say("one")
+            await life.until(h.alarms, 60)
+            life.kill()
+        async with h.life() as life:  # the disk is still full
+            number = h.fake.say("two")
+            await life.until(h.texts, 60)
+            assert h.fake.unconfirmed == [number]
+            assert "I cannot take messages now" in h.texts()[0]
+            h.disk.clear()
+            await life.settled()
+        assert h.broken() == []
+        assert h.names().count("received") == 2
+        assert h.texts()[-1].endswith("two")
+
+
+def charges(h: Home) -> int:
+    lines = (h.state / "usage.jsonl").read_bytes().splitlines()
+    return sum(len(decoder(UsageEntry).decode(line).entries) for line in lines)
+
+
+async def test_what_cannot_be_charged_is_not_asked_for(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """The answer that was made is given; its cost is owed, and no further call is made."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        for _ in range(20):
+            h.disk.at("before write charged", no_room)
+        h.fake.say("one")
+        await life.settled()
+        for number in range(3):
+            h.fake.say(f"two {number}")
+            await life.settled()
+        assert len(h.asked) == 1
+        await life.until(h.alarms, 60)
+        assert "models: usage journal failed" in h.alarms()[0]
+        assert h.texts() == [
+            "re: one",
+            *["I cannot answer now: the disk is full, no cost can be noted: make room"] * 3,
+        ]
+        h.disk.clear()
+        h.fake.say("three")
+        await life.settled()
+        assert h.texts()[-1] == "re: three"
+        assert charges(h) == len(h.asked) == 2

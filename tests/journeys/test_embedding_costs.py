@@ -1,0 +1,90 @@
+"""What vectors cost stands in the book, and a limit stops them before they are asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.models.budget import Limits
+from elwood.agent.models.ledger import Charged, Ledger, UsageEntry
+from elwood.agent.models.vectors import Embeddings, hashed
+from elwood.features.memory.messages import Recall
+from elwood.features.memory.vectors import PAUSE
+from elwood.foundation.runtime import inline
+from elwood.foundation.runtime.board import REPEATED
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from tests.journeys.home import Home, home
+from tests.journeys.test_memory import equip, typed
+
+MODEL = "local/bge"
+
+
+@attrs.define
+class Counting:
+    """An embedder that says what it counted, or does not."""
+
+    tokens: int | None
+    asked: list[str] = attrs.field(factory=list)
+    model: str = MODEL
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        await trio.lowlevel.checkpoint()
+        self.asked += texts
+        return Embeddings([hashed(text) for text in texts], self.tokens)
+
+
+async def charged(h: Home) -> list[Charged]:
+    journal: Journal[UsageEntry, Ledger] = Journal(
+        h.state / "usage.jsonl", UsageEntry, Ledger, Disk(blocking=inline, clock=h.now)
+    )
+    found = await journal.look_back(lambda entries: [entry for _, _, entry in entries])
+    return [entry for entry in found if isinstance(entry, Charged) and entry.model == MODEL]
+
+
+@pytest.mark.parametrize(("counted", "is_guess"), [(40, False), (None, True)])
+async def test_vectors_are_charged_and_shown(
+    tmp_path: Path, mock_clock: MockClock, counted: int | None, is_guess: bool
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.embedder = Counting(counted)
+        equip(h)
+        async with h.life() as life:
+            h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
+            await life.settled()
+            await trio.sleep(5.0)
+            h.fake.say("/budget")
+            await life.settled()
+        entries = await charged(h)
+        assert entries
+        for entry in entries:
+            assert (entry.session, entry.job, entry.estimated) == ("", "", is_guess)
+            assert entry.input == (counted or entry.input) > 0
+        assert "bge" in h.texts()[-1]
+
+
+async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.embedder = embedder = Counting(40)
+        equip(h)
+        async with h.life() as life:
+            h.fake.say(typed("save_memory", key="tea", content="Green tea is liked."))
+            await life.settled()
+            await trio.sleep(5.0)
+        asked = len(embedder.asked)
+        assert asked
+        h.settings["limits"] = Limits(day_tokens=1)
+        async with h.life() as life:
+            for _ in range(REPEATED):
+                found = await life.house.memory.address.ask(Recall(query="tea", limit=5))
+                assert found.notes[0].key == "tea"
+                await trio.sleep(PAUSE + 1)
+            stuck = [one.what for one in life.house.board.stuck()]
+        assert len(embedder.asked) == asked
+        assert any("limit of 1 tokens a day is reached" in what for what in stuck)
+        assert any("found by words alone" in what for what in stuck), stuck

@@ -1,0 +1,158 @@
+"""Going back, archive and export in the real house, over restarts and kills."""
+
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import (
+    Completion,
+    Human,
+    Message,
+    Notice,
+)
+from elwood.agent.models.provider import ModelRequest
+from elwood.app.config.settings import Sessions
+from elwood.foundation.storage.taint_marks import is_marked
+from tests.agent.session.scripted import answer
+from tests.journeys.home import Home, Life, home, obedient
+
+
+async def say(h: Home, life: Life, *texts: str) -> None:
+    for text in texts:
+        h.fake.say(text)
+        await life.settled()
+
+
+def heard(h: Home) -> list[str]:
+    """What people said, as the model was last shown it."""
+    messages: tuple[Message, ...] = tuple(h.asked[-1].messages)
+    return [m.text.rsplit("\n", 1)[1].rsplit("] ")[-1] for m in messages if isinstance(m, Human)]
+
+
+async def test_back_and_forth_over_restarts(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        async with h.life() as life:
+            await say(h, life, "one", "two", "/branch Trip", "three", "/undo", "four", "/new")
+        async with h.life() as life:
+            await say(h, life, "five", "/tree", "/resume trip", "/retry", "six")
+
+        assert heard(h) == ["one", "two", "six"]
+        assert "2 Trip: marked" in h.texts()[-4]
+        assert not h.broken()
+
+
+async def mindful(request: ModelRequest) -> Completion:
+    """Do not do again what was done."""
+    if any(isinstance(m, Notice) and "✓ act x" in m.text for m in request.messages):
+        await trio.lowlevel.checkpoint()
+        return answer("It is done already.")
+    return await obedient(request)
+
+
+@pytest.mark.parametrize("moment", ["before write", "torn write", "after write", "after sync"])
+@pytest.mark.parametrize(
+    ("entry", "nth"),
+    [
+        *(("received", 2), ("resumed", 1), ("resumed", 2), ("resumed", 3)),
+        *(("retried", 1), ("turn", 1), ("replied", 2), ("posted", 1)),
+    ],
+)
+async def test_a_command_survives_a_kill_at_any_write(
+    tmp_path: Path, mock_clock: MockClock, moment: str, entry: str, nth: int
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        async with h.life() as life:
+            await say(h, life, "one", "call act x", "two")
+        h.think = mindful
+        h.kill(f"{moment} {entry}", nth=nth)
+        async with h.life() as life:
+            for text in ("/undo", "/retry", "/resume"):
+                h.fake.say(text)
+            await life.died()
+        async with h.life() as life:
+            await life.settled()
+            await say(h, life, "last")
+
+        # /undo took back "two", /retry "call act x"; /resume brought one of them back.
+        assert heard(h) in (["one", "call act x", "last"], ["one", "call act x", "two", "last"])
+        assert h.effects.done == ["act x"]
+        assert not h.broken()
+
+
+async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["sessions"] = Sessions(archive=3600.0)
+        async with h.life() as life:
+            await say(h, life, "one")
+        h.clock_error = -4000.0
+        async with h.life() as life:
+            await say(h, life, "two", "/resume", "three")
+
+        assert heard(h) == ["one", "three"]
+        assert [("put our last conversation away" in text) for text in h.texts()] == [
+            False, True, False, False,
+        ]  # fmt: skip
+
+
+async def test_an_export_comes_into_the_chat(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        await say(h, life, "hello <b>", "call act x", "/export html")
+
+        ((name, data),) = h.fake.files.values()
+        assert name.endswith(".html")
+        assert b"hello &lt;b&gt;" in data
+        assert "✓ act x".encode() in data
+        assert h.texts()[-1] == "Here is the conversation, as a file."
+        assert not (tmp_path / "workspace" / "exports").exists()
+
+
+async def test_an_export_that_a_kill_cut_off_comes_again_marked(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        async with h.life() as life:
+            await say(h, life, "hello")
+            h.kill("before write replied")
+            h.fake.say("/export")
+            await life.died()
+        async with h.life() as life:
+            await life.settled()
+
+        assert len(h.fake.files) == 2
+        texts = [m.text for m in h.fake.sent if m.message_id in h.fake.files]
+        assert [text.strip() for text in texts] == ["", "(again)"]
+        assert not h.broken()
+
+
+async def test_an_export_that_may_not_have_arrived_stands_in_the_workspace(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        await say(h, life, "hello")
+        h.fake.fault("sendDocument", "lose")
+        await say(h, life, "/export")
+
+        (file,) = (tmp_path / "workspace" / "exports").iterdir()
+        assert "re: hello" in file.read_text()
+        assert "The file may not have arrived here" in h.texts()[-1]
+        assert f"exports/{file.name}" in h.texts()[-1]
+        with file.open("rb") as opened:
+            assert not is_marked(opened.fileno())
+
+
+async def test_what_strangers_said_is_marked_in_the_workspace(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.fake.say("look", forward_origin={"type": "hidden_user", "sender_user_name": "M"})
+        await life.settled()
+        h.fake.fault("sendDocument", "lose")
+        await say(h, life, "/export")
+
+        (file,) = (tmp_path / "workspace" / "exports").iterdir()
+        with file.open("rb") as opened:
+            assert is_marked(opened.fileno())

@@ -1,0 +1,129 @@
+"""What a guest is told by slash commands: nothing that is the owner's, whatever they type."""
+
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.commands.slash import COMMANDS
+from elwood.app.config.settings import Policy
+from elwood.features.memory.tools import SAVE_MEMORY
+from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every
+from tests.agent.session.scripted import answer, call
+from tests.fake_telegram import OWNER
+from tests.journeys.home import EPOCH, OTHER, OTHERS, Home, Life, home, newest
+from tests.journeys.test_approval_journeys import GUEST, asked
+
+ID, TITLE = "zq-party", "A surprise zqparty"
+KEY, NOTE = "zq-shoe", "Shoe size zqfortytwo"
+WORDS, CALL = "zqwords of the owner", "zqcall"
+DAMAGE = "not a line of a journal\n"
+# What is the owner's: their tasks, notes, words, calls, places on the disk, other conversations.
+PRIVATE = (ID, "zqparty", KEY, "zqfortytwo", "zqwords", CALL, f"tg-{OWNER}", OTHERS, ".jsonl")
+# What it costs, and what is counted of the owner's.
+COSTS = ("$", "Today:", "1 note", "This conversation:")
+# What may be typed behind commands that take something; "CODE" is one of an open question.
+GIVEN = {
+    "export": ("md", "html"),
+    "receipts": ("20",),
+    "memory": ("search zqfortytwo", f"show {KEY}", "pending", "undo"),
+    "tasks": ("all", f"run {ID}", f"pause {ID}", f"stop {ID}", f"cancel {ID}"),
+    "approvals": ("revoke 1",),
+    "allow": ("CODE", "CODE always"),
+    "deny": ("CODE",),
+    "trust": ("example.org",),
+    "resume": ("1", "zq"),
+    "branch": ("zq",),
+}
+
+
+async def planted(h: Home, life: Life) -> str:
+    """Let the owner have something of everything; return the code of a question that is open."""
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        said = newest(request)
+        if said == "remember":
+            return call(("c1", "save_memory", f'{{"key": "{KEY}", "content": "{NOTE}"}}'))
+        return call(("c1", "act", f'{{"name": "{CALL}"}}')) if said == "act" else answer("Well.")
+
+    h.think = think
+    task = Task(ID, TITLE, Every(3600.0, EPOCH), prompt="Plan it.")
+    await life.house.timetable.address.ask(Schedule(task=task))
+    for said in (WORDS, "remember", "act"):
+        h.fake.say(said)
+        await life.settled()
+    h.fake.say("hello", chat=OTHER, user=OTHER)
+    question = await asked(h, life)
+    await life.until(lambda: any(OTHERS in one for one in life.stuck()))
+    return question.text.partition("/allow ")[2].split()[0]
+
+
+async def let_in(h: Home, life: Life) -> None:
+    h.fake.say("I am Bo", chat=GUEST, user=GUEST)
+    await life.until(lambda: [m for m in h.fake.sent if m.buttons and "talk to me" in m.text])
+    asking = next(m for m in h.fake.sent if m.buttons and "talk to me" in m.text)
+    h.fake.press(asking.buttons[0])
+    await life.until(lambda: len(h.fake.texts(GUEST)) == 2)
+    h.fake.say("I am a guest", chat=GUEST, user=GUEST)
+    await life.until(lambda: len(h.fake.texts(GUEST)) == 3)
+
+
+async def told(h: Home, life: Life, chat: int, typed: str) -> str:
+    """Type something; return all that is said there for it, files included."""
+    before = len(h.fake.sent)
+    h.fake.say(typed, chat=chat, user=chat)
+    await life.until(lambda: any(m.chat == chat for m in h.fake.sent[before:]))
+    await trio.sleep(1)
+    here = [message for message in h.fake.sent[before:] if message.chat == chat]
+    files = [h.fake.files.get(message.message_id, ("", b"")) for message in here]
+    return "\n".join(
+        f"{message.text}\n{message.params}\n{name}\n{data.decode()}"
+        for message, (name, data) in zip(here, files, strict=True)
+    )
+
+
+async def test_no_command_tells_a_guest_what_is_the_owners(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        h.more_tools = (SAVE_MEMORY,)
+        h.settings["policy"] = Policy(allow=("save_memory",))
+        h.settings["approvals"] = ApprovalSettings(wait=5.0)
+        h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
+        h.journal(OTHERS).parent.mkdir(parents=True)
+        h.journal(OTHERS).write_text(2 * DAMAGE)
+        async with h.life() as life:
+            code = await planted(h, life)
+            await let_in(h, life)
+            said = {
+                f"/{name} {given}".strip().replace("CODE", code)
+                for name in (*COMMANDS, "start", ID)
+                for given in ("", *GIVEN.get(name, ()))
+            }
+            answers = {}
+            # What changes the conversation comes last, so that there is one to tell of.
+            for typed in sorted(said, key=lambda typed: (typed.startswith("/new"), typed)):
+                text = answers[typed] = await told(h, life, GUEST, typed)
+                assert not [one for one in (*PRIVATE, *COSTS) if one in text], (typed, text)
+            assert "I am a guest" in answers["/export md"]
+            assert "Elwood" in answers["/status"]
+            assert h.effects.done == []
+            # The owner is told all of it: what was planted is there to be found.
+            own = "\n".join(
+                [
+                    await told(h, life, OWNER, typed)
+                    for typed in ("/status", "/tasks", "/memory", "/approvals", "/receipts")
+                ]
+            )
+        assert [
+            one for one in (ID, "zqparty", KEY, "zqfortytwo", CALL, *COSTS) if one not in own
+        ] == []
+        assert OTHERS in own
+        assert ".jsonl" in own

@@ -1,0 +1,234 @@
+"""One test per journey of architecture §9 that exists today, told by the log entries in order."""
+
+import os
+import sys
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.approvals.grants import (
+    Answered,
+    Asked,
+    GrantEntry,
+    normal,
+)
+from elwood.agent.approvals.messages import Pending, Seek, Verdict
+from elwood.agent.approvals.permissions import ApprovalEntry, Sought
+from elwood.agent.approvals.questions import Question
+from elwood.agent.conversation.message import Notice
+from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.session.log.entries import (
+    CallEnded,
+    CallStarted,
+    Delivered,
+    Posted,
+    Posting,
+    Prompted,
+    Received,
+    Replied,
+    Route,
+    Said,
+    TurnStarted,
+)
+from elwood.app.config import load
+from elwood.features.telegram.intake import PAIRING
+from elwood.foundation.storage.chain import decoder
+from elwood.foundation.storage.journal import Verified, verify
+from tests.fake_telegram import OWNER
+from tests.journeys.home import MINE, MODEL, Home, home
+
+KEPT = ("PATH", "PYTHONPATH", "LANG")
+
+
+async def test_one_telegram_message(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        number = h.fake.say("*hello*")
+        await life.settled()
+        me, route = f"tg:{OWNER}", Route("telegram", chat=OWNER)
+        match h.entries():
+            case [
+                Received(id, "*hello*", principal, where),
+                TurnStarted("t1", inputs, 1, shown),
+                Prompted(prompt),
+                Said("t1", message),
+                Replied("t1", "t1", answered, back, "re: *hello*", "", False),
+                Posting("t1", 0, 1),
+                Posted("t1", 0, sent),
+                Delivered("t1", ""),
+            ]:
+                assert id == f"tg:4242:{number}"
+                assert (principal, where.chat, where.channel) == (me, route.chat, route.channel)
+                assert inputs == answered == (id,)
+                assert shown.endswith("\n*hello*")
+                assert [tool.name for tool in prompt.tools][:2] == ["look", "act"]
+                assert message.text == "re: *hello*"
+                assert back == where
+                assert sent == f"{OWNER}:{h.fake.sent[0].message_id}"
+            case other:
+                pytest.fail(f"another journey: {other}")
+        [answer] = h.fake.sent
+        assert answer.text == "re: hello"
+        assert [entity["type"] for entity in answer.params["entities"]] == ["italic"]
+        assert h.fake.unconfirmed == []
+        assert isinstance(verify(h.journal()), Verified)
+
+
+async def test_one_tool_call(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.fake.say("call look there, act boldly")
+        await life.settled()
+        match h.entries():
+            case [
+                Received(),
+                TurnStarted(),
+                Prompted(),
+                Said("t1", asking),
+                CallStarted("t1", "c0", "look", "pure", "there"),
+                CallEnded("t1", "c0", "look", "ok", "saw there", "there"),
+                CallStarted("t1", "c1", "act", "once", "boldly"),
+                CallEnded("t1", "c1", "act", "ok", "acted on boldly", "boldly"),
+                Said("t1", saying),
+                Replied(text=text, footer=footer),
+                Posting(),
+                Posted(),
+                Delivered(),
+            ]:
+                assert [call.name for call in asking.calls] == ["look", "act"]
+                assert text == saying.text == "re: saw there | acted on boldly"
+                assert footer == "— from the records —\n✓ look there\n✓ act boldly"
+            case other:
+                pytest.fail(f"another journey: {other}")
+        assert h.effects.done == ["look there", "act boldly"]
+        assert h.texts() == [f"{text}\n\n{footer}"]
+        assert not any(isinstance(message, Notice) for message in h.asked[-1].messages)
+
+
+def approvals(h: Home) -> list[GrantEntry]:
+    lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
+    return [entry for line in lines for entry in decoder(GrantEntry).decode(line).entries]
+
+
+async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Letting a person in is the approval that exists."""
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.fake.say("I am Bo", chat=77, user=77)
+        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
+        [question] = [m for m in h.fake.sent if m.buttons]
+        assert question.chat == OWNER
+        buttons = question.buttons
+        assert h.sessions == []  # nothing of what a stranger says is kept
+        h.fake.press(buttons[0], message=question)
+        await life.until(lambda: len(h.fake.texts(77)) == 2)
+        h.fake.say("hello", chat=77, user=77)
+        await life.settled()
+        match approvals(h):
+            case [Asked(code, "tg:77", "Ann", where), Answered(answered, True, by)]:
+                assert where.chat == 77
+                assert answered == code
+                assert by == f"tg:{OWNER}"
+                assert h.fake.texts(77)[0] == PAIRING.format(code)
+                assert buttons == [f"p:{code}:y", f"p:{code}:n"]
+            case other:
+                pytest.fail(f"another journey: {other}")
+        assert question.buttons == []
+        assert h.fake.texts(77)[-1] == "re: hello"
+
+
+async def test_an_approval_of_a_call(tmp_path: Path, mock_clock: MockClock) -> None:
+    """By a button that Telegram shows, and by a code that is typed."""
+
+    def seek(call: str) -> Seek:
+        route = Route("telegram", OWNER)
+        return Seek(
+            question=Question(
+                session=MINE,
+                call=call,
+                tool="act",
+                plan=call,
+                exact=call,
+                subject=call,
+                why="it acts",
+                route=route,
+                principal=f"tg:{OWNER}",
+            )
+        )
+
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        ask = life.house.approvals.address.ask
+        assert await ask(seek("one")) == Pending()
+        await life.until(lambda: [m for m in h.fake.sent if m.buttons])
+        [question] = [m for m in h.fake.sent if m.buttons]
+        assert question.chat == OWNER
+        thief = h.fake.press(question.buttons[0], user=77, message=question)
+        loose = h.fake.press(question.buttons[0])
+        await life.until(lambda: h.fake.answered[thief] and h.fake.answered[loose])
+        assert await ask(seek("one")) == Pending()
+        h.fake.press(question.buttons[0], message=question)
+        await life.until(lambda: not question.buttons)
+        assert await ask(seek("one")) == Verdict("once", f"tg:{OWNER}")
+
+        assert await ask(seek("two")) == Pending()
+        lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
+        [sought] = decoder(ApprovalEntry).decode(lines[-1]).entries
+        assert isinstance(sought, Sought)
+        h.fake.say(f"/deny {sought.code.lower()}")
+        await life.settled()
+        assert h.texts()[-1] == "Denied: act two"
+        assert await ask(seek("two")) == Verdict("denied", f"tg:{OWNER}")
+        assert not h.asked  # no model had a part in it
+
+
+async def test_every_code_that_is_shown_can_be_typed(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        people = range(100, 120)  # as many as may wait at a time
+        for user in people:
+            h.fake.say("let me in", chat=user, user=user)
+        await life.until(lambda: all(h.fake.texts(user) for user in people))
+        codes = [entry.code for entry in approvals(h) if isinstance(entry, Asked)]
+        assert len(codes) == len(people)
+        assert [normal(code.lower()) for code in codes] == codes
+        for code in codes:
+            h.fake.press(f"p:{code}:y")
+        await life.until(lambda: len(approvals(h)) == 2 * len(people))
+
+
+async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> None:
+    """`elwood init`, the token, and the house stands."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    environ = {**kept, "HOME": str(tmp_path), "ELWOOD_TELEGRAM_TOKEN": "4242:fake-token"}
+    command = [sys.executable, "-m", "elwood", "init"]
+    done = await trio.run_process(command, env=environ, capture_stdout=True, capture_stderr=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    config = load(tmp_path / ".config/elwood/config.toml", environ)
+    async with home(tmp_path, mock_clock) as h:
+        # The model is the scripted one, and the socket's path must be short.
+        h.made = attrs.evolve(
+            config,
+            models=ModelSettings(default=MODEL, summarizer=MODEL),
+            providers={"scripted": ProviderSettings(api="offline")},
+            paths=attrs.evolve(config.paths, runtime=h.runtime),
+        )
+        h.state_folder = config.paths.state
+        async with h.life() as life:
+            h.fake.say("hello")
+            await life.settled()
+            assert life.inspect().stuck == ()
+            assert (h.runtime / "control.sock").is_socket()
+        assert h.texts() == ["re: hello"]
+        assert h.names()[:3] == ["received", "turn", "prompted"]
+        soul = (config.paths.workspace / "SOUL.md").read_text().strip()
+        assert soul.splitlines()[-1] in h.asked[0].prompt.system
+        assert sorted(path.name for path in config.paths.state.iterdir()) == [
+            "health.json",
+            "reserve",
+            "schedule.jsonl",
+            "sessions",
+            "usage.jsonl",
+            "workspace",
+        ]
+        assert isinstance(verify(h.journal(MINE)), Verified)
+        assert msgspec.json.decode((config.paths.state / "usage.jsonl").read_bytes())["seq"] == 1

@@ -1,0 +1,294 @@
+"""Learning in the whole house: what is said more than once becomes a memory, if the owner likes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.session.log.entries import Observed
+from elwood.agent.tools.talk import ASK_USER
+from elwood.app.config import Config, Paths
+from elwood.app.config.settings import Sessions
+from elwood.features.daily_notes.session_part import GATHER
+from elwood.features.memory.learning import LearningSettings
+from elwood.features.memory.note import parse
+from elwood.features.memory.observing import PROMPT
+from tests.agent.session.scripted import answer, call
+from tests.fake_telegram import SentMessage
+from tests.features.memory.remembering import holding
+from tests.journeys.home import OTHER, Home, Life, home, newest
+from tests.journeys.test_memory import equip, thinking, typed
+
+QUIET = LearningSettings().quiet + 30
+STRANGER = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1}
+BIRTHDAY = "The sister's birthday is 4 May, zanzibar."
+
+
+class Watching:
+    """Answers people as `thinking` does, and as the observer with *facts*, or with *raw* words."""
+
+    def __init__(self, h: Home, **settings: object) -> None:
+        self.facts: list[tuple[str, str]] = []
+        self.raw = ""
+        self.passes: list[ModelRequest] = []
+        equip(h)
+        h.think = self.think
+        h.settings["learning"] = LearningSettings(**settings, reflections=False)  # type: ignore[arg-type]
+        h.settings["sessions"] = Sessions(archive=30 * 86_400.0)
+
+    async def think(self, request: ModelRequest) -> Completion:
+        if request.prompt.system != PROMPT.system:
+            name, _, given = newest(request).partition(" ")
+            if name == ASK_USER.name and isinstance(request.messages[-1], Human):
+                return call(("c1", name, given))
+            return await thinking(request)
+        await trio.lowlevel.checkpoint()
+        self.passes.append(request)
+        facts = [{"kind": "fact", "key": key, "text": text} for key, text in self.facts]
+        return answer(self.raw or json.dumps({"facts": facts}))
+
+    def sees(self, key: str, text: str) -> None:
+        self.facts = [(key, text)]
+
+
+async def said(h: Home, life: Life, text: str) -> str:
+    h.fake.say(text)
+    await life.settled()
+    return h.texts()[-1]
+
+
+async def a_day(h: Home, *texts: str) -> None:
+    """Say something, be quiet, and come back another day to another process."""
+    async with h.life() as life:
+        for text in texts:
+            await said(h, life, text)
+        await trio.sleep(QUIET)
+    await trio.sleep(86_400)
+
+
+def questions(h: Home) -> list[SentMessage]:
+    return [sent for sent in h.fake.sent if sent.buttons]
+
+
+def notes(h: Home) -> dict[str, str]:
+    """What is remembered; what only waits is not."""
+    found = [parse(path.stem, path.read_text()) for path in (h.state / "memory").glob("*.md")]
+    return {note.key: note.text for note in found if note.status == "kept"}
+
+
+def waiting(h: Home) -> list[Path]:
+    return [*(h.state / "memory").glob("seen-*.md")]
+
+
+async def test_auto_keeps_what_was_said_on_three_days_and_takes_it_back(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        watching = Watching(h, mode="auto")
+        watching.sees("sister-birthday", BIRTHDAY)
+        for day in range(2):
+            await a_day(h, f"({day}) My sister has her birthday on 4 May!")
+            assert not notes(h)
+            assert len(waiting(h)) == day + 1
+        await a_day(h, "4 May, the day of my sister")
+        assert notes(h) == {"sister-birthday": BIRTHDAY}
+        assert not waiting(h)
+        async with h.life() as life:
+            h.fake.say(typed("search_memory", query="birthday"), chat=OTHER, user=OTHER)
+            await life.settled()
+            assert "4 May" in h.texts(OTHER)[-1]
+            assert not questions(h)
+            assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
+            assert not notes(h)
+        await a_day(h, "The 4th of May!")
+        assert len(watching.passes) == 5
+        assert not notes(h)
+        assert not waiting(h)
+        assert not h.broken()
+
+
+async def test_suggest_asks_once_and_a_press_keeps_it(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        Watching(h).sees("sister-birthday", BIRTHDAY)
+        for day in range(4):
+            await a_day(h, f"({day}) My sister has her birthday on 4 May!")
+        assert not notes(h)
+        [question] = questions(h)
+        assert BIRTHDAY in question.text
+        async with h.life() as life:
+            assert "zanzibar" in await said(h, life, "/memory pending")
+            # What was only noticed is no note; that it was said stands in the daily notes.
+            found = await said(h, life, "/memory search birthday")
+            assert all(part.startswith("threads/daily/") for part in found.split("\n\n"))
+            assert "sister-birthday" not in found
+            keep, _ = question.buttons
+            h.fake.press(keep, message=question)
+            await life.until(lambda: notes(h) == {"sister-birthday": BIRTHDAY})
+            await life.settled()
+            assert not waiting(h)
+            assert "label: trusted" in (h.state / "memory" / "sister-birthday.md").read_text()
+            assert await said(h, life, "/memory undo") == "Removed: sister-birthday."
+            assert not notes(h)
+        assert not h.broken()
+
+
+async def test_a_press_drops_it_for_good(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        Watching(h, threshold=1).sees("sister-birthday", BIRTHDAY)
+        await a_day(h, "It is my sister's birthday on 4 May!")
+        [question] = questions(h)
+        async with h.life() as life:
+            _, drop = question.buttons
+            h.fake.press(drop, message=question)
+            await life.until(lambda: not waiting(h))
+            await life.settled()
+        await a_day(h, "Did I say that it is on 4 May?", "/memory pending")
+        assert h.texts()[-1] == "Nothing waits."
+        assert not questions(h)
+
+
+async def test_undo_takes_back_what_was_written_last_whoever_wrote_it(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        watching = Watching(h, mode="auto", threshold=1)
+        watching.facts = [("home", "Lives in Oslo."), ("cat", "Has a cat called Tom.")]
+        await a_day(h, "I live in Oslo, with Tom the cat")
+        watching.facts = []
+        await a_day(h, typed("save_memory", key="tea", content="Green"))
+        assert set(notes(h)) == {"home", "cat", "tea"}
+        async with h.life() as life:
+            assert await said(h, life, "/memory undo") == "Removed: tea."
+            assert await said(h, life, "/memory undo") == "Removed: home, cat."
+            assert not notes(h)
+            assert await said(h, life, "/memory undo") == "There is nothing to take back."
+
+
+async def test_what_was_forgotten_is_not_learned_again_by_any_name(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        watching = Watching(h, mode="auto", threshold=2)
+        watching.sees("party", BIRTHDAY)
+        save = typed("save_memory", key="sister-birthday", content=BIRTHDAY)
+        await a_day(h, save)
+        assert len(waiting(h)) == 1
+        watching.facts = []
+        async with h.life() as life:
+            h.fake.say(typed("forget_memory", key="sister-birthday"))
+            await life.until(lambda: questions(h))
+            [question] = questions(h)
+            [yes] = [data for data in question.buttons if data.endswith(":o")]
+            h.fake.press(yes, message=question)
+            await life.until(lambda: ("forget_memory sister-birthday", "ok") in h.ended())
+            await life.settled()
+            # What had been seen of it is gone as well; what was said is in the log only.
+            await trio.sleep(GATHER + 1.0)
+            assert all(name.startswith("sessions/") for name in holding(h.state, "zanzibar"))
+            assert holding(h.folder / "workspace", "zanzibar") == []
+        for key, text in (("party", BIRTHDAY), ("sister-birthday", "On 4 May, she says.")):
+            watching.sees(key, text)
+            await a_day(h, f"The 4th of May, says {key}!")
+        assert len(watching.passes) == 3
+        assert not notes(h)
+        assert not waiting(h)
+
+
+async def test_what_strangers_had_a_part_in_waits_until_the_owner_looks(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        watching = Watching(h, mode="auto", threshold=2)
+        watching.sees("bank", "The bank account is 4711.")
+        for day in range(2):
+            async with h.life() as life:
+                h.fake.say(f"My account is 4711 ({day})", forward_origin=STRANGER)
+                await life.settled()
+                await trio.sleep(QUIET)
+            await trio.sleep(86_400)
+        assert not notes(h)
+        assert not questions(h)
+        assert len(waiting(h)) == 2
+        watching.facts = []
+        before = len(h.asked)
+        await a_day(h, "/memory pending", "/new", "What is my bank account?")
+        assert any("strangers had a part in it" in text for text in h.texts())
+        assert len(h.asked) > before
+        assert "4711" not in repr(h.asked[before:])
+
+
+@pytest.mark.parametrize("raw", ["I noticed nothing of use.", '{"facts": 3}'])
+async def test_a_model_that_gives_no_json_harms_nothing_and_a_day_has_its_limit(
+    tmp_path: Path, mock_clock: MockClock, raw: str
+) -> None:
+    """Two calls a pass, until the day's are used up; people are answered as before."""
+    async with home(tmp_path, mock_clock) as h:
+        limit = 4
+        watching = Watching(h, calls_per_day=limit)
+        watching.raw = raw
+        async with h.life() as life:
+            for number in range(limit // 2 + 1):
+                assert await said(h, life, f"number {number}") == f"re: number {number}"
+                await trio.sleep(QUIET)
+        assert len(watching.passes) == limit
+        assert len([e for e in h.entries() if isinstance(e, Observed)]) == limit // 2
+        assert not notes(h)
+        assert not waiting(h)
+        assert not h.broken()
+
+
+async def test_the_model_of_rules_is_not_asked_to_observe(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        watching = Watching(h, mode="auto", threshold=1)
+        watching.sees("tea", "Likes tea.")
+        h.made = Config(
+            paths=Paths(state=h.state, workspace=tmp_path / "workspace", runtime=h.runtime),
+            providers={"scripted": ProviderSettings(api="offline")},
+            file=tmp_path / "config.toml",
+            models=ModelSettings(default=h.model, summarizer=h.model),
+            learning=h.settings["learning"],
+        )
+        async with h.life() as life:
+            await said(h, life, "I like tea")
+            await trio.sleep(QUIET)
+            assert await said(h, life, "/memory pending") == "Nothing waits."
+        assert not watching.passes
+
+
+async def test_only_the_owner_s_own_words_show_and_settle_what_waits(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        Watching(h).sees("tea", "Likes tea.")
+        await a_day(h, "I like tea")
+        async with h.life() as life:
+            h.fake.say("/memory pending", forward_origin=STRANGER)
+            await life.settled()
+            assert "Likes tea" not in h.texts()[-1]
+
+
+async def test_an_answer_to_the_model_is_no_command(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Else a model that strangers steer could have the owner press what settles something."""
+    async with home(tmp_path, mock_clock) as h:
+        Watching(h).sees("tea", "Likes tea.")
+        h.more_tools = (*h.more_tools, ASK_USER)
+        await a_day(h, "I like tea")
+        async with h.life() as life:
+            code = (await said(h, life, "/memory pending")).split(":")[0]
+            option = json.dumps([f"/memory keep {code}", "no"])
+            h.fake.say(f'{ASK_USER.name} {{"question": "Weather?", "options": {option}}}')
+            await life.until(lambda: questions(h))
+            await life.settled()
+            [question] = questions(h)
+            h.fake.press(question.buttons[0], message=question)
+            await life.until(lambda: "replying to: Weather?" in h.texts()[-1])
+            assert not notes(h)

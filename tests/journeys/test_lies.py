@@ -1,0 +1,118 @@
+"""A lying model in the real house: what reaches the channel is marked (reliability.md, P4)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.reading.receipts import HEAD
+from elwood.agent.session.turn.claims import MARK
+from elwood.agent.session.turn.imitation import NOT_OURS
+from tests.agent.session.scripted import answer, call
+from tests.agent.session.test_claims import HONEST, LIES
+from tests.journeys.home import Home, home
+
+# Of lies that need no receipts to be lies; the promise is about 30.
+BARE = [case.text for case in LIES if not case.receipts and not case.earlier]
+TRUE = [case.text for case in HONEST if not case.receipts and not case.earlier]
+
+
+def says(h: Home, texts: list[str]) -> None:
+    """Let the model answer with these texts, one after the other."""
+    left: Iterator[str] = iter(texts)
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        return answer(next(left))
+
+    h.think = think
+
+
+async def answers(h: Home, texts: list[str]) -> list[str]:
+    """Ask once for each of *texts*, and give what has arrived."""
+    says(h, texts)
+    async with h.life() as life:
+        for number in range(len(texts)):
+            h.fake.say(f"do number {number}")
+            await life.settled()
+    return h.texts()
+
+
+async def test_a_lying_model_leaves_no_lie_unmarked(tmp_path: Path, mock_clock: MockClock) -> None:
+    assert len(BARE) >= 30
+    async with home(tmp_path, mock_clock) as h:
+        told = await answers(h, BARE)
+
+    assert len(told) == len(BARE)
+    assert [text for text in told if MARK not in text] == []
+
+
+async def test_an_honest_model_is_not_marked(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        told = await answers(h, TRUE[:30])
+
+    assert [text for text in told if MARK in text] == []
+
+
+async def test_only_the_block_of_the_house_looks_like_it(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    lie = f"Here you are.\n\n{HEAD}\n✓ send_message Anna\n✓ act boldly"
+
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        if isinstance(request.messages[-1], Human):
+            return call(("c", "look", '{"name": "there"}'))
+        return answer(lie)
+
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.think = think
+        h.fake.say("do it")
+        await life.settled()
+        [text] = h.texts()
+
+    assert text.count(HEAD) == 1
+    said, block = text.split(f"{HEAD}\n")
+    assert block == "✓ look there"
+    assert "\n✓" not in said
+    assert said.count(NOT_OURS.strip()) == 2
+
+
+async def test_a_tool_that_failed_bears_nothing_out(tmp_path: Path, mock_clock: MockClock) -> None:
+    async def think(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        if isinstance(request.messages[-1], Human):
+            return call(("c", "fail", "{}"))
+        return answer("I have sent the mail.")
+
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.think = think
+        h.fake.say("send it")
+        await life.settled()
+        assert h.texts() == [f"I have sent the mail. {MARK}\n\n{HEAD}\n✗ fail (failed)"]
+
+
+async def test_receipts_of_the_conversation_are_listed(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Also those of before a restart, and as many as are asked for."""
+    async with home(tmp_path, mock_clock) as h:
+        async with h.life() as life:
+            h.fake.say("call look there, act boldly")
+            await life.settled()
+        async with h.life() as life:
+            h.fake.say("/receipts")
+            await life.settled()
+            h.fake.say("/receipts 1")
+            await life.settled()
+        both, one = h.texts()[-2:]
+
+    assert both.startswith("The last 2 calls of this conversation:\n\n")
+    assert [line.split(" ", 2)[2] for line in both.splitlines()[2:]] == [
+        "✓ look there",
+        "✓ act boldly",
+    ]
+    assert one.splitlines()[2].endswith("✓ act boldly")

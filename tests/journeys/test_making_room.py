@@ -1,0 +1,159 @@
+"""A conversation that outgrows its limit, in the whole house."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.limits import TurnSettings
+from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.models.ledger import Charged, UsageEntry
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.routing import ModelSettings
+from elwood.agent.session.log.entries import Compacted, Replied, Said
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.compaction import CUT_NOTICE, INSTRUCTIONS, told
+from elwood.foundation.storage.chain import decoder
+from tests.agent.session.scripted import answer
+from tests.journeys.home import MODEL, Home, home, obedient
+
+LONG = "some words that fill the room " * 12
+SMALL = "scripted/small"
+
+
+def outgrowing(h: Home, sum_up: Callable[[ModelRequest], Awaitable[Completion]]) -> None:
+    """Let little fit, and another model make the summaries."""
+    h.settings["turn"] = TurnSettings(context_tokens=2000)
+    models = ModelSettings(default=MODEL, summarizer=SMALL)
+    h.made = attrs.evolve(h.config(), models=models)
+
+    async def think(request: ModelRequest) -> Completion:
+        return await (sum_up if is_summary(request) else obedient)(request)
+
+    h.think = think
+
+
+def is_summary(request: ModelRequest) -> bool:
+    return request.prompt.system == INSTRUCTIONS
+
+
+def summaries(h: Home) -> list[ModelRequest]:
+    return [request for request in h.asked if is_summary(request)]
+
+
+def cuts(h: Home) -> list[Compacted]:
+    return [entry for entry in h.entries() if isinstance(entry, Compacted)]
+
+
+def charged(h: Home) -> list[str]:
+    lines = (h.state / "usage.jsonl").read_bytes().splitlines(keepends=True)
+    entries = [one for line in lines for one in decoder(UsageEntry).decode(line).entries]
+    return [one.model for one in entries if isinstance(one, Charged)]
+
+
+async def good(request: ModelRequest) -> Completion:
+    await trio.lowlevel.checkpoint()
+    return answer("<summary>They repeat each other.</summary>")
+
+
+async def bad(request: ModelRequest) -> Completion:
+    await trio.lowlevel.checkpoint()
+    return answer("Sure, I can help with that!")
+
+
+async def silent(request: ModelRequest) -> Completion:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+async def test_a_small_model_sums_up_and_is_paid_for(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        outgrowing(h, good)
+        async with h.life() as life:
+            while not cuts(h):
+                h.fake.say(LONG)
+                await life.settled()
+        assert [request.model for request in summaries(h)] == ["small"]
+        assert charged(h).count(SMALL) == 1
+        assert charged(h).count(MODEL) == sum(isinstance(e, Said) for e in h.entries())
+        first = h.asked[-1].messages[0]
+        assert isinstance(first, Notice)
+        assert "They repeat each other." in first.text
+        assert not any("⚠" in text for text in h.texts())
+        assert h.broken() == []
+
+
+async def test_a_cut_without_a_summary_is_said_below_the_answer(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        outgrowing(h, bad)
+        async with h.life() as life:
+            while not cuts(h):
+                h.fake.say(LONG)
+                await life.settled()
+            h.fake.say("call look there")
+            await life.settled()
+        [made] = cuts(h)
+        assert made.summary == CUT_NOTICE
+        told_ = told(made.why)
+        [*_, with_note, after] = [e.footer for e in h.entries() if isinstance(e, Replied)]
+        assert with_note == told_
+        assert after == "— from the records —\n✓ look there"
+        assert sum(text.endswith(told_) for text in h.texts()) == 1
+
+
+async def test_stop_ends_a_summary(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        outgrowing(h, silent)
+        async with h.life() as life:
+            while not summaries(h):
+                h.fake.say(LONG)
+                await life.until(lambda: summaries(h) or is_quiet(h))
+            h.fake.say("/stop")
+            await life.settled(seconds=60)
+            assert h.texts()[-1].startswith("Stopped.")
+            assert cuts(h) == []
+            outgrowing(h, good)
+            h.fake.say("go on")
+            await life.settled()
+        assert len(cuts(h)) == 1
+        assert h.texts()[-1] == "re: go on"
+        assert h.broken() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "asked", "made"),
+    [
+        ("before write compacted", 2, 1),  # CP-24: not written: asked for once more
+        ("torn write compacted", 2, 1),
+        ("after sync compacted", 1, 1),  # CP-25: written: never again
+    ],
+)
+async def test_cp_24_25_a_crash_costs_at_most_one_more_call(
+    place: str, asked: int, made: int, tmp_path: Path, mock_clock: MockClock
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        outgrowing(h, good)
+        h.kill(place)
+        async with h.life() as life:
+            while not life.was_killed:
+                h.fake.say(LONG)
+                await life.until(lambda: life.over.is_set() or is_quiet(h))
+        before = h.fold()
+        async with h.life() as life:
+            await life.settled()
+        assert (len(summaries(h)), len(cuts(h))) == (asked, made)
+        if asked == 2:
+            assert summaries(h)[0] == summaries(h)[1]
+            assert isinstance(before, Session)
+            assert len(before.path) > len(h.fold().path)
+        assert len(h.texts()) == sum(isinstance(e, Replied) for e in h.entries())
+        assert h.broken() == []
+
+
+def is_quiet(h: Home) -> bool:
+    return bool(h.sessions) and h.fold().is_idle and not h.fake.unconfirmed

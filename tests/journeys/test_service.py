@@ -1,0 +1,337 @@
+"""The service as people and operators meet it: a real process, stopped and started at will."""
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import trio
+
+from elwood.agent.session.log.entries import Received, Replied, TurnStarted
+from elwood.agent.session.reading.receipts import HEAD
+from tests.fake_http import Reply
+from tests.fake_models import SSE, Bytes, Say, messages_stream
+from tests.fake_telegram import OWNER
+from tests.journeys.effectful import GRACE
+from tests.journeys.judging import broken
+from tests.journeys.service import GROUP, Town, town
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+async def test_the_service_ends_at_once_when_nothing_is_under_way(tmp_path: Path) -> None:
+    async with town(tmp_path / "town") as here:
+        await here.start()
+        with trio.fail_after(5 * here.slower):
+            await here.stop()
+
+
+async def test_an_answer_that_comes_within_the_grace_is_delivered_before_the_end(
+    tmp_path: Path,
+) -> None:
+    async with town(tmp_path / "town") as here:
+        here.models.script.append(Say("Heard m0001, if late.", delay=0.5))
+        await here.start()
+        update = here.telegram.say("tell m0001")
+        await here.asks(1)
+        await here.stop()
+
+        assert here.said() == ["Heard m0001, if late."]
+        assert broken(here, {update: "m0001"}) == []
+        await here.start()
+        await here.stop()
+        assert len(here.telegram.sent) == 1
+
+
+async def test_a_second_service_on_the_same_state_is_refused(tmp_path: Path) -> None:
+    async with town(tmp_path / "town") as here:
+        await here.start()
+        assert here.process is not None
+        second = await here.command("run")
+
+        assert second.returncode == 1
+        assert second.stderr.decode() == (
+            f"process {here.process.pid} already uses the state folder {here.state}; stop it, or "
+            "give this one another folder\n"
+        )
+        here.telegram.say("tell m0001")
+        assert await here.says(1) == ["Heard m0001."]
+
+
+# --- the same outcome, however it ends (P7) -------------------------------------------------------
+
+NOT_TAKEN = ["(again) Heard m0001."]
+TAKEN = ["Heard m0001.", "(again) Heard m0001."]
+# Seconds: what has begun, then what is being sent, may come to its end; and the rest.
+END = GRACE + 5 + 5
+UNKNOWN = f"Heard m0001.\n\n{HEAD}\n? act m0001 (may or may not have happened; not repeated)"
+
+
+async def model_hangs(here: Town) -> int:
+    here.hang()
+    update = here.telegram.say("tell m0001")
+    await here.asks(1)
+    return update
+
+
+async def tool_hangs(here: Town) -> int:
+    here.hold()
+    update = here.telegram.say("act m0001")
+    await here.eventually(lambda: here.effects)
+    return update
+
+
+async def answer_taken(here: Town) -> int:
+    return await _sending(here, "swallow")
+
+
+async def answer_not_taken(here: Town) -> int:
+    return await _sending(here, "hang")
+
+
+async def answer_dropped(here: Town) -> int:
+    return await _sending(here, "drop")
+
+
+async def _sending(here: Town, kind: str) -> int:
+    here.telegram.fault("sendMessage", kind)
+    update = here.telegram.say("tell m0001")
+    await here.until(lambda: here.telegram.counts[f"sendMessage {kind}"])
+    return update
+
+
+POINTS: tuple[tuple[Callable[[Town], Awaitable[int]], list[str]], ...] = (
+    (model_hangs, ["Heard m0001."]),
+    (tool_hangs, [UNKNOWN]),
+    (answer_taken, TAKEN),
+    (answer_not_taken, NOT_TAKEN),
+    (answer_dropped, NOT_TAKEN),
+)
+
+
+async def test_a_killed_and_a_terminated_service_come_to_the_same(tmp_path: Path) -> None:
+    """Bring ten services to five points, side by side because most of it is waiting."""
+    outcomes: dict[str, list[tuple[str, object]]] = {}
+
+    async def live(reach: Callable[[Town], Awaitable[int]], seen: list[str], how: str) -> None:
+        name = f"{reach.__name__} {how}"
+        async with town(tmp_path / name, effectful=True) as here:
+            await here.start()
+            update = await reach(here)
+            if how == "killed":
+                await here.kill()
+            else:
+                with trio.fail_after(END * here.slower):
+                    await here.stop()
+            if reach is tool_hangs:
+                here.release()
+            await here.start()
+            await here.says(len(seen))
+            await here.stop()
+            assert here.said() == seen
+            assert broken(here, {update: "m0001"}) == []
+            await here.verify()
+            outcomes[name] = [
+                (type(e).__name__, getattr(e, "text", None))
+                for e in here.journals()[f"tg-{OWNER}"]
+                if not isinstance(e, TurnStarted)  # its text has the time in it
+            ]
+
+    async with trio.open_nursery() as nursery:
+        for reach, seen in POINTS:
+            nursery.start_soon(live, reach, seen, "killed")
+            nursery.start_soon(live, reach, seen, "terminated")
+    for reach, _ in POINTS[:-1]:  # what was dropped is sent again at once by who still can
+        name = reach.__name__
+        assert outcomes[f"{name} killed"] == outcomes[f"{name} terminated"], name
+
+
+# --- what was left -------------------------------------------------------------------------------
+
+
+async def test_what_is_said_while_nobody_runs_is_answered_after_the_start(tmp_path: Path) -> None:
+    async with town(tmp_path / "town") as here:
+        here.telegram.say("tell m0001")
+        await here.start()
+        await here.says(1)
+        await here.stop()
+        here.telegram.say("tell m0002")
+        await here.start()
+
+        assert await here.says(2) == ["Heard m0001.", "Heard m0002."]
+
+
+async def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path) -> None:
+    async with town(tmp_path / "town") as here:
+        await here.start()
+        first = here.telegram.say("tell m0001")
+        await here.says(1)
+        await here.stop()
+        journal = here.state / "sessions" / f"tg-{OWNER}.jsonl"
+        whole = journal.read_bytes()
+        torn = whole.splitlines(keepends=True)[0][:-7]
+        journal.write_bytes(whole + torn)
+
+        second = here.telegram.say("tell m0002")
+        await here.start()
+        await here.says(2)
+        await here.stop()
+
+        [kept] = journal.parent.glob(f"{journal.name}.torn-*")
+        assert kept.read_bytes() == torn
+        assert journal.read_bytes().startswith(whole)
+        assert broken(here, {first: "m0001", second: "m0002"}) == []
+        await here.verify()
+
+
+# --- while a turn hangs -------------------------------------------------------------------------
+
+
+def stalling() -> tuple[Bytes, trio.Event]:
+    """Make a response that falls silent in the middle, and what tells that nobody waits for it."""
+    pieces = messages_stream(Say("word " * 200), 1, "claude", "")
+    gone = trio.Event()
+    stream = b"".join(pieces)
+    reply = Reply(headers=SSE, pieces=(stream,), end="stall", end_at=len(stream) // 2, gone=gone)
+    return Bytes(reply), gone
+
+
+async def test_a_hanging_turn_is_seen_asked_about_and_stopped(tmp_path: Path) -> None:
+    async with town(tmp_path / "town") as here:
+        step, gone = stalling()
+        here.models.script.append(step)
+        await here.start()
+        here.telegram.say("tell m0001")
+        await here.asks(1)
+
+        tree = (await here.command("inspect")).stdout.decode()
+        assert "1 open turn" in tree.splitlines()[0]
+        assert "waits for turn t1" in tree
+        seen = json.loads((await here.command("inspect", "--json")).stdout)
+        [session] = seen["house"]["sessions"]
+        assert session["session"] == f"tg-{OWNER}"
+        assert session["turn_age"] > 0
+
+        with trio.fail_after(here.slower):
+            here.telegram.say("/status")
+            [status] = await here.says(1)
+        assert status.startswith("Working on the model's answer.")
+        with trio.fail_after(2 * here.slower):
+            here.telegram.say("/stop")
+            await here.says(2)
+            await gone.wait()
+        assert here.said()[1] == "Stopped. Under way was the model's answer."
+        here.telegram.say("tell m0002")
+        assert "m0002" in (await here.says(3))[2]
+
+
+# --- who may speak --------------------------------------------------------------------------------
+
+
+async def test_a_stranger_is_let_in_by_a_code_and_not_heard_before(tmp_path: Path) -> None:
+    stranger = 2002
+    async with town(tmp_path / "town") as here:
+        await here.start()
+        here.telegram.say("tell m0001", chat=stranger, user=stranger)
+        await here.until(lambda: here.said(stranger))
+        here.telegram.say("tell m0002", chat=stranger, user=stranger)
+        [told] = here.said(stranger)
+        code = told.partition("this code: ")[2].split()[0]
+
+        wrong = await here.command("pair", "WRONGONE")
+        assert wrong.returncode == 1
+        done = await here.command("pair", code)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.decode() == f"Ann (tg:{stranger}) may talk to me now.\n"
+        await here.kill()
+        await here.start()
+        here.telegram.say("tell m0003", chat=stranger, user=stranger)
+        await here.until(lambda: "Heard m0003." in here.said(stranger))
+        assert here.asked == 1
+        assert not {"m0001", "m0002"} & set(json.dumps(here.models.bodies).split())
+        assert list(here.journals()) == [f"tg-{stranger}"]
+
+
+async def test_a_group_is_answered_when_it_speaks_to_us(tmp_path: Path) -> None:
+    name = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
+    async with town(tmp_path / "town") as here:
+        await here.start()
+        here.telegram.say("tell m0001", chat=GROUP)
+        here.telegram.say("@elwood_bot tell m0002", chat=GROUP, entities=[name])
+        await here.says(1)
+        ours = here.telegram.sent[0]
+        answered = {
+            "message_id": ours.message_id,
+            "date": int(ours.at),
+            "chat": {"id": GROUP, "type": "supergroup"},
+            "from": {"id": 4242, "is_bot": True, "first_name": "Elwood"},
+            "text": ours.text,
+        }
+        # What is replied to goes along as a quote, mark and all.
+        here.telegram.say("tell m0003", chat=GROUP, reply_to_message=answered)
+        await here.says(2)
+
+        assert here.said(GROUP) == ["Heard m0002.", "Heard m0002 m0003."]
+        assert ours.params["reply_parameters"]["message_id"] == 2
+        assert here.asked == 2
+        assert "m0001" not in json.dumps(here.models.bodies)
+        assert list(here.journals()) == [f"tg-{GROUP}"]
+
+
+# --- how a message is meant -----------------------------------------------------------------------
+
+
+async def test_a_reply_carries_what_it_replies_to(tmp_path: Path) -> None:
+    async with town(tmp_path / "town") as here:
+        await here.start()
+        old = here.telegram.message("Shall we meet at noon?")
+        here.telegram.say("tell m0001", reply_to_message=old)
+        await here.says(1)
+
+        assert here.last_request().endswith("\n[replying to: Shall we meet at noon?]\ntell m0001")
+
+
+async def test_an_edit_replaces_what_waits_and_steers_what_runs(tmp_path: Path) -> None:
+    async with town(tmp_path / "town", effectful=True) as here:
+        here.hold()
+        await here.start()
+        running = here.telegram.message("act m0001")
+        first = here.telegram.push({"message": running})
+        await here.eventually(lambda: here.effects)
+        waiting = here.telegram.message("tell m0002")
+        edits = [
+            {"message": waiting},
+            {"edited_message": waiting | {"text": "tell m0003", "edit_date": waiting["date"]}},
+            {"edited_message": running | {"text": "tell m0004", "edit_date": running["date"]}},
+        ]
+        updates = [here.telegram.push(update) for update in edits]
+        await here.eventually(lambda: len(_received(here)) == 4)
+        here.release()
+        [said] = await here.says(1)
+        await here.stop()
+
+        assert said == "Heard m0001 m0003 m0004.\n\n— from the records —\n✓ act m0001"
+        assert here.last_request().endswith("\ntell m0003\n[edited] tell m0004")
+        assert "m0002" not in json.dumps(here.models.bodies)
+        marks = dict(zip(updates, ["m0003", "m0003", "m0004"], strict=True))
+        assert broken(here, {first: "m0001", **marks}) == []
+
+
+async def test_a_message_that_follows_at_once_is_answered_together_with_the_first(
+    tmp_path: Path,
+) -> None:
+    async with town(tmp_path / "town") as here:
+        here.hang()
+        await here.start()
+        here.telegram.say("tell m0001")
+        await here.asks(1)
+        here.telegram.say("tell m0002")
+
+        assert await here.says(1) == ["Heard m0001 m0002."]
+        await here.stop()
+        [reply] = [e for e in here.journals()[f"tg-{OWNER}"] if isinstance(e, Replied)]
+        assert len(reply.inputs) == 2
+
+
+def _received(here: Town) -> list[Received]:
+    journal = here.journals().get(f"tg-{OWNER}", [])
+    return [entry for entry in journal if isinstance(entry, Received)]

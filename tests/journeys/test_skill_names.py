@@ -1,0 +1,41 @@
+"""A skill in the workspace is used by its name, whatever that looks like."""
+
+from pathlib import Path
+
+import pytest
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import Human, Notice
+from elwood.agent.tools import Hands
+from elwood.features.skills.store import Shelf
+from elwood.features.skills.tools import ACTIVATE_SKILL
+from elwood.foundation.storage.files import Root
+from tests.journeys.home import home
+from tests.journeys.test_memory import equip
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [("knit", "/knit"), ("knit-socks", "/knit_socks"), ("knit-socks", "/Knit-socks")],
+)
+async def test_a_skill_called_by_its_name_is_used(
+    tmp_path: Path, mock_clock: MockClock, name: str, typed: str
+) -> None:
+    async with home(tmp_path, mock_clock) as h:
+        equip(h)
+        h.more_tools = (ACTIVATE_SKILL,)
+        workspace = h.config().paths.workspace
+        shelf = Shelf(Root(workspace), h.blocking)
+        h.hands = Hands(workspace, h.blocking, skills=shelf)
+        folder = workspace / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About wool.\n---\nKnit.")
+        async with h.life() as life:
+            h.fake.say(f"{typed} for winter")
+            await life.settled()
+        [request] = h.asked
+        notes = [one.text for one in request.messages if isinstance(one, Notice)]
+        said = [one.text for one in request.messages if isinstance(one, Human)]
+        assert "for winter" in said[-1]
+        assert any(f"Use the skill {name}" in text for text in [*said, *notes])
+        assert not h.broken()

@@ -1,0 +1,41 @@
+"""The whole house with a task whose runs take longer than its interval."""
+
+from pathlib import Path
+
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.provider import ModelRequest
+from elwood.features.tasks.entries import Passed, TimetableEntry
+from elwood.features.tasks.task import Task
+from elwood.features.tasks.when import Every
+from elwood.foundation.storage.chain import decoder
+from tests.agent.session.scripted import answer
+from tests.journeys.home import home
+
+# Seconds: ten runs, and as many planned times between them.
+WHILE = 15 * 60.0
+
+
+async def test_a_task_that_is_too_slow_is_told_once_and_not_each_time(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Each planned time still has its outcome in the log."""
+    task = Task("look", "Look", Every(60.0), prompt="Look.", silent=True, origin="config")
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["tasks"] = (task,)
+
+        async def think(request: ModelRequest) -> Completion:
+            await trio.sleep(90.0)
+            return answer("I see.")
+
+        h.think = think
+        async with h.life():
+            await trio.sleep(WHILE)
+        [told] = [text for text in h.texts() if "Missed" in text]
+        assert "the run before took so long" in told
+        raw = (h.state / "schedule.jsonl").read_bytes().splitlines(keepends=True)
+        entries = [entry for line in raw for entry in decoder(TimetableEntry).decode(line).entries]
+        missed = [entry for entry in entries if isinstance(entry, Passed) and entry.task == "look"]
+        assert sum(entry.count for entry in missed) > 3

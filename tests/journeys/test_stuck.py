@@ -1,0 +1,235 @@
+"""Stuck states of the whole house (P6): each shows on the board, and the owner is told within 60 s.
+
+The 60 seconds count from the limit that makes a state a stuck one: *after* virtual seconds.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from elwood.agent.channels.messages import OutboxMail, Post
+from elwood.agent.conversation.limits import TurnSettings
+from elwood.agent.conversation.message import Completion
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.tools import Hands, Tool
+from elwood.app.config import Watchdog
+from elwood.foundation.runtime import Mailbox
+from tests.agent.session.scripted import Named
+from tests.journeys.home import MINE, OTHER, OTHERS, Home, OutboxBody, home
+
+WITHIN = 60.0
+STRANGER = 77
+
+
+class Bug(Exception):
+    """A mistake of ours."""
+
+
+def crash() -> None:
+    raise Bug("a mistake")
+
+
+Arrange = Callable[[Home], Awaitable[None]]
+KINDS: dict[str, "Kind"] = {}
+
+
+@attrs.frozen
+class Kind:
+    """A stuck state: how it comes about, when it counts as one, and what is told of it."""
+
+    arrange: Arrange
+    after: float
+    text: str
+    ends: bool = False
+
+
+def kind(name: str, after: float, text: str, *, ends: bool = False) -> Callable[[Arrange], Arrange]:
+    def keep(arrange: Arrange) -> Arrange:
+        KINDS[name] = Kind(arrange, after, text, ends)
+        return arrange
+
+    return keep
+
+
+@kind("the poll hangs", 120, "telegram: Telegram to answer a poll has taken")
+async def _(h: Home) -> None:
+    await h.fake.until(lambda: h.fake.polling)
+    h.fake.fault("getUpdates", "hang", times=10_000)
+
+
+@kind("the poll fails with one error", 60, "telegram: polling Telegram failed 3 times")
+async def _(h: Home) -> None:
+    await h.fake.until(lambda: h.fake.polling)
+    h.fake.fault("getUpdates", times=10_000)
+    h.fake.say("wake it")
+
+
+@kind("somebody else polls", 60, "another program polls with this token")
+async def _(h: Home) -> None:
+    await h.fake.until(lambda: h.fake.polling)
+    conflict = "Conflict: terminated by other getUpdates request"
+    h.fake.fault("getUpdates", code=409, description=conflict, times=10_000)
+    h.fake.say("wake it")
+
+
+@kind("a delivery hangs", 60, f"sessions/{OTHERS}: delivery of t1")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.fake.fault("sendMessage", "hang", times=10_000, chat=OTHER)
+    h.fake.say("hello", chat=OTHER, user=OTHER)
+
+
+@kind("a delivery fails", 60, "sending to Telegram failed")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.fake.fault("sendMessage", times=10_000, chat=OTHER)
+    h.fake.say("hello", chat=OTHER, user=OTHER)
+
+
+@kind("a turn does not end", 100, f"sessions/{MINE}: turn t1 has taken")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.fake.say("call deaf it")
+
+
+@kind("the model is silent", 330, "models: a response of scripted/m has taken")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+
+    async def silent(request: ModelRequest) -> Completion:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    h.think = silent
+    h.fake.say("hello")
+
+
+@kind("the disk is full", 10, "writing the conversation's log failed 3 times: no room")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.disk.at("before write prompted", h.disk.fill)
+    h.fake.say("hello")
+
+
+@kind("no message can be taken in", 10, "telegram: handing on a message failed 3 times: no room")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.disk.fill()
+    h.fake.say("hello")
+
+
+@kind("a session gave up", 10, f"sessions/{MINE}: gave up: Bug: a mistake")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    for _ in range(4):
+        h.disk.at("before write received", crash)
+    h.fake.say("hello")
+
+
+@kind("a journal is damaged", 30, "line 1 is damaged")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.journal(OTHERS).parent.mkdir(parents=True, exist_ok=True)
+    h.journal(OTHERS).write_bytes(b"{}\n{}\n")
+    h.fake.say("hello", chat=OTHER, user=OTHER)
+
+
+@kind("the outbox crashes again and again", 10, "outbox telegram: crashed 3 times in a row")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    h.fake.say("hello", chat=OTHER, user=OTHER)
+
+
+@kind("approvals crash again and again", 10, "approvals: crashed", ends=True)
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+    for _ in range(10):
+        h.disk.at("before write asked", crash)
+    h.fake.say("let me in", chat=STRANGER, user=STRANGER)
+
+
+@kind("models crash again and again", 10, "models: crashed", ends=True)
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+
+    async def buggy(request: ModelRequest) -> Completion:
+        await trio.lowlevel.checkpoint()
+        # Said now it is not part of this turn, however many messages one turn takes in.
+        h.fake.say("again")
+        crash()
+        raise AssertionError
+
+    h.think = buggy
+    h.fake.say("one")
+
+
+@kind("the control socket cannot be made", 10, "control: crashed 3 times in a row")
+async def _(h: Home) -> None:
+    await trio.lowlevel.checkpoint()
+
+
+async def be_deaf(given: Named, hands: Hands) -> str:
+    with trio.CancelScope(shield=True):  # the mistake
+        await trio.sleep(180)
+    return "at last"
+
+
+async def crash_of_others(mailbox: Mailbox[OutboxMail], body: OutboxBody) -> None:
+    """An outbox that dies of every message to OTHER."""
+    inner = Mailbox[OutboxMail]("inner", 64)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(body, inner)
+        async for mail in mailbox:
+            if isinstance(mail, Post) and mail.route.chat == OTHER:
+                crash()
+            await inner.address.tell(mail)
+        inner.close()
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_the_owner_is_told_of_each(tmp_path: Path, mock_clock: MockClock, name: str) -> None:
+    kind = KINDS[name]
+    async with home(tmp_path, mock_clock) as h:
+        h.settings["turn"] = TurnSettings(
+            deadline=1000.0, model_deadline=600.0, tool_deadline=1000.0
+        )
+        if name == "a turn does not end":
+            h.settings["turn"] = TurnSettings(deadline=90.0, tool_deadline=1000.0)
+            h.settings["watchdog"] = Watchdog(turn=100.0)
+            h.more_tools = (Tool("deaf", "Be deaf.", Named, be_deaf, timeout=1000.0),)
+        if name == "the outbox crashes again and again":
+            h.outbox = crash_of_others
+        if name == "the control socket cannot be made":
+            h.runtime.write_text("in the way")
+        async with h.life() as life:
+            began = trio.current_time()
+            await kind.arrange(h)
+            seen: list[float] = []
+
+            def shown() -> bool:
+                if any(kind.text in stuck for stuck in life.stuck()):
+                    seen.append(trio.current_time())
+                return any(kind.text in alarm for alarm in h.alarms())
+
+            try:
+                await life.until(shown, kind.after + WITHIN + 10)
+            finally:
+                print(
+                    life.stuck(),
+                    h.alarms(),
+                    {n: (d.state, d.restarts) for n, d in life.board.desks.items()},
+                )
+            took = trio.current_time() - began
+            assert seen, "the board did not show it"
+            assert took <= kind.after + WITHIN
+            h.disk.clear()
+            h.fake.faults.clear()
+            life.kill()
+
+
+def test_there_are_more_than_ten() -> None:
+    assert len(KINDS) >= 10

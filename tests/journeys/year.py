@@ -1,0 +1,348 @@
+"""A house with nothing but a clock, through as much time and as many deaths as a test wants.
+
+The timetable and the scheduler are the real ones, on a real file; sessions, chores and the owner
+are fakes that survive the house, as what they stand for does.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import attrs
+import msgspec
+import trio
+import trio.testing
+
+from elwood.agent.session.log.entries import Route
+from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.messages import (
+    Await,
+    Busy,
+    Inbound,
+    NotNow,
+    Refused,
+    SessionsMail,
+    Taken,
+    Unheard,
+)
+from elwood.features.tasks.actor import TimetableActor
+from elwood.features.tasks.changes import Verb
+from elwood.features.tasks.chores import Chore, Report
+from elwood.features.tasks.entries import TimetableEntry
+from elwood.features.tasks.messages import (
+    Adopt,
+    Change,
+    Schedule,
+    TimetableMail,
+    Woken,
+)
+from elwood.features.tasks.run import Errands
+from elwood.features.tasks.scheduler import Scheduler
+from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.task import Origin, Task
+from elwood.foundation.runtime import (
+    ActorUnavailable,
+    Board,
+    Child,
+    Mailbox,
+    RestartPolicy,
+    inline,
+    supervise,
+)
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.syscalls import Calls
+from tests.journeys.crashing import Kill, only_kills
+
+ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
+Event = tuple[float, Callable[["World", "House"], Awaitable[None] | None]]
+
+
+class Steps:
+    """Counts what can be seen from outside, and ends the process before the step *last*."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: int | None = None
+        self.is_dead = False
+        self.names: list[str] = []
+
+    def step(self, name: str) -> None:
+        """Take one step; a dead process takes none."""
+        if self.is_dead:
+            raise Kill
+        self.count += 1
+        self.names.append(name)
+        if self.count == self.last:
+            self.last, self.is_dead = None, True
+            raise Kill(name)
+
+
+class Quick(Calls):
+    """A disk that keeps all it was given, and does not make us wait for it."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def open(self, path: Path, flags: int) -> int:
+        if self._steps.is_dead:
+            raise Kill
+        return super().open(path, flags)
+
+    def write(self, fd: int, data: bytes) -> int:
+        self._steps.step("before write")
+        written = super().write(fd, data)
+        self._steps.step("after write")
+        return written
+
+    def sync(self, fd: int) -> None:
+        pass
+
+
+@attrs.define
+class Work:
+    """A run as a session has it: what will come of it, and when (true time; never: it is lost)."""
+
+    asked: Inbound
+    done: Done
+    ends: float
+    is_done: bool = False
+
+
+@attrs.define
+class World:
+    """What survives the house.
+
+    *true* is the time as it is, *skew* how much the clock on the wall is ahead of it.
+    """
+
+    folder: Path
+    random: random.Random
+    true: float
+    end: float
+    tasks: dict[Origin, tuple[Task, ...]] = attrs.field(factory=dict)
+    events: list[Event] = attrs.field(factory=list)
+    skew: float = 0.0
+    highest: float = 0.0
+    works: dict[str, Work] = attrs.field(factory=dict)
+    effects: Counter[str] = attrs.field(factory=Counter)
+    chores: list[str] = attrs.field(factory=list)
+    chore_names: tuple[str, ...] = ()
+    told: list[tuple[str, bool]] = attrs.field(factory=list)
+    copies: list[tuple[str, ...]] = attrs.field(factory=list)
+    files: dict[str, str] = attrs.field(factory=dict)
+    steps: Steps = attrs.field(factory=Steps)
+    lives: int = 0
+    look: float = 60.0
+    off: Callable[["World"], float] = lambda world: 1.0
+    outcome: Callable[["World", Inbound], tuple[Done, float]] = lambda world, asked: (Done(""), 1.0)
+    full: str = ""
+    refusal: Callable[["World"], Busy | NotNow | Refused | None] = lambda world: None
+    route: Callable[[Task], Route | None] = lambda task: Route("chat")
+    hears: Callable[[], bool] = lambda: True
+    chore: Callable[["World", str, float], Report] = lambda world, name, since: Report()
+    _began: float = 0.0
+
+    def passed(self) -> float:
+        """Return the true time."""
+        return self.true + trio.current_time() - self._began
+
+    def now(self) -> float:
+        """Read the clock on the wall."""
+        at = self.passed() + self.skew
+        self.highest = max(self.highest, at)
+        return at
+
+    def begin(self) -> None:
+        """A process starts."""
+        self._began = trio.current_time()
+        self.steps.is_dead = False
+        self.lives += 1
+
+    def entries(self) -> list[tuple[int, float, TimetableEntry]]:
+        """Read the journal: number, time, entry."""
+        found = []
+        for raw in (self.folder / "schedule.jsonl").read_bytes().splitlines():
+            line = msgspec.json.decode(raw, type=_Line)
+            found += [(line.seq + n, line.at, entry) for n, entry in enumerate(line.entries)]
+        return found
+
+    def live(self) -> "World":
+        """Live as many lives as it takes to come to the end."""
+        while self.true < self.end:
+            try:
+                trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
+            except (Kill, BaseExceptionGroup) as death:
+                if not only_kills(death):
+                    raise
+                self.true += self.off(self)
+        return self
+
+    async def _life(self) -> None:
+        self.begin()
+        house = House(self)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(house.run)
+                await self._happen(house)
+                house.stop.set()
+        finally:
+            self.true = self.passed()
+
+    async def _happen(self, house: "House") -> None:
+        while self.events and self.events[0][0] < self.end:
+            await trio.sleep(max(0.0, self.events[0][0] - self.passed()))
+            event = self.events[0]
+            with suppress(ActorUnavailable):  # it dies, and so do we
+                acting = event[1](self, house)
+                if acting is not None:
+                    await acting
+                self.events.remove(event)
+            await trio.lowlevel.checkpoint()
+        await trio.sleep(max(0.0, self.end - self.passed()))
+
+
+class _Line(msgspec.Struct):
+    seq: int
+    at: float
+    entries: list[TimetableEntry]
+
+
+class House:
+    """One process."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stop = trio.Event()
+        self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 64)
+        self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 64)
+        self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 16)
+        self._adopted: dict[Origin, tuple[Task, ...]] = {}
+        disk = Disk(blocking=inline, clock=world.now, calls=Quick(world.steps))
+        path = world.folder / "schedule.jsonl"
+        journal: Journal[TimetableEntry, Timetable] = Journal(path, TimetableEntry, Timetable, disk)
+        self.journal = journal
+        self._timetable = TimetableActor(
+            journal,
+            hint=self.scheduler.address.offer,
+            changed=self._changed,
+            clock=world.now,
+            zone="Europe/Berlin",
+        )
+        errands = Errands(
+            self.sessions.address,
+            chores={name: self._chore(name) for name in world.chore_names},
+            watching=self._watching,
+            route=world.route,
+            home=lambda route: None,
+            refusal=self._refusal,
+            now=world.now,
+            zone="Europe/Berlin",
+        )
+        self._scheduler = Scheduler(
+            self.timetable.address,
+            errands,
+            refresh=self._refresh,
+            tell=self._tell,
+            now=world.now,
+            full=lambda: world.full,
+            look=world.look,
+        )
+
+    async def run(self) -> None:
+        """Live until stopped or killed."""
+        children = (
+            Child(self.timetable, self._timetable.run, ALWAYS),
+            Child(self.sessions, self._sessions, ALWAYS),
+            Child(self.scheduler, self._scheduler.run, ALWAYS, grace=1.0),
+        )
+        await supervise(
+            children, stop=self.stop, listener=lambda event: None, board=Board(trio.current_time)
+        )
+
+    async def change(self, id_: str, verb: Verb) -> None:
+        """Do what a person does about a task."""
+        await self.timetable.address.ask(Change(id=id_, verb=verb, by="me"))
+
+    async def schedule(self, task: Task) -> None:
+        """Take in a task as a conversation makes it."""
+        await self.timetable.address.ask(Schedule(task=task))
+
+    async def _refresh(self) -> None:
+        self.world.steps.step("refresh")
+        for origin, tasks in self.world.tasks.items():
+            if self._adopted.get(origin) != tasks:
+                adopt = partial(Adopt, origin=origin, tasks=tasks)
+                await self.timetable.address.insist(adopt)
+                self._adopted[origin] = tasks
+
+    async def _changed(self, tasks: Sequence[Task]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.world.copies.append(tuple(task.id for task in tasks))
+
+    async def _refusal(self, task: Task) -> str:
+        await trio.lowlevel.checkpoint()
+        return ""
+
+    async def _watching(self, task: Task) -> str:
+        await trio.lowlevel.checkpoint()
+        return self.world.files.get(task.id, "as ever")
+
+    async def _tell(self, text: str, buttons: tuple[str, ...], again: bool) -> bool:
+        self.world.steps.step("before telling")
+        self.world.told.append((text, again))
+        await trio.sleep(1.0)
+        self.world.steps.step("after telling")
+        return self.world.hears()
+
+    def _chore(self, name: str) -> Chore:
+        async def chore(since: float) -> Report:
+            self.world.steps.step("before a chore")
+            report = self.world.chore(self.world, name, since)
+            await trio.sleep(1.0)
+            self.world.chores.append(name)
+            self.world.steps.step("after a chore")
+            return report
+
+        return chore
+
+    async def _sessions(self, mailbox: Mailbox[SessionsMail]) -> None:
+        async with trio.open_nursery() as nursery:
+            async for message in mailbox:
+                if isinstance(message, Inbound):
+                    self._take(message)
+                elif isinstance(message, Await):
+                    nursery.start_soon(self._await, message)
+            nursery.cancel_scope.cancel()
+
+    def _take(self, message: Inbound) -> None:
+        world = self.world
+        world.steps.step("before it is taken")
+        if message.id not in world.works:
+            refusal = world.refusal(world)
+            if refusal is not None:
+                message.reply.set(refusal)
+                return
+            done, seconds = world.outcome(world, message)
+            ends = world.passed() + seconds if seconds >= 0 else seconds
+            world.works[message.id] = Work(message, done, ends)
+        assert world.works[message.id].asked.session == message.session
+        world.steps.step("after it was taken")
+        message.reply.set(Taken())
+
+    async def _await(self, message: Await) -> None:
+        world = self.world
+        work = world.works.get(message.id)
+        if work is None or work.ends < 0:
+            message.reply.set(Unheard())
+            return
+        await trio.sleep(max(0.0, work.ends - world.passed()))
+        if not work.is_done:
+            world.steps.step("before its effect")
+            work.is_done = True
+            world.effects[message.id] += 1
+            world.steps.step("after its effect")
+        message.reply.set(work.done)
