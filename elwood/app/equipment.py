@@ -15,7 +15,7 @@ from elwood.agent.approvals.grants import CODE_ALPHABET
 from elwood.agent.approvals.messages import ApprovalsMail, Recognise
 from elwood.agent.channels.environment import Channel, Outside
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.task_run import PRINCIPAL, Errand, job_of
+from elwood.agent.conversation.task_run import PRINCIPAL, TaskRun, job_of
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.policy.decide import (
     Rules,
@@ -247,7 +247,7 @@ def _here(state: Session) -> Route:
     return state.turn.route
 
 
-def _errand(state: Session) -> Errand | None:
+def _errand(state: Session) -> TaskRun | None:
     return state.turn.errand if state.turn else None
 
 

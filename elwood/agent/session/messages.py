@@ -3,7 +3,7 @@
 import attrs
 
 from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.entries import Route
 from elwood.agent.session.log.inbox import Done
 from elwood.foundation.runtime import Request
@@ -60,7 +60,7 @@ class Inbound(Request[Reception]):
     edits: str | None = None
     quote: str | None = None
     untrusted: bool = False
-    errand: Errand | None = None
+    errand: TaskRun | None = None
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ import trio
 
 from elwood.agent.conversation import task_run as errand
 from elwood.agent.conversation.identity import Principal, flatten
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.entries import NOWHERE, Route
 from elwood.agent.session.log.inbox import Done
 from elwood.agent.session.messages import (
@@ -198,7 +198,7 @@ class Errands:
             text=words,
             sent_at=now,
             untrusted=task.untrusted,
-            errand=Errand(
+            errand=TaskRun(
                 task.id,
                 task.role,
                 task.tools,
@@ -237,7 +237,7 @@ class Errands:
             session=home,
             id=f"{made.id}:note",
             untrusted=made.untrusted or done.label.untrusted,
-            errand=Errand(run.task.id, says="note", private=done.label.private),
+            errand=TaskRun(run.task.id, says="note", private=done.label.private),
         )
 
     async def _await(self, run: Run) -> Done | Unheard:
