@@ -11,15 +11,9 @@ from elwood.agent.channels.environment import (
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import paced
 from elwood.agent.conversation.identity import PREFIX, Principal, session_of
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-    Taken,
-)
 from elwood.features.console.actor import ROUTE, ConsoleIntake, ConsoleOutbox
 from elwood.features.console.client import Lines, read_fd, write_fd
 from elwood.features.telegram.client import Bot

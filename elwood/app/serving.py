@@ -33,8 +33,8 @@ from elwood.app.equipment import equipped
 from elwood.app.init import copy_documents
 from elwood.app.main import LAST_TURN, House
 from elwood.features.backup.sources import STAGE, BackupFailed
-from elwood.features.health.systemd import Notify
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 

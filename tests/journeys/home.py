@@ -31,17 +31,11 @@ from elwood.agent.conversation.message import (
     Notice,
     Results,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.routing import ModelSettings, ProviderSettings
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Delivered,
-    Entry,
-    Received,
-    Replied,
-    Route,
-)
+from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools import Hands, Tool
 from elwood.app import main as app
@@ -50,7 +44,6 @@ from elwood.app.config.settings import Policy
 from elwood.features.control.actor import look
 from elwood.features.control.view import Inspection
 from elwood.features.daily_notes.notes import without_recall
-from elwood.features.health.systemd import Notify
 from elwood.features.memory.learning import LearningSettings
 from elwood.features.memory.ranking import OFFERED
 from elwood.features.telegram.client import Bot
@@ -58,6 +51,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Board, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.storage.chain import Line, decoder, is_sound

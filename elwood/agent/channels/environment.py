@@ -11,9 +11,9 @@ import trio
 
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.health.systemd import Notify
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
     Address,
     Blocking,

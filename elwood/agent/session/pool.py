@@ -8,19 +8,15 @@ import attrs
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.environment import Channel, Outside
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.inbound import Inbound, Refused
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.actor import SessionActor
 from elwood.agent.session.commands.status import Status
-from elwood.agent.session.log.entries import Entry, Route
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.live_sessions import Markers
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import (
-    Await,
-    Inbound,
-    Refused,
-    SessionsMail,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.agent.session.presence import Presence
 from elwood.agent.session.turn.prompt import Prompting
 from elwood.agent.session.turn.surroundings import Surroundings

@@ -9,8 +9,8 @@ import trio
 from elwood.agent.channels.environment import Channel, Outside
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
-from elwood.agent.session.log.entries import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.app.config import Config
 from elwood.app.config.tasks import read_checklist
