@@ -2,12 +2,7 @@
 
 import sys
 
-from elwood.agent.channels.environment import (
-    Body,
-    Channel,
-    Doors,
-    Outside,
-)
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import paced
 from elwood.agent.conversation.identity import PREFIX, Principal, session_of
@@ -20,6 +15,7 @@ from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Mailbox, in_thread
 
@@ -50,7 +46,7 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
     async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
         bot = Bot(settings, Client(connections=64))
         pacing = paced(settings.messages_per_second)
-        await Outbox(bot, random=Outside().random, pacing=pacing).run(mailbox)
+        await Outbox(bot, random=Environment().random, pacing=pacing).run(mailbox)
 
     return Channel(
         name="telegram",

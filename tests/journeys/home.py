@@ -17,12 +17,7 @@ import httpcore2
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import (
-    Body,
-    Channel,
-    Doors,
-    Outside,
-)
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.message import (
     Completion,
@@ -50,6 +45,7 @@ from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Board, Escalated, Mailbox
@@ -315,7 +311,7 @@ class Life:
         tools = [*home.effects.tools(), *home.more_tools]
         self.house = app.House(
             config,
-            Outside(
+            Environment(
                 now=home.now,
                 random=lambda: 0.5,
                 new_id=lambda: f"id{next(home.numbers)}",

@@ -12,7 +12,7 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import Body
+from elwood.agent.channels.channel import Body
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest

@@ -9,7 +9,7 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import Body, Channel, Doors
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Taken

@@ -4,7 +4,7 @@ import attrs
 
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.foundation.runtime import Request
 
 
@@ -59,4 +59,4 @@ class Inbound(Request[Reception]):
     edits: str | None = None
     quote: str | None = None
     untrusted: bool = False
-    errand: Errand | None = None
+    errand: TaskRun | None = None

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import attrs
 
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.inbound import Inbound, Refused
 from elwood.agent.conversation.route import Route
@@ -28,6 +28,7 @@ from elwood.app.equipment import Equipment
 from elwood.features.memory.learning_deps import Learning
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     Address,
     Board,
@@ -66,7 +67,7 @@ class Conversations:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         disk: Disk,
         neighbours: Neighbours,
         equipment: Equipment,

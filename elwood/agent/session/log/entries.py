@@ -11,7 +11,7 @@ from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Assistant, Prompt, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.branch_entries import (
     Archived,
     Branched,
@@ -44,7 +44,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     message: str | None = None
     edits: str | None = None
     untrusted: bool = False
-    errand: Errand | None = None
+    errand: TaskRun | None = None
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
