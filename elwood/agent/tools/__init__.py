@@ -12,11 +12,11 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.actions import Action
+from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.policy.decide import Word
-from elwood.agent.session.log.entries import Effect
 from elwood.agent.tools.messenger import Voice
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.skills.git_client import Git

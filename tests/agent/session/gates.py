@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from elwood.agent.approvals.client import Hints, Seeking
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
     Learn,
@@ -18,6 +17,7 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.approval_client import Hints, Seeking
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.tools import Hands, Tool
 from elwood.foundation.runtime import Mailbox
