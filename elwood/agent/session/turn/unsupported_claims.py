@@ -45,10 +45,13 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     (True, False)
     """
     for sentence in _SENTENCE.split(_QUOTED.sub(" x ", text)):
-        if not sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):  # noqa: RUF001
-            clauses = _CLAUSE.split(fold(sentence).translate(_PLAIN))
-            if any(_tells(words, clauses, looked) for words in _all_words()):
-                return True
+        if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):  # noqa: RUF001
+            continue
+        seen = fold(sentence).translate(_PLAIN)
+        words = set(_WORD.findall(seen))
+        found = (language for language in _all_words() if language.occurs_in(seen, words))
+        if any(_tells(language, _CLAUSE.split(seen), looked) for language in found):
+            return True
     return False
 
 
@@ -61,6 +64,15 @@ class _Words(msgspec.Struct, frozen=True):
     looked: frozenset[str]
     phrases: tuple[str, ...]
     unless: frozenset[str]
+
+    def occurs_in(self, sentence: str, words: set[str]) -> bool:
+        """Tell quickly whether a closer look is worth while."""
+        return (
+            not words.isdisjoint(self.done)
+            or not words.isdisjoint(self.looked)
+            or any(word.startswith(self.stems) for word in words)
+            or any(phrase in sentence for phrase in self.phrases)
+        )
 
 
 @cache
