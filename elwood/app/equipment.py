@@ -28,7 +28,7 @@ from elwood.agent.session.log.entries import Route
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.gate import Gate
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.agent.tools.messenger import Voice
 from elwood.app.config import Config
 from elwood.app.config.settings import Policy

@@ -25,7 +25,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.features.files.tools import READ_FILE
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Secret, reveals, strip

@@ -19,7 +19,7 @@ from elwood.agent.approvals.messages import (
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.gate import Gate
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.foundation.runtime import Mailbox
 
 # The tools of tests act as they are told, unless the test is about asking.

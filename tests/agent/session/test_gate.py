@@ -30,7 +30,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.next_work import Start, next_work
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Output, Tool
+from elwood.agent.tools.tool import Hands, Output, Tool
 from tests.agent.session.gates import Approver, gate_for
 from tests.agent.session.scripted import HANDS, Named
 

@@ -22,7 +22,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.talk import SEND_MESSAGE, SendMessage
 from elwood.foundation.runtime import Mailbox, inline

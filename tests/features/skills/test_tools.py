@@ -27,7 +27,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
 from elwood.features.skills.installer import Places

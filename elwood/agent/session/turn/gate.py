@@ -32,7 +32,7 @@ from elwood.agent.policy.quotes import quotes
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Outcome
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall, usable
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,
