@@ -52,10 +52,10 @@ from elwood.features.web.search_client import search_of
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.sandbox import NoSandbox, pick, reap
-from elwood.foundation.secrets.redaction import reveals, strip
+from elwood.foundation.secrets.redaction import redact, reveals
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 
 log = logging.getLogger("elwood")
 
@@ -164,7 +164,9 @@ class Equipment:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
         root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
-        self.threads = Threads(root, zone, hands.blocking, lambda text: strip(text, config.secrets))
+        self.threads = Threads(
+            root, zone, hands.blocking, lambda text: redact(text, config.secrets)
+        )
         self._config = config
         self._hands = attrs.evolve(
             hands, memory=memory, timetable=timetable, zone=config.owner.timezone, now=now
@@ -220,7 +222,7 @@ class Equipment:
                 lasts=config.approvals.expires,
                 now=self._now,
             ),
-            strip=lambda text: strip(text, config.secrets),
+            redact=lambda text: redact(text, config.secrets),
             reveals=lambda text: reveals(text, config.secrets),
             who=self._who,
             dry_run=self._dry_run,
@@ -261,7 +263,7 @@ def wrote(log_: SessionLog, path: str) -> bool:
     return any(
         past.receipt.tool in (WRITE_FILE.name, EDIT_FILE.name)
         and past.receipt.outcome == "ok"
-        and past.receipt.target == shown(path)
+        and past.receipt.target == escape_name(path)
         for past in log_.state.receipts
     )
 

@@ -53,7 +53,7 @@ from elwood.foundation.runtime import (
     RestartPolicy,
     supervise,
 )
-from elwood.foundation.secrets.redaction import strip
+from elwood.foundation.secrets.redaction import redact
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 
@@ -128,12 +128,12 @@ class House:
                 ),
             },
             lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
-            lambda: look(self.board, self._seen(), self.strip),
+            lambda: look(self.board, self._seen(), self.redact),
             outside.now,
         )
         heard = LastHeard(state / "heard.json", self._disk)
         self._places = lambda: places(self._equipment.places, heard.route)
-        self._tell = TellOwner(Posting(self._posts), self._places, self.strip)
+        self._tell = TellOwner(Posting(self._posts), self._places, self.redact)
         self._conversations = Conversations(
             config,
             outside,
@@ -180,9 +180,9 @@ class House:
             self._children(events, listen), stop=self.stop, listener=listen, board=self.board
         )
 
-    def strip(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Take the configured secrets out of *text*."""
-        return strip(text, self.config.secrets)
+        return redact(text, self.config.secrets)
 
     # --- the actors, the lowest first: they are stopped in reverse -------------------------------
 
@@ -197,7 +197,7 @@ class House:
             vital={"sessions": VITAL, "models": VITAL, "approvals": VITAL},
             up=self.up,
             stop=self.stop,
-            strip=self.strip,
+            redact=self.redact,
             vitals=self._vitals,
         )
         usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
@@ -220,7 +220,7 @@ class House:
             new_id=outside.new_id,
             new_code=typed_code,
             clock=outside.now,
-            strip=self.strip,
+            redact=self.redact,
             settings=config.approvals,
             awake=self._awake,
         )
@@ -232,7 +232,7 @@ class House:
             self._seen,
             self.approvals.address,
             self.memory.address,
-            strip=self.strip,
+            redact=self.redact,
             blocking=outside.blocking,
         )
 

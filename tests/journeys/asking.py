@@ -156,7 +156,7 @@ class AskingHouse(House):
             new_id=lambda: f"id{next(number)}",
             new_code=lambda length: f"C{next(number):0{length - 1}}",
             clock=world.now,
-            strip=str,
+            redact=str,
             settings=settings,
         )
 

@@ -396,7 +396,7 @@ class Life:
 
     def inspect(self) -> Inspection:
         """What `elwood inspect` shows."""
-        return look(self.board, self.house._seen(), self.house.strip)
+        return look(self.board, self.house._seen(), self.house.redact)
 
     def stuck(self) -> list[str]:
         """What the board names as stuck."""

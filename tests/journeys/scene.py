@@ -62,7 +62,7 @@ from elwood.foundation.runtime import (
     run_pool,
     supervise,
 )
-from elwood.foundation.secrets.redaction import so_far
+from elwood.foundation.secrets.redaction import redact_partial
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import Calls
@@ -251,7 +251,7 @@ class House:
             await trio.lowlevel.checkpoint()
             return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
 
-        async def spell_out(command: str) -> str:
+        async def expand_skill_command(command: str) -> str:
             await trio.lowlevel.checkpoint()
             word, _, rest = command.partition(" ")
             return f"Use the skill cook: {rest}" if word == "/cook" else ""
@@ -274,12 +274,12 @@ class House:
             )
 
         surroundings = Surroundings(
-            strip=lambda text: text.replace("hunter2", "***"),
-            so_far=lambda text: so_far(text, []),
+            redact=lambda text: text.replace("hunter2", "***"),
+            redact_partial=lambda text: redact_partial(text, []),
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
-            spell_out=spell_out,
+            expand_skill_command=expand_skill_command,
             approvals=self.approver.mailbox.address,
             gate=gate,
             mark=mark,

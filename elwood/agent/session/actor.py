@@ -207,7 +207,7 @@ class SessionActor:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            self._house.strip(text),
+            self._house.redact(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,

@@ -40,7 +40,7 @@ from elwood.foundation.runtime import (
     PoolPolicy,
     run_pool,
 )
-from elwood.foundation.secrets.redaction import so_far, strip
+from elwood.foundation.secrets.redaction import redact, redact_partial
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
@@ -99,13 +99,13 @@ class Conversations:
         self._places = places
         self._markers = Markers(config.paths.state / "sessions" / "open", disk)
         self._status = Status(
-            neighbours.models, board, equipment.sandbox, self._strip, config, outside.now
+            neighbours.models, board, equipment.sandbox, self._redact, config, outside.now
         )
         self._prompt = Prompting(
             Workspace(Root(config.paths.workspace), outside.blocking),
             choose(tools, "", config.turn.max_tools),
             config.turn.context_tokens // PROMPT_SHARE,
-            self._strip,
+            self._redact,
             hands.skills,
             config.skills.always,
         )
@@ -126,8 +126,8 @@ class Conversations:
             board=self._board,
         )
 
-    def _strip(self, text: str) -> str:
-        return strip(text, self._config.secrets)
+    def _redact(self, text: str) -> str:
+        return redact(text, self._config.secrets)
 
     def _session(self, id_: str, surroundings: Surroundings) -> SessionActor:
         path = self._config.paths.state / "sessions" / f"{id_}.jsonl"
@@ -137,8 +137,8 @@ class Conversations:
     def _surroundings(self) -> Surroundings:
         config, outside, near = self._config, self._outside, self._neighbours
         return Surroundings(
-            strip=self._strip,
-            so_far=lambda text: so_far(text, config.secrets),
+            redact=self._redact,
+            redact_partial=lambda text: redact_partial(text, config.secrets),
             models=near.models,
             approvals=near.approvals,
             memory=near.memory,
@@ -147,7 +147,7 @@ class Conversations:
             outboxes=near.outboxes,
             prompt=self._prompt,
             suggest=self._prompt.suggest,
-            spell_out=self._prompt.spell_out,
+            expand_skill_command=self._prompt.expand_skill_command,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self._presence.publish,

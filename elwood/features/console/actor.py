@@ -37,7 +37,7 @@ from elwood.features.console.client import (
     readable,
 )
 from elwood.foundation.runtime import Address, Mailbox, waiting
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 from elwood.foundation.text.markdown import Rich
 
 # Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
@@ -223,7 +223,7 @@ class ConsoleOutbox:
 def _lines(post: Post) -> list[str]:
     """Write all that *post* shows."""
     text = readable(post.part).rstrip("\n")
-    files = [f"[file {shown(file.name)}, {len(file.data):,} bytes]" for file in post.files]
+    files = [f"[file {escape_name(file.name)}, {len(file.data):,} bytes]" for file in post.files]
     options = numbered(button.text for button in post.buttons if is_choice(button.data))
     return [part for part in (text, *files, options) if part]
 

@@ -57,7 +57,7 @@ class ControlUnavailable(Exception):
 class Control:
     """Listens on ``control.sock`` in *folder* and answers whoever runs us, and root.
 
-    *facts* tells what the board does not know; it must not wait.  *strip* takes secrets out of
+    *facts* tells what the board does not know; it must not wait.  *redact* takes secrets out of
     texts that came from errors.  Owns no state: a crash costs the open connections.
     """
 
@@ -69,7 +69,7 @@ class Control:
         approvals: Address[ApprovalsMail],
         memory: Address[MemoryMail],
         *,
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         blocking: Blocking,
     ) -> None:
         self._folder = folder
@@ -77,7 +77,7 @@ class Control:
         self._facts = facts
         self._approvals = approvals
         self._memory = memory
-        self._strip = strip
+        self._redact = redact
         self._blocking = blocking
         self._clients = 0
 
@@ -141,7 +141,7 @@ class Control:
             return wire.Failed(f"not a request that this version understands: {error}")
         match request:
             case wire.Inspect():
-                return wire.Inspected(look(self._board, self._facts(), self._strip))
+                return wire.Inspected(look(self._board, self._facts(), self._redact))
             case wire.Pair(code):
                 return await self._settle(Pair(code=code))
             case wire.Approvals():
@@ -167,15 +167,15 @@ class Control:
         except trio.TooSlowError:
             why = f"no answer from {asked.name} in time; look with elwood inspect"
             return wire.Failed(why)
-        return wire.Settled(settled.ok, self._strip(settled.text))
+        return wire.Settled(settled.ok, self._redact(settled.text))
 
 
-def look(board: Board, house: House, strip: Callable[[str], str]) -> Inspection:
+def look(board: Board, house: House, redact: Callable[[str], str]) -> Inspection:
     """Read the board off, with ages instead of times."""
     now = board.now()
 
     def text(raw: str) -> str:
-        return strip(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
+        return redact(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
 
     def seen(desk: Desk) -> ActorSeen:
         return ActorSeen(

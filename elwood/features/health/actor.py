@@ -62,7 +62,7 @@ class Health:
     only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
     by name.  *vital* names the actors without which the house is not alive, each with the
     seconds that it may be away or leave its messages unread.  *up* is set when the house is
-    ready for the world, *stop* when it begins to stop.  *strip* takes secrets out of texts;
+    ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts;
     *vitals* watch over the disk.
     What the owner has been told outlives a crash of this actor, but not the process.
     """
@@ -77,7 +77,7 @@ class Health:
         vital: Mapping[str, float],
         up: trio.Event,
         stop: trio.Event,
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         vitals: Vitals | None = None,
     ) -> None:
         self._board = board
@@ -87,7 +87,7 @@ class Health:
         self._vital = vital
         self._up = up
         self._stop = stop
-        self._strip = strip
+        self._redact = redact
         self._vitals = vitals
         self._told = Told()
         self._stuck: dict[str, Stuck] = {}
@@ -157,7 +157,7 @@ class Health:
         if self._silent:
             return f"not answering: {', '.join(self._silent)}"
         if subjects:
-            return self._strip(f"stuck: {', '.join(subjects)}")
+            return self._redact(f"stuck: {', '.join(subjects)}")
         return "running" if self._up.is_set() else "starting"
 
     def _ping(self, began: float) -> None:
@@ -194,7 +194,7 @@ class Health:
             await trio.sleep(RETRY)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
-        return Alarm(stuck.key, self._strip(_subject(stuck)), self._strip(stuck.told))
+        return Alarm(stuck.key, self._redact(_subject(stuck)), self._redact(stuck.told))
 
     async def _post(self, fresh: News, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""

@@ -27,7 +27,7 @@ from elwood.features.skills.skill import Unusable
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import MAX_URL
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 
 _UNTRUSTED = (
     "this conversation has read content from strangers, so no skill is taken in here; "
@@ -168,7 +168,7 @@ FETCH_SKILL = Tool(
     risk="read",
     effect="pure",
     timeout=150.0,
-    target=lambda given: shown(given.source),
+    target=lambda given: escape_name(given.source),
     plan=plan_fetch,
 )
 

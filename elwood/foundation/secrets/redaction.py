@@ -51,23 +51,23 @@ class Secret:
         raise TypeError("a Secret cannot be pickled or copied; hand the object itself on")
 
 
-def strip(text: str, secrets: Iterable[Secret]) -> str:
+def redact(text: str, secrets: Iterable[Secret]) -> str:
     """Return *text* with every one of *secrets*, and whatever looks like one, made ``***``.
 
     Known values are found in every usual spelling, also spread over lines or in colours; tokens
     and private keys by their form; passwords by what stands in front of them.  Takes time in
     proportion to the length of *text*.
 
-    >>> strip("key=hunter2&q=1", [Secret("hunter2")])
+    >>> redact("key=hunter2&q=1", [Secret("hunter2")])
     'key=***&q=1'
-    >>> strip("Authorization: Bearer abcdefghijklmnop", [])
+    >>> redact("Authorization: Bearer abcdefghijklmnop", [])
     'Authorization: Bearer ***'
     """
     return _masked(text, _find(text, _known(secrets)), 0, len(text))
 
 
-class Stripper:
-    """Strips a text that comes in pieces, as `strip` would if it came whole.
+class Redactor:
+    """Strips a text that comes in pieces, as `redact` would if it came whole.
 
     The last 8 KiB are held back until more comes, or the end; and a secret that is longer until
     it ends, or 16 KiB of it.
@@ -107,18 +107,18 @@ class Stripper:
         return given
 
 
-def so_far(text: str, secrets: Iterable[Secret]) -> str:
+def redact_partial(text: str, secrets: Iterable[Secret]) -> str:
     """Return what may be shown now of *text*, which is still growing; what is shown only grows.
 
     Held back are the last word, as it may become a token (one in other letters than ours cannot);
     a secret at the end, as it may go on in the next line; and what may be the beginning of one of
     *secrets*.
 
-    >>> so_far("The key is sk-an", []), so_far("The key is a secret. ", [])
+    >>> redact_partial("The key is sk-an", []), redact_partial("The key is a secret. ", [])
     ('The key is ', 'The key is a secret. ')
-    >>> so_far("password: hunter2", []), so_far("password: hunter2 ", [])
+    >>> redact_partial("password: hunter2", []), redact_partial("password: hunter2 ", [])
     ('password: ', 'password: ')
-    >>> so_far("password: hunter2 and ", [])
+    >>> redact_partial("password: hunter2 and ", [])
     'password: *** and '
     """
     known_ = _known(secrets)
@@ -193,7 +193,7 @@ _LETTERS = re.compile(r"[^\W_]+")
 def screen(text: str) -> Clean | Masked | Credential:
     """Tell whether somebody typed a credential, which belongs into a file and not into a chat.
 
-    Goes by form and surroundings only; known values are for `strip`.
+    Goes by form and surroundings only; known values are for `redact`.
 
     >>> screen("what is in 3f786850e387550fdab836ed7e6dc881de23001b?")
     Clean()

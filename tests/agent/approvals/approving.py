@@ -147,7 +147,7 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
         new_id=lambda: secrets.token_urlsafe(16),
         new_code=lambda length: world.codes.pop()[-length:],
         clock=lambda: world.now,
-        strip=lambda text: text.replace(world.secret, "***"),
+        redact=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,
         awake=lambda now: world.awake(now),
     )

@@ -68,7 +68,7 @@ class Scene:
             self.effects.tools(),
             HANDS,
             self.record,
-            strip=lambda text: text.replace("hunter2", "***"),
+            redact=lambda text: text.replace("hunter2", "***"),
             dry_run=dry_run,
         )
         self.apply(Received("a", "hello", "me", ROUTE, 0.0))

@@ -108,7 +108,7 @@ async def running(folder: Path) -> AsyncIterator[Setting]:
         lambda: FACTS,
         approvals.mailbox.address,
         Mailbox[MemoryMail]("memory", 1).address,
-        strip=lambda text: text.replace(SECRET, "***"),
+        redact=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
     )
     setting = Setting(folder, control, mailbox, approvals.mailbox, board)
@@ -337,7 +337,7 @@ async def test_approvals_that_hang_are_not_waited_for_without_end(
         lambda: FACTS,
         approvals.address,
         Mailbox[MemoryMail]("memory", 1).address,
-        strip=str,
+        redact=str,
         blocking=inline,
     )
     mailbox = Mailbox[None]("control", 1)

@@ -142,7 +142,7 @@ async def watched(
         vital=vital or {},
         up=up,
         stop=stop,
-        strip=lambda text: text.replace(SECRET, "***"),
+        redact=lambda text: text.replace(SECRET, "***"),
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
@@ -394,7 +394,7 @@ async def test_without_an_owner_it_only_logs(
     desk.turn_to("given up")
     mailbox = Mailbox[Event]("health", 4)
     health = Health(
-        board, {}, tuple, notify=Notify(), vital={}, up=trio.Event(), stop=trio.Event(), strip=str
+        board, {}, tuple, notify=Notify(), vital={}, up=trio.Event(), stop=trio.Event(), redact=str
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
@@ -430,7 +430,7 @@ async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: 
     board, up, stop = Board(trio.current_time), trio.Event(), trio.Event()
     up.set()
     mailbox = Mailbox[Event]("health", 4)
-    health = Health(board, {}, tuple, notify=sender, vital={}, up=up, stop=stop, strip=str)
+    health = Health(board, {}, tuple, notify=sender, vital={}, up=up, stop=stop, redact=str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
         await trio.sleep(3)

@@ -110,7 +110,7 @@ async def test_a_running_house_forgets_by_itself(
                 lambda: House("0", 0.0, pid=1, sessions=()),
                 Mailbox("approvals", 1).address,
                 memory,
-                strip=str,
+                redact=str,
                 blocking=in_thread,
             )
             mailbox: Mailbox[None] = Mailbox("control", 1)

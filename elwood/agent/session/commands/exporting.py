@@ -85,7 +85,7 @@ async def export(
     format_: Format | None = formats.get(given)
     if format_ is None:
         return "Say which kind of file: /export md or /export html"
-    items = await log_.look_back(partial(telling, id_, strip=house.strip))
+    items = await log_.look_back(partial(telling, id_, redact=house.redact))
     if not items:
         return "Nothing was said here yet that could be exported."
     when = datetime.fromtimestamp(house.now(), house.zone)

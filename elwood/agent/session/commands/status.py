@@ -16,21 +16,21 @@ PATIENCE, MAX_STUCK = 0.5, 5
 
 
 class Status:
-    """Says how the house does; *sandbox* where commands run, *strip* takes secrets out."""
+    """Says how the house does; *sandbox* where commands run, *redact* takes secrets out."""
 
     def __init__(
         self,
         models: Address[ModelsMail],
         board: Board,
         sandbox: Callable[[], str],
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         config: Config,
         now: Callable[[], float],
     ) -> None:
         self._models = models
         self._board = board
         self._sandbox = sandbox
-        self._strip = strip
+        self._redact = redact
         self._config = config
         self._now = now
         self._started = now()
@@ -52,7 +52,7 @@ class Status:
             lines.append("What it has cost cannot be said now.")
         else:
             lines.append(in_words(spent))
-        lines.append(self._strip(self._sandbox()))
+        lines.append(self._redact(self._sandbox()))
         stuck = self._board.stuck()[:MAX_STUCK]
-        lines += [self._strip(one.told) for one in stuck]
+        lines += [self._redact(one.told) for one in stuck]
         return "\n".join(lines)

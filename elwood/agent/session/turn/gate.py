@@ -63,7 +63,7 @@ class _Broken:
 class Gate:
     """Runs the calls of one session's turns.
 
-    *strip* takes secrets out of a text, *reveals* finds the configured ones in what would leave
+    *redact* takes secrets out of a text, *reveals* finds the configured ones in what would leave
     the house.  *who* says whose words a principal's are.  *dry_run* answers everything that would
     change something with "dry run"; *record* appends to the session's log.  No tool may take
     longer than *deadline* seconds, nor longer than its own limit.
@@ -75,7 +75,7 @@ class Gate:
     record: Record
     rules: Rules
     seeking: Seeking
-    strip: Callable[[str], str]
+    redact: Callable[[str], str]
     reveals: Callable[[str], bool]
     who: Callable[[str], Who]
     dry_run: bool = False
@@ -303,7 +303,7 @@ class Gate:
         return self._clean(tool.target(given), MAX_TARGET)
 
     def _clean(self, text: str, limit: int) -> str:
-        text = self.strip(repair_text(text))
+        text = self.redact(repair_text(text))
         if len(text) > limit:
             text = f"{text[:limit]}\n[cut: {len(text) - limit} more characters]"
         return text

@@ -19,7 +19,7 @@ async def judged(text: str, turn: Turn, state: Session, house: Surroundings) -> 
     """
     receipts = list(turn.receipts)
     earlier = [past.receipt for past in state.receipts]
-    text = neutralise(house.strip(text))
+    text = neutralise(house.redact(text))
     planned = turn.errand is not None
     if len(text) <= MUCH:
         return _mark(text, receipts, earlier, planned)
