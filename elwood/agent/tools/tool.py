@@ -1,8 +1,9 @@
 """What the model may do: the contract of a tool."""
 
 import hashlib
+import inspect
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,9 @@ from elwood.agent.conversation.actions import Action
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.task_run import TaskRun, job_of
 from elwood.agent.policy.decide import Word
-from elwood.agent.session.log.entries import Effect
+from elwood.agent.session.log.entries import Effect, Route
 from elwood.agent.tools.messenger import Voice
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.skills.git_client import Git
@@ -29,6 +31,7 @@ from elwood.features.web.search_client import Search
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.sandbox import Executor, NoSandbox
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.escape_invisible import escape_invisible
 
 
 class ToolFailure(Exception):
@@ -141,7 +144,7 @@ class Tool:
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
     *gives* is what every result brings into the conversation; *policy* is the word that holds for
-    the tool unless the owner has one.
+    the tool unless the owner has one.  One that *writes* leaves the file that its target names.
     *timeout* is in seconds, *limit* the characters of a result.  *target* says in a few words
     what a call is about, for receipts.
     """
@@ -149,16 +152,17 @@ class Tool:
     name: str
     description: str
     input: type[msgspec.Struct]
-    run: Callable[[Any, Hands], Awaitable[str | Output]]
+    run: Callable[[Any, Any], Awaitable[str | Output]]
     risk: Literal["read", "write", "destructive"] = "write"
     effect: Effect = "once"
     timeout: float = 60.0
     limit: int = 50_000
     target: Callable[[Any], str] = str
-    plan: Callable[[Any, Hands], Awaitable[Plan]] | None = None
+    plan: Callable[[Any, Any], Awaitable[Plan]] | None = None
     gives: Label = CLEAN
     id: str = attrs.field(default=attrs.Factory(lambda tool: f"own.{tool.name}", takes_self=True))
     policy: Word | None = None
+    writes: bool = False
 
     @property
     def definition(self) -> str:
@@ -186,11 +190,45 @@ def _definition(tool: Tool) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def always(action: Action) -> Callable[[Any, Hands], Awaitable[Plan]]:
+def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
     """Make the plan of a tool whose calls all do the same kind of thing."""
 
-    async def plan(given: msgspec.Struct, hands: Hands) -> Plan:
+    async def plan(given: msgspec.Struct, context: object) -> Plan:
         await trio.lowlevel.checkpoint()
         return Plan(action, msgspec.json.encode(given).decode())
 
     return plan
+
+
+def with_hands(tool: Tool, hands: Hands) -> Tool:
+    """Let a tool that still takes `Hands` be called with a `ToolContext`."""
+
+    def adapted(step: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+        second = list(inspect.signature(step).parameters.values())[1]
+        if second.annotation not in (Hands, "Hands"):
+            return step
+
+        def call(given: Any, context: ToolContext) -> Awaitable[Any]:
+            return step(given, _hands(hands, context))
+
+        return call
+
+    return attrs.evolve(tool, run=adapted(tool.run), plan=tool.plan and adapted(tool.plan))
+
+
+def _hands(hands: Hands, context: ToolContext) -> Hands:
+    run = context.task_run
+    return attrs.evolve(
+        hands,
+        untrusted=lambda: context.label.untrusted,
+        source=lambda: context.source,
+        wrote=lambda path: escape_invisible(path) in context.written,
+        facts=context.facts,
+        sees=context.sees,
+        zone=context.zone,
+        now=lambda: context.now,
+        session=context.session,
+        job=lambda: job_of(run),
+        voice=hands.voice and attrs.evolve(hands.voice, here=lambda: context.route),
+        reach=lambda: attrs.evolve(hands.reach(), tools=tuple(sorted(context.tools)), errand=run),
+    )

@@ -35,6 +35,7 @@ from elwood.features.skills.store import Shelf
 from elwood.features.skills.tools import ACTIVATE_SKILL
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import inline
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root
 from tests.agent.session.gates import Approver, gate_for
 
@@ -292,7 +293,7 @@ async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
         scene.hands,
         scene.record,
         approver=scene.approver,
-        reveals=lambda text: "hunter2" in text,
+        redactor=Redactor([Secret("hunter2")]),
     )
     asked = ToolCall("c", "fetch_skill", '{"source": "https://e.example/hunter2"}')
     scene.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))

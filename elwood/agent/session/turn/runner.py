@@ -54,7 +54,7 @@ class TurnRunner:
         self._house = house
         self._gate = house.gate(id_, log_)
         self.daily = Daily(id_, log_, house)
-        self.withdraw = Withdrawing(log_, self._gate.seeking, house.timetable)
+        self.withdraw = Withdrawing(log_, self._gate.approvals, house.timetable)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -115,9 +115,9 @@ class TurnRunner:
 
     async def decided(self, nursery: trio.Nursery) -> None:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""
-        self._gate.seeking.hints.give()
+        self._gate.approvals.hints.give()
         await self._forsake()
-        await self._gate.seeking.learn()
+        await self._gate.approvals.learn()
         self.work(nursery)
 
     def stop(self, command: Received | None) -> bool:
@@ -171,7 +171,7 @@ class TurnRunner:
                 with bind(turn=started.turn):
                     await self._run_turn(started)
                 if self._log.state.pending:
-                    await self._gate.seeking.learn()
+                    await self._gate.approvals.learn()
                 started = None
         finally:
             self.is_working = False
