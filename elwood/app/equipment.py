@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 import attrs
 import trio
 
-from elwood.agent.approvals.client import Hints, Seeking
 from elwood.agent.approvals.grants import CODE_ALPHABET
 from elwood.agent.approvals.messages import ApprovalsMail, Recognise
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.policy.decide import (
     Rules,
@@ -22,8 +22,8 @@ from elwood.agent.policy.decide import (
     version,
 )
 from elwood.agent.session.commands.exporting import Exports
-from elwood.agent.session.log.entries import Route
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.turn.approval_client import Hints, Seeking
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.tool import Hands, Tool, with_hands
@@ -45,6 +45,7 @@ from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.messages import TimetableMail
 from elwood.features.web.client import Web
 from elwood.features.web.search_client import search_of
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.sandbox import NoSandbox, pick, reap
@@ -93,7 +94,7 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
 
 
 def remembering(
-    config: Config, outside: Outside, disk: Disk, embedder: Embedder | None
+    config: Config, outside: Environment, disk: Disk, embedder: Embedder | None
 ) -> Remembering:
     """Make the actor that remembers."""
     memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)

@@ -12,7 +12,7 @@ from elwood import __version__
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.approvals.permissions import CONTROL, ApprovalEntry, Book
-from elwood.agent.channels.environment import Channel, Doors, Outside
+from elwood.agent.channels.channel import Channel, Doors
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.owner_notices import TellOwner
@@ -45,6 +45,7 @@ from elwood.features.tasks.feature import Clockwork
 from elwood.features.tasks.file_words import read_hours
 from elwood.features.tasks.messages import TimetableMail
 from elwood.features.tasks.when import next_active
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     Board,
     Child,
@@ -70,7 +71,7 @@ class House:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         channels: Sequence[Channel],
         *,
         providers: Mapping[str, Provider],

@@ -17,12 +17,7 @@ import httpcore2
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import (
-    Body,
-    Channel,
-    Doors,
-    Outside,
-)
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.message import (
     Completion,
@@ -31,17 +26,11 @@ from elwood.agent.conversation.message import (
     Notice,
     Results,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.routing import ModelSettings, ProviderSettings
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Delivered,
-    Entry,
-    Received,
-    Replied,
-    Route,
-)
+from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import main as app
@@ -50,14 +39,15 @@ from elwood.app.config.settings import Policy
 from elwood.features.control.actor import look
 from elwood.features.control.view import Inspection
 from elwood.features.daily_notes.notes import without_recall
-from elwood.features.health.systemd import Notify
 from elwood.features.memory.learning import LearningSettings
 from elwood.features.memory.ranking import OFFERED
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Board, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.storage.chain import Line, decoder, is_sound
@@ -321,7 +311,7 @@ class Life:
         tools = [*home.effects.tools(), *home.more_tools]
         self.house = app.House(
             config,
-            Outside(
+            Environment(
                 now=home.now,
                 random=lambda: 0.5,
                 new_id=lambda: f"id{next(home.numbers)}",

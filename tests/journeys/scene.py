@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import trio
 
+from elwood.agent.approvals.messages import Decided
 from elwood.agent.channels.messages import (
     Attachment,
     Draft,
@@ -24,8 +25,10 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Reception, Refused
 from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Human, Prompt, Results
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import (
     Complete,
     Completed,
@@ -36,17 +39,10 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.models.spending import Spent, Used
 from elwood.agent.session.actor import SessionActor
-from elwood.agent.session.log.entries import Entry, Route
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import (
-    Decided,
-    Inbound,
-    Interrupt,
-    Reception,
-    Refused,
-    SessionsMail,
-)
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.tools.tool import Hands

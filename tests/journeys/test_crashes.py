@@ -12,15 +12,15 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import Body
+from elwood.agent.channels.channel import Body
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.control import cli as inspecting
-from elwood.features.health.systemd import Notify
 from elwood.features.telegram.intake import PAIRING
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Mailbox
 from tests.journeys.home import MINE, OTHER, Home, Life, OutboxBody, home, newest, obedient
 from tests.loopback import JUMP

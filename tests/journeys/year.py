@@ -16,18 +16,10 @@ import msgspec
 import trio
 import trio.testing
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-    SessionsMail,
-    Taken,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.changes import Verb
 from elwood.features.tasks.chores import Chore, Report

@@ -25,6 +25,7 @@ from elwood.agent.approvals.grants import (
 )
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    Decided,
     Known,
     Learn,
     Meet,
@@ -48,8 +49,7 @@ from elwood.agent.approvals.requests import Cases
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.post_until_delivered import Posting
 from elwood.agent.conversation.identity import flatten
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Decided
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import (
     Address,
     Mailbox,

@@ -6,21 +6,17 @@ from zoneinfo import ZoneInfo
 import attrs
 
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.inbound import Inbound, Refused
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.actor import SessionActor
 from elwood.agent.session.commands.status import Status
-from elwood.agent.session.log.entries import Entry, Route
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.live_sessions import Markers
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import (
-    Await,
-    Inbound,
-    Refused,
-    SessionsMail,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.agent.session.presence import Presence
 from elwood.agent.session.turn.prompt import Prompting
 from elwood.agent.session.turn.surroundings import Surroundings
@@ -32,6 +28,7 @@ from elwood.app.equipment import Equipment
 from elwood.features.memory.learning_deps import Learning
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     Address,
     Board,
@@ -70,7 +67,7 @@ class Conversations:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         disk: Disk,
         neighbours: Neighbours,
         equipment: Equipment,

@@ -13,12 +13,13 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.actions import Action
+from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun, job_of
 from elwood.agent.policy.decide import Word
-from elwood.agent.session.log.entries import Effect, Route
 from elwood.agent.tools.messenger import Voice
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.skills.git_client import Git

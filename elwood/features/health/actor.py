@@ -14,7 +14,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.health.alarms import (
     Alarm,
     News,
@@ -24,7 +24,7 @@ from elwood.features.health.alarms import (
     words,
 )
 from elwood.features.health.disk_monitor import Vitals
-from elwood.features.health.systemd import Notify
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,
     ActorDown,

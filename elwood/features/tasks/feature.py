@@ -6,11 +6,11 @@ from functools import partial
 
 import trio
 
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
-from elwood.agent.session.log.entries import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.app.config import Config
 from elwood.app.config.tasks import read_checklist
@@ -36,6 +36,7 @@ from elwood.features.tasks.run import Errands
 from elwood.features.tasks.scheduler import Scheduler
 from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Origin, Task, session_of
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
@@ -67,7 +68,7 @@ class Clockwork:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         disk: Disk,
         *,
         timetable: Mailbox[TimetableMail],

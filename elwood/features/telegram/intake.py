@@ -32,14 +32,10 @@ from elwood.agent.conversation.identity import (
     person,
     session_of,
 )
+from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Inbound,
-    Interrupt,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
     Message,

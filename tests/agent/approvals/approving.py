@@ -13,6 +13,7 @@ import trio.testing
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    Decided,
     Known,
     Meet,
     Pair,
@@ -39,8 +40,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Decided
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import (
     Board,
     Child,

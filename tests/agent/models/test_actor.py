@@ -28,6 +28,7 @@ from elwood.agent.conversation.message import (
     Text,
     Usage,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.actor import Models
 from elwood.agent.models.budget import Limits
@@ -56,7 +57,6 @@ from elwood.agent.models.routing import (
     ProviderSettings,
 )
 from elwood.agent.models.usage_book import UsageBook
-from elwood.agent.session.log.entries import Route
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     Address,

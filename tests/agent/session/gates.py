@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from elwood.agent.approvals.client import Hints, Seeking
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
     Learn,
@@ -20,6 +19,7 @@ from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.turn.approval_client import Hints, Seeking
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.foundation.runtime import Mailbox

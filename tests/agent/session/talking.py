@@ -8,6 +8,7 @@ import trio
 
 from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Prompt
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
@@ -17,7 +18,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.agent.session.log.entries import CallEnded, Outcome
+from elwood.agent.conversation.calls import Outcome
+from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.turn.claiming import DOING
 from elwood.agent.session.turn.claims import MARK, mark, unverified
 from elwood.agent.session.turn.deeds import DEEDS, Deed

@@ -14,6 +14,7 @@ from elwood.agent.conversation.actions import Other, RunCommand
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
     CallDecided,
@@ -24,7 +25,6 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )

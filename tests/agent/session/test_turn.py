@@ -16,6 +16,7 @@ from elwood.agent.conversation.message import (
     Prompt,
     Results,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -32,7 +33,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     Said,
     TurnStarted,
 )

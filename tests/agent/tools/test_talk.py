@@ -23,7 +23,7 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.actions import AskOwner
 from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.plans import exact
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.agent.tools.messenger import MAX_UPLOADS, Outcome, Voice
 from elwood.agent.tools.talk import (
     ASK_USER,

@@ -20,9 +20,9 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.health.actor import VITAL, Health, listener
-from elwood.features.health.systemd import Notify
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
     Board,
     Child,

@@ -18,14 +18,8 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Entry,
-    Received,
-    Route,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, TurnStarted
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.features.skills.git_client import Git

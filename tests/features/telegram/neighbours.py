@@ -30,15 +30,9 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Pacing, Window
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    Interrupt,
-    Refused,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.mentions import addresses
 from elwood.agent.conversation.message import (
     INTERRUPTED,
@@ -14,17 +15,15 @@ from elwood.agent.conversation.message import (
     Results,
     ToolCall,
 )
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun, without_quiet
 from elwood.agent.session.log.entries import (
-    NOWHERE,
     CallDecided,
     CallEnded,
     CallPending,
     CallStarted,
     Received,
     Replied,
-    Route,
-    Ruling,
 )
 
 # What the model is told of a call that waited, and of a turn that it did not answer.

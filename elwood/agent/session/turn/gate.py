@@ -13,8 +13,8 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.approvals.client import Seeking, Wanted
 from elwood.agent.conversation.actions import Other, ReadFiles, SearchWeb
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
 from elwood.agent.conversation.message import INTERRUPTED, Results, ToolCall, repair_text
 from elwood.agent.conversation.plans import Plan, exact
@@ -30,9 +30,10 @@ from elwood.agent.policy.decide import (
     decide,
 )
 from elwood.agent.policy.quotes import quotes
-from elwood.agent.session.log.entries import CallEnded, CallStarted, Outcome
+from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
+from elwood.agent.session.turn.approval_client import Seeking, Wanted
 from elwood.agent.tools.tool import (
     Output,
     Tool,

@@ -8,7 +8,6 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.approvals.cancel_pending import Withdrawing
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.delivery.delivery import Delivery
 from elwood.agent.session.log import archive
@@ -29,6 +28,7 @@ from elwood.agent.session.log.next_work import (
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.reading.receipts import activity
+from elwood.agent.session.turn.approval_client import Runs, Withdrawing
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.deps import GIVEN_UP, Answer, Means
 from elwood.agent.session.turn.inputs import render, stale_note
@@ -38,6 +38,7 @@ from elwood.agent.session.turn.turn import run_turn
 from elwood.agent.session.turn.unsupported_claims import judged
 from elwood.features.daily_notes.session_part import Daily
 from elwood.features.memory.commands import reminder
+from elwood.features.tasks.messages import WhichCancelled
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import waiting
 
@@ -54,7 +55,7 @@ class TurnRunner:
         self._house = house
         self._gate = house.gate(id_, log_)
         self.daily = Daily(id_, log_, house)
-        self.withdraw = Withdrawing(log_, self._gate.approvals, house.timetable)
+        self.withdraw = Withdrawing(log_, self._gate.approvals, self._cancelled)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -64,6 +65,12 @@ class TurnRunner:
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
+
+    async def _cancelled(self, runs: Runs) -> Runs:
+        timetable = self._house.timetable
+        if timetable is None:
+            return frozenset()
+        return await timetable.insist(lambda: WhichCancelled(runs=runs))
 
     async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
