@@ -47,7 +47,7 @@ from elwood.features.tasks.messages import TimetableMail
 from elwood.features.tasks.when import next_active
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Event,
     Mailbox,
@@ -84,7 +84,7 @@ class House:
     ) -> None:
         self.config = config
         self.outside = outside
-        self.board = Board(trio.current_time)
+        self.actor_table = ActorTable(trio.current_time)
         self.stop = trio.Event()
         self.up = trio.Event()
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
@@ -129,7 +129,7 @@ class House:
                 ),
             },
             lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
-            lambda: look(self.board, self._seen(), self.redact),
+            lambda: look(self.actor_table, self._seen(), self.redact),
             outside.now,
         )
         heard = LastHeard(state / "heard.json", self._disk)
@@ -152,7 +152,7 @@ class House:
             learning=learning(config, self._disk, self.memory.address, self._posts, self._places),
             channels=channels,
             presence=self.presence,
-            board=self.board,
+            actor_table=self.actor_table,
             refusal=lambda: self._vitals.refusal,
             heard=heard.note,
             places=self._places,
@@ -178,7 +178,10 @@ class House:
         events = Mailbox[Event]("health", 256)
         listen = listener(events.address)
         await supervise(
-            self._children(events, listen), stop=self.stop, listener=listen, board=self.board
+            self._children(events, listen),
+            stop=self.stop,
+            listener=listen,
+            actor_table=self.actor_table,
         )
 
     def redact(self, text: str) -> str:
@@ -191,7 +194,7 @@ class House:
         config, outside = self.config, self.outside
         posts, owner = self._posts, self._equipment.places
         health = Health(
-            self.board,
+            self.actor_table,
             posts,
             self._places,
             notify=outside.notify,
@@ -229,7 +232,7 @@ class House:
         memory = remembering(config, outside, self._disk, embedder)
         control = Control(
             config.paths.runtime,
-            self.board,
+            self.actor_table,
             self._seen,
             self.approvals.address,
             self.memory.address,

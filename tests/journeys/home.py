@@ -48,7 +48,7 @@ from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
-from elwood.foundation.runtime import Board, Escalated, Mailbox
+from elwood.foundation.runtime import ActorTable, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.storage.chain import Line, decoder, is_sound
 from tests.agent.session.scripted import Effects, answer, call
@@ -381,16 +381,16 @@ class Life:
                 await trio.sleep(0.25)
 
     @property
-    def board(self) -> Board:
-        return self.house.board
+    def actor_table(self) -> ActorTable:
+        return self.house.actor_table
 
     def inspect(self) -> Inspection:
         """What `elwood inspect` shows."""
-        return look(self.board, self.house._seen(), self.house.redact)
+        return look(self.actor_table, self.house._seen(), self.house.redact)
 
     def stuck(self) -> list[str]:
-        """What the board names as stuck."""
-        return [f"{stuck.actor}: {stuck.what}" for stuck in self.board.stuck()]
+        """What the actor table names as stuck."""
+        return [f"{stuck.actor}: {stuck.what}" for stuck in self.actor_table.stuck()]
 
     def _client(self) -> Client:
         self._clients.append(Client(connections=8, network=self.home.network))

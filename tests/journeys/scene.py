@@ -48,8 +48,8 @@ from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.tools.tool import Hands
 from elwood.features.daily_notes.notes import without_recall
 from elwood.foundation.runtime import (
+    ActorTable,
     Blocking,
-    Board,
     Child,
     Mailbox,
     PoolPolicy,
@@ -140,7 +140,7 @@ class House:
         self.models: Mailbox[ModelsMail] = Mailbox("models", 32)
         self.outbox: Mailbox[OutboxMail] = Mailbox("outbox", 64)
         self.states: dict[str, Session] = {}
-        self.board = Board(trio.current_time)
+        self.actor_table = ActorTable(trio.current_time)
         self.stop = trio.Event()
         self.disk = Disk(blocking=world.blocking, clock=world.now, calls=world.calls())
         self.changed = trio.Event()
@@ -310,7 +310,7 @@ class House:
             refuse=refuse,
             policy=PoolPolicy(),
             listener=lambda event: None,
-            board=self.board,
+            actor_table=self.actor_table,
         )
 
 
@@ -328,7 +328,10 @@ async def living(one: H) -> AsyncIterator[H]:
 
         async def run() -> None:
             await supervise(
-                one.children(), stop=one.stop, listener=lambda event: None, board=one.board
+                one.children(),
+                stop=one.stop,
+                listener=lambda event: None,
+                actor_table=one.actor_table,
             )
             nursery.cancel_scope.cancel()
 

@@ -36,8 +36,8 @@ from elwood.features.tasks.scheduler import Scheduler
 from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (
+    ActorTable,
     ActorUnavailable,
-    Board,
     Child,
     Mailbox,
     RestartPolicy,
@@ -252,7 +252,10 @@ class House:
             Child(self.scheduler, self._scheduler.run, ALWAYS, grace=1.0),
         )
         await supervise(
-            children, stop=self.stop, listener=lambda event: None, board=Board(trio.current_time)
+            children,
+            stop=self.stop,
+            listener=lambda event: None,
+            actor_table=ActorTable(trio.current_time),
         )
 
     async def change(self, id_: str, verb: Verb) -> None:

@@ -53,8 +53,8 @@ from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import DiskFull
@@ -212,9 +212,9 @@ class Approvals:
         try:
             await self._journal.append(*entries)
         except DiskFull as error:
-            trouble(RECORD, str(error))
+            report_error(RECORD, str(error))
             return False
-        well(RECORD)
+        clear_error(RECORD)
         return True
 
     async def _prompt(self, asked: Asked) -> None:

@@ -25,9 +25,9 @@ from elwood.features.memory.observe import Observer
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import (
     Mailbox,
-    trouble,
+    clear_error,
+    report_error,
     waiting,
-    well,
 )
 from elwood.foundation.secrets.redaction import (
     Clean,
@@ -90,11 +90,11 @@ class SessionActor:
                 if not await self._refuse_all(mailbox, error):
                     return False
             except DiskFull as error:
-                trouble(OPEN, str(error))
+                report_error(OPEN, str(error))
                 if not await self._answer_all(mailbox, NotNow(str(error)), PAUSE):
                     return False
             else:
-                well(OPEN)
+                clear_error(OPEN)
                 return True
 
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:

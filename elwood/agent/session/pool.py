@@ -30,8 +30,8 @@ from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
+    ActorTable,
     Address,
-    Board,
     Listener,
     Mailbox,
     PoolPolicy,
@@ -77,7 +77,7 @@ class Conversations:
         learning: Learning,
         channels: Sequence[Channel],
         presence: Presence,
-        board: Board,
+        actor_table: ActorTable,
         refusal: Callable[[], str],
         heard: Callable[[Route], None],
         places: Callable[[], Sequence[Route]],
@@ -90,13 +90,13 @@ class Conversations:
         self._learning = learning
         self._channels = channels
         self._presence = presence
-        self._board = board
+        self._actor_table = actor_table
         self._refusal = refusal
         self._heard = heard
         self._places = places
         self._markers = Markers(config.paths.state / "sessions" / "open", disk)
         self._status = Status(
-            neighbours.models, board, equipment.sandbox, self._redact, config, outside.now
+            neighbours.models, actor_table, equipment.sandbox, self._redact, config, outside.now
         )
         self._prompt = Prompting(
             Workspace(Root(config.paths.workspace), outside.blocking),
@@ -120,7 +120,7 @@ class Conversations:
             refuse=_refuse,
             policy=PoolPolicy(grace=grace),
             listener=listener,
-            board=self._board,
+            actor_table=self._actor_table,
         )
 
     def _redact(self, text: str) -> str:

@@ -40,8 +40,8 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.disk import Disk
@@ -194,9 +194,9 @@ class Clockwork:
         try:
             written = await self._outside.blocking(file.read)
         except Unconfined as error:
-            trouble(HEARTBEAT, str(error))
+            report_error(HEARTBEAT, str(error))
             return None
-        well(HEARTBEAT)
+        clear_error(HEARTBEAT)
         return written
 
     async def _take_in(self, written: Written) -> str:

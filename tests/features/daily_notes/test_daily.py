@@ -238,7 +238,7 @@ async def test_a_note_that_cannot_be_written_holds_nobody_up(
         await h.say("one")
         await h.quiet()
         await trio.sleep(2 * GATHER)
-        assert any(NOTE in desk.troubles for desk in h.board.desks.values())
+        assert any(NOTE in status.troubles for status in h.actor_table.statuses.values())
         await h.say("two")
         await h.quiet()
 
