@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.indexed_files import Catalog
 from elwood.foundation.storage.sqlite import Unusable
 
@@ -56,10 +56,10 @@ class Upkeep:
             troubles = [why for one in self._catalogs if (why := await self._bring_up(one))]
             self._looked = trio.current_time()
             if troubles:
-                trouble(INDEX, "; ".join(troubles))
+                report_error(INDEX, "; ".join(troubles))
                 self._looked += TRY_AGAIN
             else:
-                well(INDEX)
+                clear_error(INDEX)
                 self._took = self._looked - began
             self._done.set()
             self._done = trio.Event()

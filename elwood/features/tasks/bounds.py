@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import attrs
 
-from elwood.agent.conversation.task_run import Errand, Purse
+from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.models.budget import dollars
 from elwood.features.tasks.task import Task
 
@@ -23,7 +23,7 @@ class Reach:
 
     tools: tuple[str, ...] = ()
     usual: Purse = attrs.field(factory=Purse)
-    errand: Errand | None = None
+    errand: TaskRun | None = None
 
     @property
     def usable(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ can raise limits.job_usd in config.toml, or write the task there'
         return _too_much("usd", dollars(most.usd))
     if tokens is not None and most.tokens is not None and tokens > most.tokens:
         return _too_much("tokens", f"{most.tokens:,} tokens")
-    errand = reach.errand or Errand("")
+    errand = reach.errand or TaskRun("")
     own = errand.purse or Purse()
     purse = Purse(
         most.tokens if tokens is None and own.tokens is not None else tokens,

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from hashlib import sha256
 from zoneinfo import ZoneInfo
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.tasks import timezones as wall
 from elwood.features.tasks.timing_text import (
     FORMS,

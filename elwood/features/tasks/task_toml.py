@@ -34,7 +34,7 @@ from elwood.features.tasks.when import (
     Once,
     When,
 )
-from elwood.foundation.text.slugs import key_of
+from elwood.foundation.text.slugs import slug
 
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
@@ -101,7 +101,7 @@ message')]
     """
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
-    id = form.id or key_of(title)
+    id = form.id or slug(title)
     when = _placed(form, zone, id)
     ends = read_moment(form.ends, zone, end=True) if form.ends else None
     hours = read_hours(form.hours)

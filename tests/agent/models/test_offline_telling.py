@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from elwood.agent.approvals.client import TOLD, WAITING
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import (
     INTERRUPTED,
     Notice,
@@ -15,8 +15,9 @@ from elwood.agent.conversation.message import (
 from elwood.agent.models.offline_steps import Wish, step
 from elwood.agent.models.offline_telling import summary
 from elwood.agent.models.phrases import understand
-from elwood.agent.session.log.entries import CallEnded, CallPending, Outcome
+from elwood.agent.session.log.entries import CallEnded, CallPending
 from elwood.agent.session.log.turns import OpenCall, late, result_of
+from elwood.agent.session.turn.approval_client import TOLD, WAITING
 from elwood.app.builtin_tools import builtin
 from elwood.foundation.text.markdown import to_entities
 from tests.agent.models.test_offline import Talk, calls

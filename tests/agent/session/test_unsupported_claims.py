@@ -10,14 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from elwood.agent.conversation.calls import Effect, Outcome
 from elwood.agent.conversation.message import Usage
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
-    Effect,
-    Outcome,
     Received,
-    Route,
     Said,
     TurnStarted,
 )

@@ -10,16 +10,11 @@ import trio
 from msgspec.structs import replace
 
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.task_run import QUIET, Errand, Purse
-from elwood.agent.session.log.entries import NOWHERE, Route
+from elwood.agent.conversation.route import NOWHERE, Route
+from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-)
 from elwood.features.tasks.chores import Report
 from elwood.features.tasks.entries import (
     Begun,
@@ -60,7 +55,7 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     (asked,) = live(world, replace(ONCE, role="cheap", tools=("look",), purse=Purse(1000)))
     assert (asked.session, asked.id) == ("task-tea", f"task:tea:1:{NOON + HOUR:.0f}:1")
     assert asked.principal == Principal("task:tea", "Make tea", owner=True)
-    assert asked.errand == Errand("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
+    assert asked.errand == TaskRun("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
     assert not asked.untrusted
     assert asked.text.startswith(
         '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 (Europe/Berlin). '

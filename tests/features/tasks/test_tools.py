@@ -12,7 +12,8 @@ import trio
 from elwood.agent.conversation.actions import Reschedule
 from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.task_run import Errand, Purse
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.policy.decide import (
     Allow,
     Ask,
@@ -21,10 +22,10 @@ from elwood.agent.policy.decide import (
     Who,
     decide,
 )
-from elwood.agent.session.log.entries import CallEnded, Route
+from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.tools import Hands, Tool, ToolFailure
 from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.schedule_tool import (
     SCHEDULE,
@@ -281,14 +282,14 @@ async def test_a_yes_is_for_the_bounds_that_were_shown(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask("inbox", "every day at 9", do="x", budget_usd=0.2)
         plan = await plan_schedule(given, w.hands)
-        run = Reach(("web",), Purse(2000, 1.0), Errand("t", purse=Purse(tokens=1000)))
+        run = Reach(("web",), Purse(2000, 1.0), TaskRun("t", purse=Purse(tokens=1000)))
         less = attrs.evolve(w.hands, facts=plan.facts, reach=lambda: run)
         with pytest.raises(ToolFailure, match="changed since"):
             await schedule(given, less)
 
 
 async def test_the_run_of_a_task_hands_on_no_more_than_it_has(tmp_path: Path) -> None:
-    held = Errand("inbox", tools=("web",), purse=Purse(usd=0.1))
+    held = TaskRun("inbox", tools=("web",), purse=Purse(usd=0.1))
     async with world(tmp_path) as w:
         reach = Reach(("shell", "web"), Purse(2000, 1.0), held)
         hands = attrs.evolve(w.hands, session="task-inbox", reach=lambda: reach)
