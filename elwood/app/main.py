@@ -28,7 +28,7 @@ from elwood.agent.models.usage_book import UsageBook
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config import Config
 from elwood.app.equipment import (
     Equipment,

@@ -11,7 +11,7 @@ from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.session.reading.receipts import one_line
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.tasks.bounds import bounded, in_words
 from elwood.features.tasks.file_words import read_hours
 from elwood.features.tasks.messages import ListTasks, Schedule, Unscheduled

@@ -13,7 +13,7 @@ from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.session.reading.receipts import one_line
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,

@@ -24,8 +24,8 @@ from elwood.agent.policy.decide import (
 )
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.tools import Hands, Tool, ToolFailure
 from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.schedule_tool import (
     SCHEDULE,
