@@ -335,9 +335,7 @@ async def town(
     models = FakeModels(key=KEY)
     clock = dated.ahead(ahead)
     async with fake_telegram(clock=clock) as telegram, serving(models.answer) as url:
-        one = Town(
-            folder, telegram, models, effectful=effectful, free=free, more=more, ahead=ahead
-        )
+        one = Town(folder, telegram, models, effectful=effectful, free=free, more=more, ahead=ahead)
         one.found(url)
         try:
             yield one
