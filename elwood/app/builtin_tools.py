@@ -1,7 +1,7 @@
 """The tools that Elwood brings along."""
 
-from elwood.agent.tools import Tool
 from elwood.agent.tools.talk import ASK_USER, SEND_MESSAGE
+from elwood.agent.tools.tool import Tool
 from elwood.features.files.search_tools import FIND, GREP
 from elwood.features.files.tools import LIST_FILES, READ_FILE
 from elwood.features.files.write_tools import EDIT_FILE, WRITE_FILE

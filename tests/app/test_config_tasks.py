@@ -5,8 +5,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.session.log.entries import Route
 from elwood.app.config.tasks import MAX_TASKS
 from elwood.features.tasks.changes import problem
 from elwood.features.tasks.heartbeat import HeartbeatSettings

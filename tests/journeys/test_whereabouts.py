@@ -9,14 +9,14 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import Body, Channel, Doors
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.budget import Limits
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Inbound, Taken
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.tools import SCHEDULE

@@ -25,6 +25,7 @@ from elwood.agent.approvals.grants import (
 )
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    Decided,
     Known,
     Learn,
     Meet,
@@ -48,13 +49,12 @@ from elwood.agent.approvals.requests import Cases
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.post_until_delivered import Posting
 from elwood.agent.conversation.identity import flatten
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Decided
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import DiskFull
@@ -212,9 +212,9 @@ class Approvals:
         try:
             await self._journal.append(*entries)
         except DiskFull as error:
-            trouble(RECORD, str(error))
+            report_error(RECORD, str(error))
             return False
-        well(RECORD)
+        clear_error(RECORD)
         return True
 
     async def _prompt(self, asked: Asked) -> None:

@@ -17,7 +17,7 @@ from elwood.agent.approvals.prompt_text import MAX_SHOWN
 from elwood.agent.approvals.prompts import QuestionPosts
 from elwood.agent.approvals.questions import Question
 from elwood.agent.approvals.requests import Cases
-from elwood.agent.session.log.entries import Ruling
+from elwood.agent.conversation.calls import Ruling
 from elwood.foundation.text.escape_invisible import escape_invisible
 
 log = logging.getLogger(__name__)

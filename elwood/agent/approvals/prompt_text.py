@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from elwood.agent.approvals.permissions import Case, Permission, gist
 from elwood.agent.approvals.questions import Answer, Question, answers
 from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
-from elwood.agent.session.log.entries import Route
 from elwood.foundation.text.characters import utf16_length, utf16_offsets
 from elwood.foundation.text.escape_invisible import escape_invisible, remark
 from elwood.foundation.text.markdown import Entity, Rich

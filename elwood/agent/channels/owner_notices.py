@@ -6,7 +6,7 @@ from functools import partial
 
 from elwood.agent.channels.post_until_delivered import Posting
 from elwood.agent.conversation.choices import typing
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger(__name__)

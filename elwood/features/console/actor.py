@@ -19,15 +19,9 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.choices import is_choice, numbered
 from elwood.agent.conversation.identity import Principal
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.messages import SessionsMail
 from elwood.features.console.client import (
     MAX_LINE,
     Lines,

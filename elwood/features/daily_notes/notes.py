@@ -79,7 +79,7 @@ def done(
 
     None for the run of a task that did nothing and had nothing to say: there are many.
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> replied = Replied("t1", "t1", ("1",), Route("console"), "It is blue.")
     >>> asked = Received("1", "what colour?", "me", Route("console"), 0.0)
     >>> done(0.0, [asked], [], replied, Label()).asked

@@ -11,21 +11,14 @@ from functools import partial
 import attrs
 import trio
 
+from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation import task_run as errand
 from elwood.agent.conversation.identity import Principal, flatten
+from elwood.agent.conversation.inbound import Inbound, Refused, Taken
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.entries import NOWHERE, Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Decided,
-    Inbound,
-    Interrupt,
-    Refused,
-    SessionsMail,
-    Taken,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.features.tasks import texts
 from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.due_runs import Run

@@ -11,12 +11,12 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import Other, Reschedule
 from elwood.agent.conversation.actions import Schedule as Scheduling
+from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.task_run import SESSION
-from elwood.agent.session.log.entries import Effect
 from elwood.agent.session.reading.receipts import one_line
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,

@@ -13,7 +13,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.chain import (
     Place,
     Unsound,
@@ -184,9 +184,9 @@ class Journal(Generic[E, S]):
             try:
                 await self._disk.blocking(self._save)
             except DiskFull as error:
-                trouble(what, str(error))
+                report_error(what, str(error))
             else:
-                well(what)
+                clear_error(what)
         # Also if there was no room: the next one is worth as much as this one.
         self._saved = self._place.seq
 

@@ -16,7 +16,7 @@ from elwood.agent.approvals.prompt_text import (
     together,
 )
 from elwood.agent.approvals.questions import Answer, Question
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.escape_invisible import escape_invisible
 from elwood.foundation.text.markdown import Rich, mark_repeat

@@ -15,6 +15,7 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.branch_entries import Resumed
 from elwood.agent.session.log.entries import (
@@ -33,7 +34,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     Said,
     TurnStarted,
 )

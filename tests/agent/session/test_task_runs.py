@@ -6,18 +6,14 @@ import pytest
 import trio
 
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
-from elwood.agent.session.log.entries import Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Inbound,
-    Taken,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, Unheard
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import ROUTE, House, World, house
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.tasks.notation import (
     advice,
     read_hours,

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from elwood.features.tasks import changes as scheduling
 from elwood.features.tasks import due_runs as planning
-from elwood.features.tasks import texts
 from elwood.features.tasks import on_run_finished as ending
 from elwood.features.tasks import task_status as outlook
+from elwood.features.tasks import texts
 from elwood.features.tasks.changes import RESTORED
 from elwood.features.tasks.due_runs import BACKOFF, MAX_TASKS
 from elwood.features.tasks.entries import (

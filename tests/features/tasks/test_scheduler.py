@@ -10,16 +10,11 @@ import trio
 from msgspec.structs import replace
 
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused
 from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
-from elwood.agent.session.log.entries import NOWHERE, Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-)
 from elwood.features.tasks.chores import Report
 from elwood.features.tasks.entries import (
     Begun,

@@ -12,6 +12,7 @@ import trio
 from elwood.agent.conversation.actions import Reschedule
 from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.policy.decide import (
     Allow,
@@ -21,10 +22,10 @@ from elwood.agent.policy.decide import (
     Who,
     decide,
 )
-from elwood.agent.session.log.entries import CallEnded, Route
+from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.tools import Hands, Tool, ToolFailure
 from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
 from elwood.features.tasks.tools import (

@@ -8,7 +8,8 @@ from typing import get_args
 import trio
 
 from elwood.agent.channels.messages import Attachment, Sent, Unsure
-from elwood.agent.session.log.entries import Received, Route
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.reading.export import Format, written
 from elwood.agent.session.reading.telling import label, telling

@@ -9,7 +9,7 @@ from elwood.agent.models.messages import ModelsMail, Spending
 from elwood.agent.models.spending import in_words
 from elwood.agent.session.turn.inputs import age
 from elwood.app.config import Config
-from elwood.foundation.runtime import ActorUnavailable, Address, Board
+from elwood.foundation.runtime import ActorTable, ActorUnavailable, Address
 
 # Seconds to wait for what it has cost, and stuck things that are listed.
 PATIENCE, MAX_STUCK = 0.5, 5
@@ -21,14 +21,14 @@ class Status:
     def __init__(
         self,
         models: Address[ModelsMail],
-        board: Board,
+        actor_table: ActorTable,
         sandbox: Callable[[], str],
         redact: Callable[[str], str],
         config: Config,
         now: Callable[[], float],
     ) -> None:
         self._models = models
-        self._board = board
+        self._actor_table = actor_table
         self._sandbox = sandbox
         self._redact = redact
         self._config = config
@@ -53,6 +53,6 @@ class Status:
         else:
             lines.append(in_words(spent))
         lines.append(self._redact(self._sandbox()))
-        stuck = self._board.stuck()[:MAX_STUCK]
+        stuck = self._actor_table.stuck()[:MAX_STUCK]
         lines += [self._redact(one.told) for one in stuck]
         return "\n".join(lines)

@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.message import Results
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal
 
 T = TypeVar("T")
@@ -79,9 +79,9 @@ class SessionLog:
             try:
                 await self._write(entries, last_words)
             except DiskFull as error:
-                trouble(WRITE, str(error))
+                report_error(WRITE, str(error))
             else:
-                well(WRITE)
+                clear_error(WRITE)
                 return
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)

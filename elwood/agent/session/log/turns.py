@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.mentions import addresses
 from elwood.agent.conversation.message import (
     INTERRUPTED,
@@ -14,17 +15,15 @@ from elwood.agent.conversation.message import (
     Results,
     ToolCall,
 )
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun, without_quiet
 from elwood.agent.session.log.entries import (
-    NOWHERE,
     CallDecided,
     CallEnded,
     CallPending,
     CallStarted,
     Received,
     Replied,
-    Route,
-    Ruling,
 )
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -109,7 +108,7 @@ class Turn(msgspec.Struct):
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary.  *acted* says that something was begun that must not be done
-    twice unasked.
+    twice unasked, *has_acted* that a tool which does more than look has succeeded.
     """
 
     id: str
@@ -123,6 +122,7 @@ class Turn(msgspec.Struct):
     kept: list[Kept] = []
     cut: str = ""
     acted: bool = False
+    has_acted: bool = False
 
     @property
     def errand(self) -> TaskRun | None:

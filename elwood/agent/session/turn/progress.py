@@ -3,7 +3,7 @@
 import trio
 
 from elwood.agent.channels.messages import Draft, Typing
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.turn.surroundings import Surroundings
 
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
