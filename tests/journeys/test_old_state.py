@@ -4,6 +4,7 @@ What is in it, and how it was made, stands in tests/fixtures/README.md.
 """
 
 import json
+import re
 import tarfile
 import time
 from collections import Counter
@@ -32,7 +33,10 @@ timezone = "Europe/Berlin"
 [learning]
 mode = "off"
 """
+# How the owner is told of an entry of HEARTBEAT.md whose words for times are read no more.
+NOT_READ = "These parts of HEARTBEAT.md do not count:\nHEARTBEAT.md, line 3"
 INVITATION = "Come aboard on Friday."
+NEW_CENTURY = re.compile("next Thu.*2099.* 18:00 CET")
 PERMITTED = 'Greet them\n/call send_message {"to": "tg:2002", "text": "Ahoy from Ann!"}'
 
 
@@ -56,12 +60,17 @@ async def old_town(folder: Path, *, empty: bool = False) -> AsyncIterator[Town]:
         yield here
 
 
+def told(here: Town, chat: int | None = None) -> list[str]:
+    """Return what was said (in *chat*), but for what is said at each start."""
+    return [text for text in here.said(chat) if not text.startswith(NOT_READ)]
+
+
 async def say(here: Town, text: str, chat: int = OWNER) -> str:
     """Say something, and wait for what is said next in that chat."""
-    before = len(here.said(chat))
+    before = len(told(here, chat))
     here.telegram.say(text, chat=chat, user=chat)
-    await here.until(lambda: len(here.said(chat)) > before)
-    return here.said(chat)[-1]
+    await here.until(lambda: len(told(here, chat)) > before)
+    return told(here, chat)[-1]
 
 
 def questions(here: Town) -> list[SentMessage]:
@@ -84,7 +93,7 @@ def yes(asked: SentMessage) -> str:
 async def catch_up(here: Town) -> None:
     """Start, and wait until what was under way has come to its end."""
     await here.start()
-    await here.until(lambda: here.said(OWNER) and here.said(GUEST))
+    await here.until(lambda: told(here, OWNER) and told(here, GUEST))
     await question(here)
 
 
@@ -113,20 +122,19 @@ async def test_what_was_under_way_comes_to_its_one_end(tmp_path: Path) -> None:
         asked = await question(here)
         assert INVITATION in asked.text
         here.telegram.press(yes(asked), message=asked)
-        await here.until(lambda: INVITATION in here.said(GUEST))
-        await here.until(lambda: any("allowed once by you" in text for text in here.said(OWNER)))
+        await here.until(lambda: INVITATION in told(here, GUEST))
+        await here.until(lambda: any("allowed once by you" in text for text in told(here, OWNER)))
         await here.stop()
-        before = list(here.telegram.texts())
+        before = told(here)
         await here.start()
         await say(here, "Is there anything left?")
         await here.stop()
 
-        told = here.said(OWNER)
-        assert [text for text in told if "Halibut ready" in text] == [
+        assert [text for text in told(here, OWNER) if "Halibut ready" in text] == [
             "You said: Is the Halibut ready?"
         ]
-        assert here.said(GUEST) == ["(again) You said: Good night, Elwood", INVITATION]
-        assert here.telegram.texts() == [*before, "You said: Is there anything left?"]
+        assert told(here, GUEST) == ["(again) You said: Good night, Elwood", INVITATION]
+        assert told(here) == [*before, "You said: Is there anything left?"]
         started = [e for e in here.journals()["tg-1001"] if isinstance(e, CallStarted)]
         assert len({(e.turn, e.call) for e in started}) == len(started)
         received, answered = outcomes(here)
@@ -165,7 +173,7 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
 
         # The permission for good; nothing is asked.
         assert "standing permission" in await say(here, PERMITTED)
-        assert here.said(GUEST)[-1] == "Ahoy from Ann!"
+        assert told(here, GUEST)[-1] == "Ahoy from Ann!"
         await question(here)  # that of before is the only one
 
         assert "blue" in await say(here, 'Look\n/call search_memory {"query": "Halibut"}')
@@ -174,10 +182,10 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
         assert "Herring" not in memory
 
         tasks = await say(here, "/tasks")
-        assert "next tomorrow at 07:30 CET; last today at 19:38 CET: done" in tasks
-        assert "next Thu 24 Dec 2099 at 18:00 CET" in tasks
+        assert re.search("next tomorrow.* 07:30 CET; last today.* 19:38 CET: done", tasks)
+        assert NEW_CENTURY.search(tasks)
         assert "paused by the owner" in tasks
-        assert "heartbeat-inbox" in tasks
+        await here.until(lambda: any(text.startswith(NOT_READ) for text in here.said(OWNER)))
         assert "useless" not in tasks
         assert "kettle" not in tasks
 
@@ -194,7 +202,7 @@ async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) ->
         assert await say(here, "Hello again", GUEST) == "You said: Hello again"
         here.telegram.say("And me?", chat=3003, user=3003)
         await here.until(lambda: not here.telegram.unconfirmed)
-        assert here.said(3003) == []
+        assert told(here, 3003) == []
         await here.stop()
         await here.verify()
 
@@ -240,13 +248,13 @@ async def test_its_backup_is_put_in_place_elsewhere(tmp_path: Path) -> None:
         here.telegram.push(
             {"message": here.telegram.message("Are you well?") | {"date": int(AT) + 3600}}
         )
-        await here.until(lambda: "You said: Are you well?" in here.said(OWNER))
+        await here.until(lambda: "You said: Are you well?" in told(here, OWNER))
         assert "sail to Stavanger" in heard(here.models.bodies[-1])
         assert "Nothing waits for a decision" in await say(here, "/approvals")
-        assert "next Thu 24 Dec 2099 at 18:00 CET" in await say(here, "/tasks")
+        assert NEW_CENTURY.search(await say(here, "/tasks"))
         for asked in questions(here):  # closed, even if its buttons are still there
             query = here.telegram.press(yes(asked), message=asked)
             await here.until(partial(here.telegram.answered.get, query))
         await here.stop()
         await here.verify()
-        assert INVITATION not in here.said(GUEST)
+        assert INVITATION not in told(here, GUEST)
