@@ -25,6 +25,7 @@ from elwood.agent.approvals.permissions import (
 )
 from elwood.agent.conversation.actions import Other
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -35,6 +36,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import ModelSettings, ProviderSettings
@@ -45,13 +47,11 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import Inbound, Taken
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
 from elwood.app.config import Config, Paths, Sessions
 from elwood.app.config.settings import Policy

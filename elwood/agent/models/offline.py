@@ -32,7 +32,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.provider import ModelRequest
 from elwood.foundation.text.quote_markdown import code, cut, fenced, in_quotes, literal
-from elwood.foundation.text.slugs import key_of
+from elwood.foundation.text.slugs import slug
 
 OPENLY = "I am Elwood's offline model: eight commands, not a language model."
 
@@ -105,7 +105,7 @@ _RULES = {
     "schedule": (
         "remind me in 1 minute to call mum",
         r"remind me in (?P<count>\d{1,4}) (?P<unit>minute|hour|day)s? to (?P<remind>\S.*)",
-        "plan that {}",
+        "plan to remind you: {}",
         "I planned it:",
     ),
     "search_memory": (
@@ -115,8 +115,8 @@ _RULES = {
         "My memory says about {}:",
     ),
 }
-# Tools whose results are a line.
-_BRIEF = {"write_file", "save_memory", "schedule"}
+_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
+_BRIEF = {"write_file", "save_memory", "schedule"}  # tools whose results are a line
 
 
 def understand(line: str) -> Command | Literal["help"] | None:
@@ -131,16 +131,17 @@ def understand(line: str) -> Command | Literal["help"] | None:
     for tool, (_, pattern, *_) in _RULES.items():
         found = re.fullmatch(pattern, line, re.I)
         if found is not None:
-            given = {name: text for name, text in found.groupdict().items() if text is not None}
-            about = next(iter(given.values()), "")
+            given: dict[str, str | int] = {k: v for k, v in found.groupdict().items() if v}
+            about = found[1] or ""
             match tool:
                 case "write_file":
-                    given["content"] += "\n"
+                    given["content"] = f"{found['content']}\n"
                 case "save_memory":
-                    given["key"] = about = _key(given["content"])
+                    given["key"] = about = _key(found["content"])
                 case "schedule":
-                    about = f"in {given.pop('count')} {given.pop('unit').lower()}s"
-                    given |= {"title": given["remind"][:60].strip(), "when": about}
+                    about = found["remind"]
+                    minutes = int(found["count"]) * _MINUTES[found["unit"].lower()]
+                    given = {"title": about[:60].strip(), "in_minutes": minutes, "remind": about}
             about = code(cut(about, MAX_NAMED)) if about else "your workspace"
             return Command(tool, msgspec.json.encode(given).decode(), about)
     return None
@@ -148,7 +149,7 @@ def understand(line: str) -> Command | Literal["help"] | None:
 
 def _key(text: str) -> str:
     """Name a note by its words; what does not fit, or has no letters for it, a hash stands for."""
-    key = key_of(text)
+    key = slug(text)
     if 0 < len(key) <= MAX_KEY:
         return key
     seal = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:HASH]
@@ -297,4 +298,3 @@ def _offered(messages: Sequence[Message]) -> str:
 def _help(tools: Collection[str]) -> str:
     examples = [example for tool, (example, *_) in _RULES.items() if tool in tools]
     return "\n".join(f"- `{text}`" for text in ["help", *examples])
-

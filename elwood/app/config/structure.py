@@ -15,7 +15,7 @@ from elwood.app.config.checks import Check
 from elwood.app.config.keys import BY_PATH
 from elwood.app.config.problems import Where, Wrong
 from elwood.app.config.source import FromVariable
-from elwood.foundation.secrets.redaction import Secret, strip
+from elwood.foundation.secrets.redaction import Secret, redact
 
 T = TypeVar("T")
 # What is wrong at a place within the table, and the remedy.
@@ -54,7 +54,7 @@ def described(value: object) -> str:
         case str() if len(value) > SHOWN:
             return f"a text of {len(value)} characters"
         case str():
-            return f'the text "{strip(value, ())}"'  # a token put under a wrong key
+            return f'the text "{redact(value, ())}"'  # a token put under a wrong key
         case int() | float():
             return f"the number {value}"
         case list():
@@ -178,7 +178,7 @@ def _items(value: object, kind: object) -> tuple[object, ...]:
         except msgspec.DecodeError:
             raise Wrong("expected a list in JSON", f"write {_example(item)}") from None
     if not isinstance(value, list):
-        one = strip(str(value), ())
+        one = redact(str(value), ())
         example = f'["{one}"]' if item is str and isinstance(value, str) else _example(item)
         raise _mistyped("a list", value, f"write {example}")
     hook = _converter().get_structure_hook(item)

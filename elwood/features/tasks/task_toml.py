@@ -3,7 +3,9 @@
 import attrs
 
 from elwood.agent.conversation.task_run import Purse
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.heartbeat import ID as HEARTBEAT
+from elwood.features.tasks.house_tasks import IDS
+from elwood.features.tasks.notation import (
     advice,
     never,
     placed,
@@ -16,8 +18,6 @@ from elwood.features.tasks.file_words import (
     write_route,
     write_when,
 )
-from elwood.features.tasks.heartbeat import ID as HEARTBEAT
-from elwood.features.tasks.house_tasks import IDS
 from elwood.features.tasks.patterns import MAX_PATTERNS
 from elwood.features.tasks.task import (
     CATCH_UP,
@@ -34,7 +34,7 @@ from elwood.features.tasks.when import (
     Once,
     When,
 )
-from elwood.foundation.text.slugs import key_of
+from elwood.foundation.text.slugs import slug
 
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
@@ -91,7 +91,7 @@ def bad_id(text: str) -> str:
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
     """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
 
-    >>> task = read_task(TaskForm(title="Tea", when="every day at 16:00", message="Tea!"),
+    >>> task = read_task(TaskForm(title="Tea", when="0 16 * * *", message="Tea!"),
     ...                  "Europe/London", "config")
     >>> task.id, task.when, task.zone
     ('tea', Cron(expression='0 16 * * *'), 'Europe/London')
@@ -101,7 +101,7 @@ message')]
     """
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
-    id = form.id or key_of(title)
+    id = form.id or slug(title)
     when = _placed(form, zone, id)
     ends = read_moment(form.ends, zone, end=True) if form.ends else None
     hours = read_hours(form.hours)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.approvals.client import WAITING
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import (
     INTERRUPTED,
     Assistant,
@@ -26,8 +26,9 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.offline import MAX_COMMANDS, OPENLY, OfflineModel, understand
 from elwood.agent.models.provider import ModelRequest, Provider
-from elwood.agent.session.log.entries import CallEnded, CallPending, Outcome
+from elwood.agent.session.log.entries import CallEnded, CallPending
 from elwood.agent.session.log.turns import OpenCall, late
+from elwood.agent.session.turn.approval_client import WAITING
 from elwood.app.builtin_tools import builtin
 from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.note import Note
@@ -105,9 +106,9 @@ COMMANDS = [
         "My memory says about `When is my sister's birthday`:",
     ),
     (
-        "remind me in 1 minute to call mum",
+        "remind me in 2 hours to call mum",
         "schedule",
-        {"title": "call mum", "when": "in 1 minutes", "remind": "call mum"},
+        {"title": "call mum", "in_minutes": 120, "remind": "call mum"},
         "I planned it:",
     ),
 ]
