@@ -294,5 +294,5 @@ async def test_what_strangers_wrote_formats_nothing() -> None:
 @given(st.text())
 def test_the_name_of_a_note_is_one_that_its_tool_takes(text: str) -> None:
     command = understand(f"remember that x{text}")
-    if command not in (None, "help"):
+    if command is not None and command != "help":
         msgspec.json.decode(command.arguments, type=TOOLS["save_memory"].input)
