@@ -9,8 +9,9 @@ import elwood
 HOUSE = Path(elwood.__file__).parent
 # Each imports from those before it only; features never import one another.
 ORDER = [
-    "foundation/runtime", "foundation/text", "foundation/secrets", "foundation/storage",
-    "foundation/net", "foundation/sandbox", "foundation/log", "agent/conversation", "agent/models",
+    "foundation/runtime", "foundation/text", "foundation/secrets", "foundation/settings",
+    "foundation/storage", "foundation/net", "foundation/sandbox", "foundation/log",
+    "agent/conversation", "agent/models",
     "agent/channels", "agent/policy", "agent/tools", "agent/approvals", "agent/session",
     "agent/feature", "features", "app",
 ]  # fmt: skip

@@ -17,12 +17,8 @@ from elwood.agent.channels.environment import Channel, Outside
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.task_run import PRINCIPAL, Errand, job_of
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.policy.decide import (
-    Rules,
-    Who,
-    Word,
-    version,
-)
+from elwood.agent.policy.decide import Rules, Who, version
+from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.log.entries import Route
 from elwood.agent.session.log.session_log import SessionLog
@@ -30,8 +26,7 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.tools import Hands, Tool
 from elwood.agent.tools.messenger import Voice
-from elwood.app.config import Config
-from elwood.app.config.settings import Policy
+from elwood.app.config.settings import Config
 from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.index import Pages
 from elwood.features.daily_notes.store import Threads
@@ -266,7 +261,7 @@ def wrote(log_: SessionLog, path: str) -> bool:
     )
 
 
-def words(policy: Policy, tools: Sequence[Tool]) -> dict[str, Word]:
+def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
     """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
 
     What the owner's words name and no tool bears is told in the log.

@@ -9,7 +9,7 @@ import pytest
 
 from elwood import __version__
 from elwood.app.cli.parser import default_config
-from elwood.app.config import load
+from elwood.app.config.load import load
 
 # All that a command may see; tests must not read the person's own configuration.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.app.config import Config, load
+from elwood.app.config.load import load
+from elwood.app.config.settings import Config
 from elwood.app.doctor import Finding, examine, table
 from elwood.app.doctor.local import _enough, examine_machine, prices
 from elwood.app.doctor.planned import examine_plans

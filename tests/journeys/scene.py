@@ -24,8 +24,8 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Human, Prompt, Results
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     Complete,
     Completed,

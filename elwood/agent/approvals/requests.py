@@ -9,7 +9,6 @@ import trio
 
 from elwood.agent.approvals.grants import STEP_BACK
 from elwood.agent.approvals.permissions import (
-    ApprovalSettings,
     Case,
     PermissionEntry,
     Permissions,
@@ -19,6 +18,7 @@ from elwood.agent.approvals.permissions import (
     is_fresh,
     is_over,
 )
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.session.log.entries import Ruling, allows
 from elwood.agent.session.messages import Decided
 

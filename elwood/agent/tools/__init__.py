@@ -15,7 +15,7 @@ from elwood.agent.conversation.actions import Action
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.policy.decide import Word
+from elwood.agent.policy.settings import Word
 from elwood.agent.session.log.entries import Effect
 from elwood.agent.tools.messenger import Voice
 from elwood.features.memory.messages import MemoryMail

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from elwood.app.config.settings import Paths
 from elwood.features.control import cli as inspecting
 from elwood.features.control import protocol as wire
 from elwood.features.daily_notes import index as pages
@@ -19,6 +18,7 @@ from elwood.features.memory.results import Forgotten, in_words
 from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 from elwood.foundation.storage.sqlite import Unusable

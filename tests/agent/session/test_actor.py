@@ -20,8 +20,8 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Human
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.entries import (
     Entry,

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -16,6 +15,7 @@ from elwood.agent.conversation.message import (
     Prompt,
     Results,
 )
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
