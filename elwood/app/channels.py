@@ -2,30 +2,20 @@
 
 import sys
 
-from elwood.agent.channels.environment import (
-    Body,
-    Channel,
-    Doors,
-    Outside,
-)
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import paced
 from elwood.agent.conversation.identity import PREFIX, Principal, session_of
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-    Taken,
-)
 from elwood.features.console.actor import ROUTE, ConsoleIntake, ConsoleOutbox
 from elwood.features.console.client import Lines, read_fd, write_fd
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Mailbox, in_thread
 
@@ -56,7 +46,7 @@ def telegram(settings: TelegramSettings, silence: float) -> Channel:
     async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
         bot = Bot(settings, Client(connections=64))
         pacing = paced(settings.messages_per_second)
-        await Outbox(bot, random=Outside().random, pacing=pacing).run(mailbox)
+        await Outbox(bot, random=Environment().random, pacing=pacing).run(mailbox)
 
     return Channel(
         name="telegram",

@@ -12,7 +12,7 @@ from elwood import __version__
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.approvals.permissions import CONTROL, ApprovalEntry, Book
-from elwood.agent.channels.environment import Channel, Doors, Outside
+from elwood.agent.channels.channel import Channel, Doors
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.owner_notices import TellOwner
@@ -28,7 +28,7 @@ from elwood.agent.models.usage_book import UsageBook
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config.settings import Config
 from elwood.app.equipment import (
     Equipment,
@@ -42,18 +42,19 @@ from elwood.features.health.actor import VITAL, Health, listener
 from elwood.features.health.disk_monitor import Vitals
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
-from elwood.features.tasks.file_words import read_hours
 from elwood.features.tasks.messages import TimetableMail
+from elwood.features.tasks.notation import read_hours
 from elwood.features.tasks.when import next_active
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Event,
     Mailbox,
     RestartPolicy,
     supervise,
 )
-from elwood.foundation.secrets.redaction import strip
+from elwood.foundation.secrets.redaction import redact
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 
@@ -70,7 +71,7 @@ class House:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         channels: Sequence[Channel],
         *,
         providers: Mapping[str, Provider],
@@ -83,7 +84,7 @@ class House:
     ) -> None:
         self.config = config
         self.outside = outside
-        self.board = Board(trio.current_time)
+        self.actor_table = ActorTable(trio.current_time)
         self.stop = trio.Event()
         self.up = trio.Event()
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
@@ -128,12 +129,12 @@ class House:
                 ),
             },
             lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
-            lambda: look(self.board, self._seen(), self.strip),
+            lambda: look(self.actor_table, self._seen(), self.redact),
             outside.now,
         )
         heard = LastHeard(state / "heard.json", self._disk)
         self._places = lambda: places(self._equipment.places, heard.route)
-        self._tell = TellOwner(Posting(self._posts), self._places, self.strip)
+        self._tell = TellOwner(Posting(self._posts), self._places, self.redact)
         self._conversations = Conversations(
             config,
             outside,
@@ -151,7 +152,7 @@ class House:
             learning=learning(config, self._disk, self.memory.address, self._posts, self._places),
             channels=channels,
             presence=self.presence,
-            board=self.board,
+            actor_table=self.actor_table,
             refusal=lambda: self._vitals.refusal,
             heard=heard.note,
             places=self._places,
@@ -177,12 +178,15 @@ class House:
         events = Mailbox[Event]("health", 256)
         listen = listener(events.address)
         await supervise(
-            self._children(events, listen), stop=self.stop, listener=listen, board=self.board
+            self._children(events, listen),
+            stop=self.stop,
+            listener=listen,
+            actor_table=self.actor_table,
         )
 
-    def strip(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Take the configured secrets out of *text*."""
-        return strip(text, self.config.secrets)
+        return redact(text, self.config.secrets)
 
     # --- the actors, the lowest first: they are stopped in reverse -------------------------------
 
@@ -190,14 +194,14 @@ class House:
         config, outside = self.config, self.outside
         posts, owner = self._posts, self._equipment.places
         health = Health(
-            self.board,
+            self.actor_table,
             posts,
             self._places,
             notify=outside.notify,
             vital={"sessions": VITAL, "models": VITAL, "approvals": VITAL},
             up=self.up,
             stop=self.stop,
-            strip=self.strip,
+            redact=self.redact,
             vitals=self._vitals,
         )
         usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
@@ -220,7 +224,7 @@ class House:
             new_id=outside.new_id,
             new_code=typed_code,
             clock=outside.now,
-            strip=self.strip,
+            redact=self.redact,
             settings=config.approvals,
             awake=self._awake,
         )
@@ -228,11 +232,11 @@ class House:
         memory = remembering(config, outside, self._disk, embedder)
         control = Control(
             config.paths.runtime,
-            self.board,
+            self.actor_table,
             self._seen,
             self.approvals.address,
             self.memory.address,
-            strip=self.strip,
+            redact=self.redact,
             blocking=outside.blocking,
         )
 

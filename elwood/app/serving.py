@@ -14,14 +14,14 @@ from pathlib import Path
 import attrs
 import trio
 
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.models.embeddings import embedder_of
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
-from elwood.agent.tools import Tool
 from elwood.agent.tools.catalog import merge
+from elwood.agent.tools.tool import Tool
 from elwood.app.builtin_tools import builtin
 from elwood.app.channels import (
     Saying,
@@ -34,8 +34,9 @@ from elwood.app.equipment import equipped
 from elwood.app.init import copy_documents
 from elwood.app.main import LAST_TURN, House
 from elwood.features.backup.sources import STAGE, BackupFailed
-from elwood.features.health.systemd import Notify
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.lock import AlreadyRunning, holding
@@ -62,7 +63,7 @@ def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_
     async def body() -> int:
         notify = Notify.from_environment(os.environ, os.getpid())
         outside, channels = (
-            Outside(notify=notify),
+            Environment(notify=notify),
             [telegram(config.telegram, config.watchdog.poll)],
         )
         return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
@@ -74,7 +75,7 @@ def chat(config: Config) -> int:
     """Talk on the console; return the exit code."""
 
     async def body() -> int:
-        return await _live(config, Outside(), [console()])
+        return await _live(config, Environment(), [console()])
 
     return _run(config, body)
 
@@ -88,7 +89,7 @@ def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> in
             console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
         )
         # What is due is for a house that stays.
-        await _live(config, Outside(), [notices(), channel], dry_run=dry_run, keeps_time=False)
+        await _live(config, Environment(), [notices(), channel], dry_run=dry_run, keeps_time=False)
         return OK if said.is_answered else FAILURE
 
     return _run(config, body)
@@ -158,7 +159,7 @@ def _tune_collector() -> None:
 
 async def _live(
     config: Config,
-    outside: Outside,
+    outside: Environment,
     channels: list[Channel],
     *,
     dry_run: bool = False,
@@ -205,7 +206,7 @@ async def _watch_signals(stop: trio.Event) -> None:
     # The next signal does what it always does: nobody has to wait for an orderly end.
 
 
-def _providers(config: Config, outside: Outside) -> dict[str, Provider]:
+def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
     """Make the clients of the providers in use."""
     providers = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):

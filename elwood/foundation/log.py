@@ -16,7 +16,7 @@ import msgspec
 
 from elwood.foundation.settings import Section, setting
 
-Strip = Callable[[str], str]
+Redact = Callable[[str], str]
 
 
 @attrs.frozen(kw_only=True)
@@ -69,9 +69,9 @@ def bind(*, session: str | None = None, turn: str | None = None) -> Iterator[Non
 
 
 def set_up(
-    level: str, strip: Strip, *, stream: TextIO | None = None, environ: Mapping[str, str]
+    level: str, redact: Redact, *, stream: TextIO | None = None, environ: Mapping[str, str]
 ) -> None:
-    """Send all logging to *stream* (stderr if None), from *level* upwards, redacted by *strip*.
+    """Send all logging to *stream* (stderr if None), from *level* upwards, redacted by *redact*.
 
     *level* is one of LEVELS.  A terminal gets a short form for people, anything else JSON lines,
     with priorities when it is the journal.  Other people's libraries are heard from WARNING
@@ -81,9 +81,9 @@ def set_up(
     stream = stream or sys.stderr
     formatter: logging.Formatter
     if stream.isatty():
-        formatter = _ForPeople(strip)
+        formatter = _ForPeople(redact)
     else:
-        formatter = _JsonLines(strip, priorities=_is_journal(stream, environ))
+        formatter = _JsonLines(redact, priorities=_is_journal(stream, environ))
     outlet = _Outlet(stream)
     outlet.setFormatter(formatter)
     outlet.addFilter(_is_wanted)
@@ -97,14 +97,14 @@ def set_up(
 class _JsonLines(logging.Formatter):
     """One record, one line; the line is stripped as a whole, tracebacks and all."""
 
-    def __init__(self, strip: Strip, *, priorities: bool) -> None:
+    def __init__(self, redact: Redact, *, priorities: bool) -> None:
         super().__init__()
-        self._strip = strip
+        self._redact = redact
         self._priorities = priorities
 
     def format(self, record: logging.LogRecord) -> str:
-        line = self._strip(_encode(self._fields(record)))
-        if len(line) > LINE:  # after the strip: half of a secret would not be known
+        line = self._redact(_encode(self._fields(record)))
+        if len(line) > LINE:  # after the redact: half of a secret would not be known
             line = _shorten(line)
         if not self._priorities:
             return line
@@ -127,9 +127,9 @@ class _JsonLines(logging.Formatter):
 class _ForPeople(logging.Formatter):
     """A short form for a terminal; cannot make the terminal do anything."""
 
-    def __init__(self, strip: Strip) -> None:
+    def __init__(self, redact: Redact) -> None:
         super().__init__()
-        self._strip = strip
+        self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
@@ -138,7 +138,7 @@ class _ForPeople(logging.Formatter):
         line = f"{at} {record.levelname.lower():7} {record.getMessage()}{fields}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
-        line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _clean(self._strip(line)))
+        line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _clean(self._redact(line)))
         return line if len(line) <= LINE else _cut(line, LINE)
 
 

@@ -6,16 +6,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.channels.environment import (
-    Body,
-    Channel,
-    Doors,
-    Outside,
-)
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.app import serving
 from elwood.app.config.settings import Config
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
 from elwood.foundation.settings import Paths
 
@@ -44,7 +40,7 @@ def test_an_escalation_is_one_line_and_exit_code_1(
     channel = Channel(name="test", outbox=outbox, intake=intake, serves=lambda name: True)
 
     async def live() -> int:
-        return await serving._live(config, Outside(), [channel])
+        return await serving._live(config, Environment(), [channel])
 
     threshold = gc.get_threshold()
     try:

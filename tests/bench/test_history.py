@@ -8,13 +8,13 @@ import pytest
 import trio
 
 from elwood.agent.conversation.message import Assistant, Text, Usage
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
     Delivered,
     Entry,
     Posted,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from elwood.foundation.secrets.redaction import Secret, strip
+from elwood.foundation.secrets.redaction import Secret, redact
 
 SIZE = 1_000_000
 # So many times the text must take so many times as long, not the square of it.
@@ -67,7 +67,7 @@ def seconds(shape: str, *sizes: int) -> list[float]:
     """Take texts of each size in turn, for the load of the machine changes; the best counts."""
     texts = [text_of(shape, size) for size in sizes]
     rounds = [
-        [fastest(lambda text=text: strip(text, SECRETS), 1) for text in texts]  # type: ignore[misc]
+        [fastest(lambda text=text: redact(text, SECRETS), 1) for text in texts]  # type: ignore[misc]
         for _ in range(ROUNDS)
     ]
     return [min(spent) for spent in zip(*rounds, strict=True)]
@@ -96,6 +96,6 @@ def test_no_text_is_slow() -> None:
 @pytest.mark.bench
 def test_a_line_of_the_log_costs_little() -> None:
     floor = fastest(lambda: [FLOOR.sub("", LINE) for _ in range(1000)])
-    spent = fastest(lambda: [strip(LINE, SECRETS) for _ in range(1000)])
+    spent = fastest(lambda: [redact(LINE, SECRETS) for _ in range(1000)])
     print(f"\n{len(LINE)} characters: {spent * 1000:.1f} µs, {spent / floor:.1f} times one pass")
     assert spent < 60 * floor  # measured 13 to 20

@@ -14,13 +14,13 @@ import trio
 from elwood.agent.approvals.messages import Verdict
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
     Entry,
     Received,
-    Route,
     Said,
     TurnStarted,
 )

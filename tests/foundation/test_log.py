@@ -19,7 +19,7 @@ from elwood.foundation.secrets.redaction import Secret
 OUR = logging.getLogger("elwood.test")
 
 
-def strip(text: str) -> str:
+def redact(text: str) -> str:
     return text.replace("hunter2", "***")
 
 
@@ -28,7 +28,7 @@ def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before = (root.handlers[:], root.level, sys.excepthook)
     written = io.StringIO()
-    log.set_up("info", strip, stream=written, environ={})
+    log.set_up("info", redact, stream=written, environ={})
     yield written
     logging.captureWarnings(False)
     root.handlers[:], level, sys.excepthook = before
@@ -38,7 +38,7 @@ def stream() -> Iterator[io.StringIO]:
 @pytest.fixture
 def written(stream: io.StringIO) -> io.StringIO:
     secrets = [Secret('pa"ss/wörd\\+ &x')]
-    log.set_up("info", lambda text: redaction.strip(text, secrets), stream=stream, environ={})
+    log.set_up("info", lambda text: redaction.redact(text, secrets), stream=stream, environ={})
     return stream
 
 
@@ -181,7 +181,7 @@ class Terminal(io.StringIO):
 @pytest.mark.usefixtures("stream")
 def test_a_terminal_gets_a_short_line_it_cannot_act_on() -> None:
     terminal = Terminal()
-    log.set_up("debug", strip, stream=terminal, environ={})
+    log.set_up("debug", redact, stream=terminal, environ={})
     with log.bind(session="tg-1"):
         OUR.debug("said \x1b]0;title\x07 hunter2 \ud800", extra={"ms": 3})
     text = terminal.getvalue()

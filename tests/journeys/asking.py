@@ -16,12 +16,13 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.actor import Approvals
-from elwood.agent.approvals.messages import Pressed
+from elwood.agent.approvals.messages import Decided, Pressed
 from elwood.agent.approvals.permissions import ApprovalEntry, Book
 from elwood.agent.approvals.prompt_text import pressed
 from elwood.agent.approvals.questions import Answer
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import Post
+from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.message import (
     Assistant,
     Human,
@@ -36,8 +37,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.next_work import Nothing, next_work
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import UNANSWERED, call_key
-from elwood.agent.session.messages import Decided, Taken
-from elwood.agent.tools import Hands, Output, Tool
+from elwood.agent.tools.tool import Hands, Output, Tool
 from elwood.foundation.runtime import Blocking, Child, inline
 from elwood.foundation.storage.chain import Line, decoder, is_sound
 from elwood.foundation.storage.disk import Disk
@@ -157,7 +157,7 @@ class AskingHouse(House):
             new_id=lambda: f"id{next(number)}",
             new_code=lambda length: f"C{next(number):0{length - 1}}",
             clock=world.now,
-            strip=str,
+            redact=str,
             settings=settings,
         )
 

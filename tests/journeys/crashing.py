@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from elwood.agent.channels.messages import Post
+from elwood.agent.conversation.inbound import NotNow, Taken
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import (
     CallEnded,
@@ -20,7 +21,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
 )
-from elwood.agent.session.messages import NotNow, Taken
 from elwood.foundation.storage.syscalls import Calls
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import World, house

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
 from elwood.app.config.load import load
 from elwood.foundation import log
-from elwood.foundation.secrets.redaction import strip
+from elwood.foundation.secrets.redaction import redact
 
 EFFECTS, HOLD = "effects", "hold"
 # Seconds that what has begun may go on after SIGTERM: less than in life, for the sake of the tests,
@@ -46,5 +46,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
     config = load(parser.parse_args().config, os.environ)
-    log.set_up(config.log.level, lambda text: strip(text, config.secrets), environ=os.environ)
+    log.set_up(config.log.level, lambda text: redact(text, config.secrets), environ=os.environ)
     sys.exit(serving.run(config, more_tools=(ACT,), grace=GRACE))

@@ -17,12 +17,7 @@ import httpcore2
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import (
-    Body,
-    Channel,
-    Doors,
-    Outside,
-)
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.message import (
     Completion,
@@ -31,34 +26,29 @@ from elwood.agent.conversation.message import (
     Notice,
     Results,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Delivered,
-    Entry,
-    Received,
-    Replied,
-    Route,
-)
+from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import main as app
 from elwood.app.config.settings import Config
 from elwood.features.control.actor import look
 from elwood.features.control.view import Inspection
 from elwood.features.daily_notes.notes import without_recall
-from elwood.features.health.systemd import Notify
 from elwood.features.memory.ranking import OFFERED
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import Board, Escalated, Mailbox
+from elwood.foundation.net.systemd import Notify
+from elwood.foundation.runtime import ActorTable, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import Line, decoder, is_sound
@@ -318,7 +308,7 @@ class Life:
         tools = [*home.effects.tools(), *home.more_tools]
         self.house = app.House(
             config,
-            Outside(
+            Environment(
                 now=home.now,
                 random=lambda: 0.5,
                 new_id=lambda: f"id{next(home.numbers)}",
@@ -388,16 +378,16 @@ class Life:
                 await trio.sleep(0.25)
 
     @property
-    def board(self) -> Board:
-        return self.house.board
+    def actor_table(self) -> ActorTable:
+        return self.house.actor_table
 
     def inspect(self) -> Inspection:
         """What `elwood inspect` shows."""
-        return look(self.board, self.house._seen(), self.house.strip)
+        return look(self.actor_table, self.house._seen(), self.house.redact)
 
     def stuck(self) -> list[str]:
-        """What the board names as stuck."""
-        return [f"{stuck.actor}: {stuck.what}" for stuck in self.board.stuck()]
+        """What the actor table names as stuck."""
+        return [f"{stuck.actor}: {stuck.what}" for stuck in self.actor_table.stuck()]
 
     def _client(self) -> Client:
         self._clients.append(Client(connections=8, network=self.home.network))

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import trio
 
+from elwood.agent.approvals.messages import Decided
 from elwood.agent.channels.messages import (
     Attachment,
     Draft,
@@ -24,7 +25,9 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Reception, Refused
 from elwood.agent.conversation.message import Human, Prompt, Results
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     Complete,
@@ -36,24 +39,17 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.models.spending import Spent, Used
 from elwood.agent.session.actor import SessionActor
-from elwood.agent.session.log.entries import Entry, Route
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import (
-    Decided,
-    Inbound,
-    Interrupt,
-    Reception,
-    Refused,
-    SessionsMail,
-)
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.features.daily_notes.notes import without_recall
 from elwood.foundation.runtime import (
+    ActorTable,
     Blocking,
-    Board,
     Child,
     Mailbox,
     PoolPolicy,
@@ -62,7 +58,7 @@ from elwood.foundation.runtime import (
     run_pool,
     supervise,
 )
-from elwood.foundation.secrets.redaction import so_far
+from elwood.foundation.secrets.redaction import redact_partial
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import Calls
@@ -144,7 +140,7 @@ class House:
         self.models: Mailbox[ModelsMail] = Mailbox("models", 32)
         self.outbox: Mailbox[OutboxMail] = Mailbox("outbox", 64)
         self.states: dict[str, Session] = {}
-        self.board = Board(trio.current_time)
+        self.actor_table = ActorTable(trio.current_time)
         self.stop = trio.Event()
         self.disk = Disk(blocking=world.blocking, clock=world.now, calls=world.calls())
         self.changed = trio.Event()
@@ -251,7 +247,7 @@ class House:
             await trio.lowlevel.checkpoint()
             return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
 
-        async def spell_out(command: str) -> str:
+        async def expand_skill_command(command: str) -> str:
             await trio.lowlevel.checkpoint()
             word, _, rest = command.partition(" ")
             return f"Use the skill cook: {rest}" if word == "/cook" else ""
@@ -274,12 +270,12 @@ class House:
             )
 
         surroundings = Surroundings(
-            strip=lambda text: text.replace("hunter2", "***"),
-            so_far=lambda text: so_far(text, []),
+            redact=lambda text: text.replace("hunter2", "***"),
+            redact_partial=lambda text: redact_partial(text, []),
             models=self.models.address,
             outboxes={"chat": self.outbox.address},
             prompt=prompt,
-            spell_out=spell_out,
+            expand_skill_command=expand_skill_command,
             approvals=self.approver.mailbox.address,
             gate=gate,
             mark=mark,
@@ -314,7 +310,7 @@ class House:
             refuse=refuse,
             policy=PoolPolicy(),
             listener=lambda event: None,
-            board=self.board,
+            actor_table=self.actor_table,
         )
 
 
@@ -332,7 +328,10 @@ async def living(one: H) -> AsyncIterator[H]:
 
         async def run() -> None:
             await supervise(
-                one.children(), stop=one.stop, listener=lambda event: None, board=one.board
+                one.children(),
+                stop=one.stop,
+                listener=lambda event: None,
+                actor_table=one.actor_table,
             )
             nursery.cancel_scope.cancel()
 

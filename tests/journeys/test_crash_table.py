@@ -21,6 +21,7 @@ from elwood.agent.approvals.permissions import ApprovalEntry, Ruled, Sought
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.actions import Other
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -31,6 +32,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
@@ -42,14 +44,12 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import Inbound, Taken
 from elwood.agent.session.settings import SessionSettings
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
 from elwood.app.config.settings import Config
 from elwood.features.telegram.settings import TelegramSettings

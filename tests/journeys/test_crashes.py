@@ -1,8 +1,8 @@
 """One test per row of the table "crash of each actor" (architecture §10).
 
 A bug is put into the actor of a whole house.  Looked at is what others see: they are answered all
-the same, the message concerned has one outcome, and the board tells of the crash.  Rows of actors
-that do not exist yet (mcp, memory, scheduler, workshop, web) come with them.
+the same, the message concerned has one outcome, and the actor table tells of the crash.  Rows of
+actors that do not exist yet (mcp, memory, scheduler, workshop, web) come with them.
 """
 
 from math import inf
@@ -12,15 +12,15 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import Body
+from elwood.agent.channels.channel import Body
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.control import cli as inspecting
-from elwood.features.health.systemd import Notify
 from elwood.features.telegram.intake import PAIRING
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Mailbox
 from tests.journeys.home import MINE, OTHER, Home, Life, OutboxBody, home, newest, obedient
 from tests.loopback import JUMP
@@ -47,7 +47,7 @@ async def others_answer(h: Home, life: Life, within: float = PROMPTLY) -> None:
 
 
 def crashed(life: Life, name: str, times: int = 1, why: str = "Bug: a mistake") -> None:
-    """The board, and so `elwood inspect`, shows the crash of *name*, and of nobody else."""
+    """The actor_table, and so `elwood inspect`, shows the crash of *name*, and of nobody else."""
     actors = {actor.name: actor for actor in life.inspect().actors}
     assert actors[name].restarts == times
     assert why in (actors[name].last_crash or "")
@@ -55,8 +55,8 @@ def crashed(life: Life, name: str, times: int = 1, why: str = "Bug: a mistake") 
 
 
 def restarts(life: Life, name: str) -> int:
-    desk = life.board.desks.get(name)
-    return desk.restarts if desk is not None else 0
+    status = life.actor_table.statuses.get(name)
+    return status.restarts if status is not None else 0
 
 
 async def test_intake(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -269,7 +269,7 @@ async def test_an_actor_of_ours_that_crashes_too_often(
             await life.until(life.over.is_set, 300)
             assert life.escalated is not None
             assert str(life.escalated) == "models: crashed too often: Bug: a mistake"
-            states = {desk.name: desk.state for desk in life.board.desks.values()}
+            states = {status.name: status.state for status in life.actor_table.statuses.values()}
             assert states.pop("models") == "given up"
             assert set(states.values()) == {"stopped"}
             assert any("models: crashed" in alarm for alarm in h.alarms())
@@ -299,7 +299,9 @@ async def test_the_process(tmp_path: Path, mock_clock: MockClock) -> None:
             life.kill()
         async with h.life() as life:
             await life.settled()
-            assert [desk for desk in life.board.desks.values() if desk.last_crash] == []
+            assert [
+                status for status in life.actor_table.statuses.values() if status.last_crash
+            ] == []
         assert h.texts(OTHER) == ["re: hello", "(again) re: hello"]
         assert h.effects.done == ["act boldly"]
         assert h.ended() == [("act boldly", "unknown")]

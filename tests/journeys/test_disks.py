@@ -43,7 +43,9 @@ async def test_a_disk_that_fills_up_only_delays(
         await life.settled()
         assert h.broken() == []
         assert h.texts() == ["re: acted on boldly\n\n— from the records —\n✓ act boldly"]
-        assert not [desk.name for desk in life.board.desks.values() if desk.last_crash]
+        assert not [
+            status.name for status in life.actor_table.statuses.values() if status.last_crash
+        ]
         assert isinstance(verify(h.journal()), Verified)
 
 

@@ -14,7 +14,7 @@ from elwood.agent.models.vectors import Embeddings, hashed
 from elwood.features.memory.messages import Recall
 from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import inline
-from elwood.foundation.runtime.board import REPEATED
+from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.journeys.home import Home, home
@@ -84,7 +84,7 @@ async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(
                 found = await life.house.memory.address.ask(Recall(query="tea", limit=5))
                 assert found.notes[0].key == "tea"
                 await trio.sleep(PAUSE + 1)
-            stuck = [one.what for one in life.house.board.stuck()]
+            stuck = [one.what for one in life.house.actor_table.stuck()]
         assert len(embedder.asked) == asked
         assert any("limit of 1 tokens a day is reached" in what for what in stuck)
         assert any("found by words alone" in what for what in stuck), stuck

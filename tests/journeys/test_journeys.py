@@ -20,6 +20,7 @@ from elwood.agent.approvals.messages import Pending, Seek, Verdict
 from elwood.agent.approvals.permissions import ApprovalEntry, Sought
 from elwood.agent.approvals.questions import Question
 from elwood.agent.conversation.message import Notice
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     CallEnded,
@@ -30,7 +31,6 @@ from elwood.agent.session.log.entries import (
     Prompted,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )

@@ -14,13 +14,8 @@ import attrs
 import pytest
 import trio
 
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Entry,
-    Received,
-    Replied,
-    Route,
-)
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import CallEnded, Entry, Received, Replied
 from elwood.agent.session.log.next_work import Nothing, next_work
 from elwood.agent.session.log.state import Session
 from elwood.features.tasks import due_runs as planning

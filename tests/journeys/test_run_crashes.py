@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import Inbound
 from elwood.features.tasks.chores import Report
 from elwood.features.tasks.entries import Ended, Passed
 from elwood.features.tasks.task import Task

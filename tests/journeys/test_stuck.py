@@ -1,4 +1,4 @@
-"""Stuck states of the whole house (P6): each shows on the board, and the owner is told within 60 s.
+"""Stuck states of the whole house (P6): each shows in inspect, and the owner is told within 60 s.
 
 The 60 seconds count from the limit that makes a state a stuck one: *after* virtual seconds.
 """
@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.settings import WatchdogSettings
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import Named
 from tests.journeys.home import MINE, OTHER, OTHERS, Home, OutboxBody, home
@@ -221,10 +221,10 @@ async def test_the_owner_is_told_of_each(tmp_path: Path, mock_clock: MockClock, 
                 print(
                     life.stuck(),
                     h.alarms(),
-                    {n: (d.state, d.restarts) for n, d in life.board.desks.items()},
+                    {n: (d.state, d.restarts) for n, d in life.actor_table.statuses.items()},
                 )
             took = trio.current_time() - began
-            assert seen, "the board did not show it"
+            assert seen, "the actor table did not show it"
             assert took <= kind.after + WITHIN
             h.disk.clear()
             h.fake.faults.clear()

@@ -9,18 +9,18 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from elwood.agent.channels.environment import Body, Channel, Doors
+from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import Limits
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Inbound, Taken
 from elwood.features.tasks.messages import Woken
-from elwood.features.tasks.schedule_tool import SCHEDULE
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.task_toml import ConfiguredTasks
+from elwood.features.tasks.tools import SCHEDULE
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import answer, call
@@ -152,7 +152,7 @@ async def test_a_task_of_a_conversation_answers_there_wherever_the_owner_is(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         desk, model = Desk(h.now), Thinking(plan=json.dumps(given))
         h.more_channels, h.think, h.more_tools = (desk.channel,), model, (SCHEDULE,)
         async with h.life() as life:

@@ -9,8 +9,8 @@ import pytest
 import trio.testing
 from msgspec.structs import replace
 
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import Busy, Inbound, NotNow
 from elwood.features.tasks.changes import Verb
 from elwood.features.tasks.chores import Report
 from elwood.features.tasks.task import Origin, Task

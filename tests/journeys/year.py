@@ -16,18 +16,10 @@ import msgspec
 import trio
 import trio.testing
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-    SessionsMail,
-    Taken,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.changes import Verb
 from elwood.features.tasks.chores import Chore, Report
@@ -44,8 +36,8 @@ from elwood.features.tasks.scheduler import Scheduler
 from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (
+    ActorTable,
     ActorUnavailable,
-    Board,
     Child,
     Mailbox,
     RestartPolicy,
@@ -260,7 +252,10 @@ class House:
             Child(self.scheduler, self._scheduler.run, ALWAYS, grace=1.0),
         )
         await supervise(
-            children, stop=self.stop, listener=lambda event: None, board=Board(trio.current_time)
+            children,
+            stop=self.stop,
+            listener=lambda event: None,
+            actor_table=ActorTable(trio.current_time),
         )
 
     async def change(self, id_: str, verb: Verb) -> None:

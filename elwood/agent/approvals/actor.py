@@ -25,6 +25,7 @@ from elwood.agent.approvals.grants import (
 )
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    Decided,
     Known,
     Learn,
     Meet,
@@ -49,13 +50,12 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.post_until_delivered import Posting
 from elwood.agent.conversation.identity import flatten
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Decided
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import DiskFull
@@ -79,7 +79,7 @@ class Approvals:
     *owners* are the principals who may decide; *owner_routes* is where they are asked, if there
     are such places, by *outboxes*, under the names of their channels.  *hint* tells a session that
     its call was decided, and must not wait.  *new_id* makes 128 random bits as text, *new_code* a
-    code of the given length that can be typed; *clock* tells Unix time; *strip* takes secrets out.
+    code of the given length that can be typed; *clock* tells Unix time; *redact* takes secrets out.
     *awake* says when the owner may be asked about what tasks want, at a Unix time.
     """
 
@@ -94,7 +94,7 @@ class Approvals:
         new_id: Callable[[], str],
         new_code: Callable[[int], str],
         clock: Callable[[], float],
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         settings: ApprovalSettings,
         awake: Callable[[float], float] = lambda now: now,
     ) -> None:
@@ -111,7 +111,7 @@ class Approvals:
             self._cases, self._post, owners=owner_routes, new_id=new_id, awake=awake
         )
         self._asking = Asking(
-            self._cases, self._questions, new_id=new_id, new_code=new_code, strip=strip
+            self._cases, self._questions, new_id=new_id, new_code=new_code, redact=redact
         )
         self._deciding = Deciding(self._cases, self._questions, owners)
 
@@ -213,9 +213,9 @@ class Approvals:
         try:
             await self._journal.append(*entries)
         except DiskFull as error:
-            trouble(RECORD, str(error))
+            report_error(RECORD, str(error))
             return False
-        well(RECORD)
+        clear_error(RECORD)
         return True
 
     async def _prompt(self, asked: Asked) -> None:

@@ -17,8 +17,8 @@ from elwood.agent.approvals.prompt_text import MAX_SHOWN
 from elwood.agent.approvals.prompts import QuestionPosts
 from elwood.agent.approvals.questions import Question
 from elwood.agent.approvals.requests import Cases
-from elwood.agent.session.log.entries import Ruling
-from elwood.foundation.text.escape_invisible import shown_whole
+from elwood.agent.conversation.calls import Ruling
+from elwood.foundation.text.escape_invisible import escape_invisible
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class Asking:
     """Knows when to ask, and when there is an answer already.
 
-    *new_code* makes a code of the given length, *strip* takes secrets out of a text.
+    *new_code* makes a code of the given length, *redact* takes secrets out of a text.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Asking:
         *,
         new_id: Callable[[], str],
         new_code: Callable[[int], str],
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
     ) -> None:
         self._cases = cases
         self._posts = posts
         self._new_id = new_id
         self._new_code = new_code
-        self._strip = strip
+        self._redact = redact
 
     async def seek(self, question: Question) -> Pending | Verdict:
         """Find the decision about a call, or ask for one; repeating it changes nothing."""
@@ -72,7 +72,7 @@ class Asking:
 
     async def _ask(self, question: Question) -> Pending | Verdict:
         question = msgspec.structs.replace(
-            question, subject=self._strip(question.subject), why=self._strip(question.why)
+            question, subject=self._redact(question.subject), why=self._redact(question.why)
         )
         code = self._new_code(TYPED_LENGTH)
         while self._cases.state.of_code(code) is not None:
@@ -82,7 +82,7 @@ class Asking:
         refused = self._cases.state.full(question.session)
         if self._posts.place(case) is None:
             refused = "nobody can be asked: no chat of an owner is configured"
-        elif (size := len(shown_whole(question.subject))) > MAX_SHOWN:
+        elif (size := len(escape_invisible(question.subject))) > MAX_SHOWN:
             refused = f"{size} characters cannot be shown to the owner, at most {MAX_SHOWN} can"
         if refused is not None:
             return Verdict("denied", "", why=refused)

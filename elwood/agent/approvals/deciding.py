@@ -25,7 +25,7 @@ from elwood.agent.approvals.prompts import QuestionPosts
 from elwood.agent.approvals.questions import Answer, answers
 from elwood.agent.approvals.requests import Cases
 from elwood.agent.channels.pacing import Budget, Window
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 
 # Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
 CODE_LASTS = 3600.0

@@ -3,7 +3,8 @@
 import attrs
 
 from elwood.agent.approvals.questions import Answer, Question
-from elwood.agent.session.log.entries import Route, Ruling, allows
+from elwood.agent.conversation.calls import Ruling, allows
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Request
 
 
@@ -170,6 +171,16 @@ class Revoke(Request[Settled]):
 
     number: int
     by: str
+
+
+@attrs.frozen
+class Decided:
+    """A call of *session* was decided about, or its task cancelled: to look again is worth while.
+
+    A hint from approvals, or from the scheduler; it may be lost or doubled.
+    """
+
+    session: str
 
 
 ApprovalsMail = (

@@ -17,8 +17,8 @@ from elwood.agent.approvals.grants import (
     Moved,
 )
 from elwood.agent.approvals.questions import Question
+from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.identity import flatten
-from elwood.agent.session.log.entries import Ruling
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
 # more before them decides nothing with care.
@@ -282,7 +282,7 @@ def is_fresh(lasts: float, age: float) -> bool:
 def gist(question: Question) -> str:
     r"""Name a call in one short line.
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
     ...               why="", route=Route("x"), principal="p"))
     'run ls -l'

@@ -11,10 +11,10 @@ from typing import Literal, get_args
 from elwood.agent.approvals.permissions import Case, Permission, gist
 from elwood.agent.approvals.questions import Answer, Question, answers
 from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
-from elwood.agent.session.log.entries import Route
 from elwood.foundation.text.characters import utf16_length, utf16_offsets
-from elwood.foundation.text.escape_invisible import remark, shown_whole
+from elwood.foundation.text.escape_invisible import escape_invisible, remark
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import LIMIT
 
@@ -64,7 +64,7 @@ Piece = tuple[str, Literal["", "code"]]
 def one(case: Case, at: Route) -> tuple[Rich, ...]:
     """Write one question as messages to be read *at* a place; the last one gets the buttons."""
     question = case.question
-    shown = shown_whole(question.subject) or "(nothing)"
+    shown = escape_invisible(question.subject) or "(nothing)"
     before = f"May I use {_flat(question.tool)}?\n\n"
     typed = " | ".join(answer for answer in answers(question) if answer != "denied")
     strange = remark(question.subject)
@@ -89,7 +89,7 @@ def together(cases: Sequence[Case]) -> tuple[Rich, ...]:
     pieces: list[Piece] = [(f"May I do these {len(cases)} things?\n", "")]
     for number, case in enumerate(cases, 1):
         pieces += _item(number, case)
-        shown = shown_whole(case.question.subject)
+        shown = escape_invisible(case.question.subject)
         if _is_cut(shown):
             wholes += _whole(case.code, shown)
     pieces.append(
@@ -205,7 +205,7 @@ def _permitted(permission: Permission) -> str:
 
 def _item(number: int, case: Case) -> list[Piece]:
     question = case.question
-    shown = shown_whole(question.subject) or "(nothing)"
+    shown = escape_invisible(question.subject) or "(nothing)"
     why = _flat(question.why, REASON // 2)
     what: list[Piece] = _ends(case.code, shown, ENDS) if _is_cut(shown) else [(shown, "code")]
     sources = _sources(question).rstrip()
@@ -218,7 +218,7 @@ def _item(number: int, case: Case) -> list[Piece]:
 
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
-    return flatten(shown_whole(text).replace("⏎", ""), limit)
+    return flatten(escape_invisible(text).replace("⏎", ""), limit)
 
 
 def _asker(question: Question, at: Route) -> str:

@@ -16,8 +16,8 @@ from elwood.agent.approvals.prompt_text import (
 from elwood.agent.approvals.questions import Question, place
 from elwood.agent.approvals.requests import Cases
 from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
-from elwood.agent.session.log.entries import Route
 
 # Seconds for which questions are collected once there are too many to come one by one.
 GATHER = 5.0

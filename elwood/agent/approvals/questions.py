@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 
 # What can be answered: this once, for this conversation, always this exact thing, this once and
 # trust what was read in this conversation, no.

@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from elwood.agent.approvals.grants import STEP_BACK
+from elwood.agent.approvals.messages import Decided
 from elwood.agent.approvals.permissions import (
     Case,
     PermissionEntry,
@@ -19,8 +20,7 @@ from elwood.agent.approvals.permissions import (
     is_over,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.session.log.entries import Ruling, allows
-from elwood.agent.session.messages import Decided
+from elwood.agent.conversation.calls import Ruling, allows
 
 log = logging.getLogger(__name__)
 

@@ -7,13 +7,8 @@ from typing import TypeVar
 import trio
 
 from elwood.agent.channels.messages import OutboxMail, Post, Unsent
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    NotNow,
-    Reception,
-    Refused,
-)
+from elwood.agent.conversation.inbound import Busy, NotNow, Reception, Refused
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address, Request
 from elwood.foundation.text.markdown import Rich
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.syscalls import DiskFull
 

@@ -2,7 +2,7 @@
 
 import attrs
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Request
 from elwood.foundation.text.markdown import Rich
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from elwood.agent.channels.post_until_delivered import Posting
 from elwood.agent.conversation.choices import typing
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger(__name__)
@@ -15,25 +15,25 @@ log = logging.getLogger(__name__)
 class TellOwner:
     """Posts to the first of the owner's *places* as they are when it is sent.
 
-    Without any, the log has it.  *strip* takes secrets out.
+    Without any, the log has it.  *redact* takes secrets out.
     """
 
     def __init__(
         self,
         post: Posting,
         places: Callable[[], Sequence[Route]],
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
     ) -> None:
         self._post = post
         self._places = places
-        self._strip = strip
+        self._redact = redact
 
     async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
         """Post *text*; each of *buttons* types what stands on it.  Tell whether it arrived.
 
         It is marked as a repeat if *again*, or if it may have arrived where the owner was before.
         """
-        text = self._strip(text)
+        text = self._redact(text)
         under = [(words, typing(number)) for number, words in enumerate(buttons)]
         while (place := self._place()) is not None:
             stays = partial(self._is_best, place)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 
 
 def places(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ...]:

@@ -15,7 +15,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.markdown import Rich
 

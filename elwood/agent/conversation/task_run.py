@@ -20,7 +20,7 @@ class Purse(msgspec.Struct, frozen=True, omit_defaults=True):
     usd: float | None = None
 
 
-class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaskRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """What bounds the run that a message stands for; it is kept with the message.
 
     *job* is the task that is charged, *purse* what it may spend in a day, *role* which model
@@ -44,10 +44,10 @@ class Errand(msgspec.Struct, frozen=True, omit_defaults=True):
     series: int = 0
 
 
-def job_of(errand: Errand | None) -> str:
+def job_of(errand: TaskRun | None) -> str:
     """Name the job whose run it is; "" if somebody typed what it is about.
 
-    >>> job_of(Errand("tea")), job_of(None)
+    >>> job_of(TaskRun("tea")), job_of(None)
     ('tea', '')
     """
     return "" if errand is None else errand.job

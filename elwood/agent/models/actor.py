@@ -35,9 +35,9 @@ from elwood.agent.models.settings import ModelSettings, candidates
 from elwood.agent.models.usage_book import Caller, UsageBook
 from elwood.foundation.runtime import (
     Mailbox,
-    trouble,
+    clear_error,
+    report_error,
     waiting,
-    well,
 )
 from elwood.foundation.text.tokens import rough
 
@@ -229,7 +229,7 @@ class Models:
         why = routing.describe(way.model, fault)
         log.info("attempt failed", extra={"why": why, "attempt": attempt, "then": str(reaction)})
         if not isinstance(reaction, Wait) or way.elapsed + seconds > SHOW_AFTER:
-            trouble(split_name(way.model)[0], why, times=attempt)
+            report_error(split_name(way.model)[0], why, times=attempt)
         return reaction
 
     async def _attempt(self, way: UnderWay, lane: Lane) -> Completion:
@@ -274,6 +274,6 @@ class Models:
                 await self._book.note(way.caller, way.model, guess)
             raise failure
         lane.well()
-        well(name)
+        clear_error(name)
         self._book.owe(way.caller, way.model, completion.usage)
         return completion

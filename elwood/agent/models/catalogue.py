@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from elwood.agent.models.provider import Catalogued, ModelFailure, Provider
 from elwood.agent.models.routing import PAUSES, warnings
 from elwood.agent.models.settings import ModelSettings
-from elwood.foundation.runtime import trouble
+from elwood.foundation.runtime import report_error
 
 log = logging.getLogger("elwood.models")
 
@@ -25,4 +25,4 @@ async def check_models(settings: ModelSettings, providers: Mapping[str, Provider
             continue
         for model, why in found.items():
             log.warning("model at risk", extra={"model": model, "why": why})
-            trouble(f"model {model}", why)
+            report_error(f"model {model}", why)

@@ -11,7 +11,7 @@ from elwood.agent.models.budget import Bill, No, Yes, allowed, in_warning, warni
 from elwood.agent.models.ledger import Ledger, UsageEntry, charge
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Spent, spent
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal
 
 
@@ -97,10 +97,10 @@ class UsageBook:
             try:
                 await self._journal.append(*charged, *warned, last_words=True)
             except DiskFull as error:
-                trouble("usage journal", str(error))
+                report_error("usage journal", str(error))
                 return False
             del self._owed[: len(batch)]
-            well("usage journal")
+            clear_error("usage journal")
             for one in warned:
                 self._warn(in_warning(one, self._zone))
             return True

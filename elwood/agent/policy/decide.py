@@ -32,7 +32,7 @@ from elwood.agent.conversation.actions import (
 )
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import Word
-from elwood.foundation.text.escape_invisible import shown_whole
+from elwood.foundation.text.escape_invisible import escape_invisible
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
 VERSION = 2
@@ -295,4 +295,4 @@ def _read(situation: Situation) -> str:
 def _short(name: str) -> str:
     # Strangers choose the names of what is theirs.
     cut = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
-    return shown_whole(cut).replace("\n", "")
+    return escape_invisible(cut).replace("\n", "")

@@ -4,45 +4,30 @@ import logging
 
 import trio
 
+from elwood.agent.approvals.messages import Decided
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, Refused, Taken
 from elwood.agent.conversation.message import repair_text
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import Command, parse
 from elwood.agent.session.delivery.delivery import Delivery
 from elwood.agent.session.log.archiving import Archive
-from elwood.agent.session.log.entries import (
-    MAX_WAITING,
-    Entry,
-    Received,
-    Replied,
-    Route,
-)
+from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
 from elwood.agent.session.log.let_go import doubtful, let_go
 from elwood.agent.session.log.next_work import commands, is_command, moves
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import TOLD
-from elwood.agent.session.messages import (
-    Await,
-    Busy,
-    Decided,
-    Inbound,
-    Interrupt,
-    NotNow,
-    Reception,
-    Refused,
-    SessionsMail,
-    Taken,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.memory.observe import Observer
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import (
     Mailbox,
-    trouble,
+    clear_error,
+    report_error,
     waiting,
-    well,
 )
 from elwood.foundation.secrets.redaction import (
     Clean,
@@ -105,11 +90,11 @@ class SessionActor:
                 if not await self._refuse_all(mailbox, error):
                     return False
             except DiskFull as error:
-                trouble(OPEN, str(error))
+                report_error(OPEN, str(error))
                 if not await self._answer_all(mailbox, NotNow(str(error)), PAUSE):
                     return False
             else:
-                well(OPEN)
+                clear_error(OPEN)
                 return True
 
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
@@ -207,7 +192,7 @@ class SessionActor:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            self._house.strip(text),
+            self._house.redact(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,

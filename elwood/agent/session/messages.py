@@ -2,65 +2,10 @@
 
 import attrs
 
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.task_run import Errand
-from elwood.agent.session.log.entries import Route
+from elwood.agent.approvals.messages import Decided
+from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.session.log.inbox import Done
 from elwood.foundation.runtime import Request
-
-
-@attrs.frozen
-class Taken:
-    """The message stands in the session's log; it will have exactly one outcome."""
-
-
-@attrs.frozen
-class Busy:
-    """Too much is waiting; the message was not taken."""
-
-    waiting: int
-
-
-@attrs.frozen
-class Refused:
-    """The session cannot take anything; *why* is for the person who wrote."""
-
-    why: str
-
-
-@attrs.frozen
-class NotNow:
-    """The message could not be written down (disk full): the channel must keep it and ask again.
-
-    The sender is told *why* once (CP-30).
-    """
-
-    why: str
-
-
-Reception = Taken | Busy | Refused | NotNow
-
-
-@attrs.frozen(kw_only=True)
-class Inbound(Request[Reception]):
-    """A message for *session*.  From an Intake; repeating it with the same *id* changes nothing.
-
-    *message* names it within its channel, *edits* the message it is an edit of; *quote* is the
-    text it replies to; *untrusted* says that the words are not the sender's own (forwarded).
-    *sent_at* is the sender's clock, Unix seconds.  *errand* bounds the run of a task.
-    """
-
-    session: str
-    id: str
-    principal: Principal
-    route: Route
-    text: str
-    sent_at: float
-    message: str | None = None
-    edits: str | None = None
-    quote: str | None = None
-    untrusted: bool = False
-    errand: Errand | None = None
 
 
 @attrs.frozen
@@ -79,16 +24,6 @@ class Await(Request[Done | Unheard]):
 @attrs.frozen
 class Interrupt:
     """Stop the running turn of *session* (a stop button).  A hint; repeating it is harmless."""
-
-    session: str
-
-
-@attrs.frozen
-class Decided:
-    """A call of *session* was decided about, or its task cancelled: to look again is worth while.
-
-    A hint from approvals, or from the scheduler; it may be lost or doubled.
-    """
 
     session: str
 

@@ -6,41 +6,38 @@ from zoneinfo import ZoneInfo
 import attrs
 
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.inbound import Inbound, Refused
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.session.actor import SessionActor
 from elwood.agent.session.commands.status import Status
-from elwood.agent.session.log.entries import Entry, Route
+from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.live_sessions import Markers
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import (
-    Await,
-    Inbound,
-    Refused,
-    SessionsMail,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.agent.session.presence import Presence
 from elwood.agent.session.turn.prompt import Prompting
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.session.turn.workspace import Workspace
-from elwood.agent.tools import Hands, Tool
 from elwood.agent.tools.catalog import choose
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config.settings import Config
 from elwood.app.equipment import Equipment
 from elwood.features.memory.learning_deps import Learning
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
+    ActorTable,
     Address,
-    Board,
     Listener,
     Mailbox,
     PoolPolicy,
     run_pool,
 )
-from elwood.foundation.secrets.redaction import so_far, strip
+from elwood.foundation.secrets.redaction import redact, redact_partial
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
@@ -70,7 +67,7 @@ class Conversations:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         disk: Disk,
         neighbours: Neighbours,
         equipment: Equipment,
@@ -80,7 +77,7 @@ class Conversations:
         learning: Learning,
         channels: Sequence[Channel],
         presence: Presence,
-        board: Board,
+        actor_table: ActorTable,
         refusal: Callable[[], str],
         heard: Callable[[Route], None],
         places: Callable[[], Sequence[Route]],
@@ -93,19 +90,19 @@ class Conversations:
         self._learning = learning
         self._channels = channels
         self._presence = presence
-        self._board = board
+        self._actor_table = actor_table
         self._refusal = refusal
         self._heard = heard
         self._places = places
         self._markers = Markers(config.paths.state / "sessions" / "open", disk)
         self._status = Status(
-            neighbours.models, board, equipment.sandbox, self._strip, config, outside.now
+            neighbours.models, actor_table, equipment.sandbox, self._redact, config, outside.now
         )
         self._prompt = Prompting(
             Workspace(Root(config.paths.workspace), outside.blocking),
             choose(tools, "", config.turn.max_tools),
             config.turn.context_tokens // PROMPT_SHARE,
-            self._strip,
+            self._redact,
             hands.skills,
             config.skills.always,
         )
@@ -123,11 +120,11 @@ class Conversations:
             refuse=_refuse,
             policy=PoolPolicy(grace=grace),
             listener=listener,
-            board=self._board,
+            actor_table=self._actor_table,
         )
 
-    def _strip(self, text: str) -> str:
-        return strip(text, self._config.secrets)
+    def _redact(self, text: str) -> str:
+        return redact(text, self._config.secrets)
 
     def _session(self, id_: str, surroundings: Surroundings) -> SessionActor:
         path = self._config.paths.state / "sessions" / f"{id_}.jsonl"
@@ -137,8 +134,8 @@ class Conversations:
     def _surroundings(self) -> Surroundings:
         config, outside, near = self._config, self._outside, self._neighbours
         return Surroundings(
-            strip=self._strip,
-            so_far=lambda text: so_far(text, config.secrets),
+            redact=self._redact,
+            redact_partial=lambda text: redact_partial(text, config.secrets),
             models=near.models,
             approvals=near.approvals,
             memory=near.memory,
@@ -147,7 +144,7 @@ class Conversations:
             outboxes=near.outboxes,
             prompt=self._prompt,
             suggest=self._prompt.suggest,
-            spell_out=self._prompt.spell_out,
+            expand_skill_command=self._prompt.expand_skill_command,
             gate=self._equipment.gate,
             mark=self._mark,
             publish=self._presence.publish,

@@ -11,7 +11,7 @@ from elwood.features.control.view import SessionSeen
 class Presence:
     """Knows each session's state from what it publishes; changes none of it.
 
-    *clock* is the board's, in seconds.
+    *clock* is the actor table's, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

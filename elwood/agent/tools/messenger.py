@@ -17,7 +17,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.identity import user_of
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import ActorCrashed, ActorDown, Address
 from elwood.foundation.text.markdown import Rich
 

@@ -20,11 +20,11 @@ from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
 from elwood.agent.tools.messenger import Outcome, Place, Voice
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.markdown import Rich, to_entities
 from elwood.foundation.text.splitting import split
@@ -92,7 +92,7 @@ async def plan_message(given: SendMessage, hands: Hands) -> Plan:
     letter = await _letter(given, hands, keep=False)
     lines = [f"To {letter.place.name}"]
     for name, size, sha in zip(letter.paths, letter.sizes, letter.hashes, strict=True):
-        lines.append(f"File {shown(name)}: {size:,} bytes, sha256 {sha}")
+        lines.append(f"File {escape_name(name)}: {size:,} bytes, sha256 {sha}")
     # What is chosen freely stands last: it cannot pass for another recipient or file.
     subject = "\n".join([*lines, "Text:", given.text])
     outgoing = "\n".join([given.text, *letter.paths])
@@ -168,7 +168,7 @@ class _Read:
 
 def _read(hands: Hands, path: str, room: int, keep: bool) -> _Read:
     """Hash a file, and *keep* the very bytes that were hashed."""
-    name = shown(path)
+    name = escape_name(path)
     size, sha, parts = 0, hashlib.sha256(), []
     try:
         with hands.root.file(path) as file:
@@ -225,7 +225,7 @@ def _posts(
     ]
     for number, file in enumerate(files):
         first = number == 0 and caption.text
-        what = f"{shown(file.name)} with text" if first else shown(file.name)
+        what = f"{escape_name(file.name)} with text" if first else escape_name(file.name)
         posts.append((what, caption if first else Rich(""), (file,)))
     return posts
 
@@ -266,7 +266,7 @@ SEND_MESSAGE = Tool(
     risk="write",
     effect="once",
     timeout=180.0,
-    target=lambda given: ", ".join([given.to, *map(shown, given.files)]),
+    target=lambda given: ", ".join([given.to, *map(escape_name, given.files)]),
     plan=plan_message,
 )
 

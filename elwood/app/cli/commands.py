@@ -258,7 +258,7 @@ def _session_show(given: argparse.Namespace) -> int:
 def _session_export(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         from elwood.agent.session.reading import export_cli as exporting
-        from elwood.foundation.secrets.redaction import strip
+        from elwood.foundation.secrets.redaction import redact
 
         return exporting.export(
             config.paths.state,
@@ -266,7 +266,7 @@ def _session_export(given: argparse.Namespace) -> int:
             config.zone,
             given.format,
             given.output,
-            lambda text: strip(text, config.secrets),
+            lambda text: redact(text, config.secrets),
         )
 
     return _configured(given, body, console=True)
@@ -299,7 +299,7 @@ def _configured(
 
 def _log_to_stderr(level: str, config: "Config | None") -> None:
     from elwood.foundation import log
-    from elwood.foundation.secrets.redaction import strip
+    from elwood.foundation.secrets.redaction import redact
 
     hidden = config.secrets if config is not None else ()
-    log.set_up(level, lambda text: strip(text, hidden), environ=os.environ)
+    log.set_up(level, lambda text: redact(text, hidden), environ=os.environ)

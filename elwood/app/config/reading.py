@@ -10,7 +10,7 @@ import attrs
 import msgspec
 
 from elwood.app.config.source import FromVariable
-from elwood.foundation.secrets.redaction import Secret, strip
+from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.settings import BadSetting, Complaint, Key, Where, from_home, keys
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Reading:
                 raise BadSetting("expected a list in JSON", f"write {example}") from None
         if not isinstance(raw, list):
             if kind is str and isinstance(raw, str):
-                example = f'["{strip(raw, ())}"]'
+                example = f'["{redact(raw, ())}"]'
             raise _mistyped("a list", raw, f"write {example}")
         made = []
         for index, element in enumerate(raw):
@@ -164,7 +164,7 @@ def described(value: object) -> str:
         case str() if len(value) > SHOWN:
             return f"a text of {len(value)} characters"
         case str():
-            return f'the text "{strip(value, ())}"'  # a token put under a wrong key
+            return f'the text "{redact(value, ())}"'  # a token put under a wrong key
         case int() | float():
             return f"the number {value}"
         case list():

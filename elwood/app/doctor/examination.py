@@ -16,7 +16,7 @@ from elwood.app.doctor.sandboxed import examine_sandbox
 from elwood.app.doctor.services import examine_services
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Blocking, in_thread
-from elwood.foundation.secrets.redaction import Secret, strip
+from elwood.foundation.secrets.redaction import Secret, redact
 
 
 def doctor(path: Path, environ: MutableMapping[str, str]) -> int:
@@ -32,7 +32,7 @@ def doctor(path: Path, environ: MutableMapping[str, str]) -> int:
     else:
         findings = trio.run(_examine, config)
         secrets = config.secrets
-    print(strip(table(findings, shutil.get_terminal_size((100, 24)).columns), secrets))
+    print(redact(table(findings, shutil.get_terminal_size((100, 24)).columns), secrets))
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 

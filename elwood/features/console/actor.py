@@ -19,15 +19,9 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.choices import is_choice, numbered
 from elwood.agent.conversation.identity import Principal
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    NotNow,
-    Refused,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.messages import SessionsMail
 from elwood.features.console.client import (
     MAX_LINE,
     Lines,
@@ -37,7 +31,7 @@ from elwood.features.console.client import (
     readable,
 )
 from elwood.foundation.runtime import Address, Mailbox, waiting
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 from elwood.foundation.text.markdown import Rich
 
 # Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
@@ -223,7 +217,7 @@ class ConsoleOutbox:
 def _lines(post: Post) -> list[str]:
     """Write all that *post* shows."""
     text = readable(post.part).rstrip("\n")
-    files = [f"[file {shown(file.name)}, {len(file.data):,} bytes]" for file in post.files]
+    files = [f"[file {escape_name(file.name)}, {len(file.data):,} bytes]" for file in post.files]
     options = numbered(button.text for button in post.buttons if is_choice(button.data))
     return [part for part in (text, *files, options) if part]
 

@@ -33,11 +33,11 @@ from elwood.features.control.view import (
 )
 from elwood.features.memory.messages import Forget, MemoryMail, Rebuild
 from elwood.foundation.runtime import (
+    ActorStatus,
+    ActorTable,
     ActorUnavailable,
     Address,
     Blocking,
-    Board,
-    Desk,
     Mailbox,
     Request,
 )
@@ -57,27 +57,27 @@ class ControlUnavailable(Exception):
 class Control:
     """Listens on ``control.sock`` in *folder* and answers whoever runs us, and root.
 
-    *facts* tells what the board does not know; it must not wait.  *strip* takes secrets out of
-    texts that came from errors.  Owns no state: a crash costs the open connections.
+    *facts* tells what *actor_table* does not know; it must not wait.  *redact* takes secrets out
+    of texts that came from errors.  Owns no state: a crash costs the open connections.
     """
 
     def __init__(
         self,
         folder: Path,
-        board: Board,
+        actor_table: ActorTable,
         facts: Callable[[], House],
         approvals: Address[ApprovalsMail],
         memory: Address[MemoryMail],
         *,
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         blocking: Blocking,
     ) -> None:
         self._folder = folder
-        self._board = board
+        self._actor_table = actor_table
         self._facts = facts
         self._approvals = approvals
         self._memory = memory
-        self._strip = strip
+        self._redact = redact
         self._blocking = blocking
         self._clients = 0
 
@@ -141,7 +141,7 @@ class Control:
             return wire.Failed(f"not a request that this version understands: {error}")
         match request:
             case wire.Inspect():
-                return wire.Inspected(look(self._board, self._facts(), self._strip))
+                return wire.Inspected(look(self._actor_table, self._facts(), self._redact))
             case wire.Pair(code):
                 return await self._settle(Pair(code=code))
             case wire.Approvals():
@@ -167,40 +167,42 @@ class Control:
         except trio.TooSlowError:
             why = f"no answer from {asked.name} in time; look with elwood inspect"
             return wire.Failed(why)
-        return wire.Settled(settled.ok, self._strip(settled.text))
+        return wire.Settled(settled.ok, self._redact(settled.text))
 
 
-def look(board: Board, house: House, strip: Callable[[str], str]) -> Inspection:
-    """Read the board off, with ages instead of times."""
-    now = board.now()
+def look(actor_table: ActorTable, house: House, redact: Callable[[str], str]) -> Inspection:
+    """Read the actor table off, with ages instead of times."""
+    now = actor_table.now()
 
     def text(raw: str) -> str:
-        return strip(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
+        return redact(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
 
-    def seen(desk: Desk) -> ActorSeen:
+    def seen(status: ActorStatus) -> ActorSeen:
         return ActorSeen(
-            name=text(desk.name),
-            state=desk.state,
-            age=now - desk.since,
-            depth=desk.depth(),
-            capacity=desk.capacity,
-            restarts=desk.restarts,
-            last_crash=None if desk.last_crash is None else text(desk.last_crash),
-            last_crash_age=None if desk.last_crash is None else now - desk.last_crash_at,
+            name=text(status.name),
+            state=status.state,
+            age=now - status.since,
+            depth=status.depth(),
+            capacity=status.capacity,
+            restarts=status.restarts,
+            last_crash=None if status.last_crash is None else text(status.last_crash),
+            last_crash_age=None if status.last_crash is None else now - status.last_crash_at,
             waits=tuple(
                 WaitSeen(text(w.what), now - w.since, None if isinf(w.limit) else w.limit)
-                for w in desk.waits.values()
+                for w in status.waits.values()
             ),
             troubles=tuple(
                 TroubleSeen(text(t.what), text(t.error), now - t.since, t.count)
-                for t in desk.troubles.values()
+                for t in status.troubles.values()
             ),
         )
 
     return Inspection(
         house=house,
-        actors=tuple(seen(desk) for desk in board.desks.values()),
-        stuck=tuple(StuckSeen(text(s.actor), text(s.what)) for s in board.stuck()[:MAX_STUCK]),
+        actors=tuple(seen(status) for status in actor_table.statuses.values()),
+        stuck=tuple(
+            StuckSeen(text(s.actor), text(s.what)) for s in actor_table.stuck()[:MAX_STUCK]
+        ),
     )
 
 

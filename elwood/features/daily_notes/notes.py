@@ -21,7 +21,7 @@ from elwood.features.daily_notes.entries import (
     parts,
 )
 from elwood.foundation.text.tokens import estimate, fit
-from elwood.foundation.text.wrap_untrusted import enclose
+from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 
 # Characters of one day: about 300 turns.  What comes after is in the journals only.
 MAX_DAILY = 64 << 10
@@ -79,7 +79,7 @@ def done(
 
     None for the run of a task that did nothing and had nothing to say: there are many.
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> replied = Replied("t1", "t1", ("1",), Route("console"), "It is blue.")
     >>> asked = Received("1", "what colour?", "me", Route("console"), 0.0)
     >>> done(0.0, [asked], [], replied, Label()).asked
@@ -176,7 +176,7 @@ def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECA
             break
     if not parts:
         return ""
-    return enclose(TAG, "\n".join([ABOUT, *parts]), about) + "\n"
+    return wrap_untrusted(TAG, "\n".join([ABOUT, *parts]), about) + "\n"
 
 
 def without_recall(text: str) -> str:

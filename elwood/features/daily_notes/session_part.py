@@ -9,7 +9,7 @@ from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.daily_notes.notes import Done, is_first
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 NOTE = "writing the daily note"
@@ -55,7 +55,7 @@ class Daily:
         try:
             return await self._house.threads.recall(self._house.now())
         except (PathRefused, Unconfined) as error:
-            trouble(NOTE, str(error))
+            report_error(NOTE, str(error))
             return ""
 
     async def note(self) -> None:
@@ -72,9 +72,9 @@ class Daily:
         try:
             await threads.settle(self._id)
         except (PathRefused, Unconfined) as error:
-            trouble(NOTE, str(error))
+            report_error(NOTE, str(error))
         else:
-            well(NOTE)
+            clear_error(NOTE)
         self._noted = turn
 
     def _gather(self) -> bool:

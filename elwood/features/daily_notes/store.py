@@ -35,17 +35,17 @@ _FRESH = 2.0
 class Threads:
     """The notes in ``threads/`` of the folder *root*; make one for the house.
 
-    Days begin at midnight in *zone*.  *strip* takes the secrets out of what comes back.  Raises
+    Days begin at midnight in *zone*.  *redact* takes the secrets out of what comes back.  Raises
     PathRefused and Unconfined if the folder cannot be used.
     """
 
     def __init__(
-        self, root: Root, zone: tzinfo, blocking: Blocking, strip: Callable[[str], str]
+        self, root: Root, zone: tzinfo, blocking: Blocking, redact: Callable[[str], str]
     ) -> None:
         self._root = root
         self._zone = zone
         self._blocking = blocking
-        self._strip = strip
+        self._redact = redact
         # By session; written together by whoever comes first.
         self._gathered: dict[str, Done] = {}
         self._writing = trio.Lock()
@@ -133,7 +133,7 @@ class Threads:
         read: Mapping[str, str] = {day: self._read(_daily(day)) for day in days_until(today)}
         weeks = (week_of(today - timedelta(days=days)) for days in _WEEKS)
         weekly = next(filter(None, (self._read(f"threads/weekly/{week}.md") for week in weeks)), "")
-        return self._strip(recall(read, weekly, today.isoformat()))
+        return self._redact(recall(read, weekly, today.isoformat()))
 
     def _read(self, path: str) -> str:
         """Read a note; empty if there is none, or none that may come back by itself."""

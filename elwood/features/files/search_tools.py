@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,
@@ -28,7 +28,7 @@ from elwood.features.files.texts import decoded, failure, raw_lines
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 
 # Lines, and names, that one call shows.
 MAX_MATCHES = 200
@@ -112,7 +112,7 @@ async def find(given: Find, hands: Hands) -> str | Output:
     lines: list[str] = []
     room = MAX_PAGE
     for item in items[:MAX_NAMES]:
-        line = f"{shown(item.name)}{'/' if item.kind == 'folder' else ''}"
+        line = f"{escape_name(item.name)}{'/' if item.kind == 'folder' else ''}"
         room -= len(line) + 1
         if room <= 0:
             break
@@ -175,14 +175,14 @@ def _is_enough(path: str, file: File, search: Search, found: Matches) -> bool:
         end = search.find(line)
         if end is None:
             continue
-        text = f"{shown(path)}:{number}: {_around(line, end)}"
+        text = f"{escape_name(path)}:{number}: {_around(line, end)}"
         found.room -= len(text) + 1
         if len(found.lines) == MAX_MATCHES or found.room <= 0:
             found.why_cut = f"the first {len(found.lines)} matches are shown; there are more"
             return True
         found.lines.append(text)
         if file.untrusted and found.origin is None:
-            found.origin = shown(path)
+            found.origin = escape_name(path)
     return False
 
 
@@ -206,7 +206,7 @@ GREP = Tool(
     risk="read",
     effect="pure",
     timeout=60.0,
-    target=lambda given: f"{shown(given.pattern)} in {shown(given.path)}",
+    target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
     plan=always(ReadFiles()),
     gives=PRIVATE,
 )
@@ -223,7 +223,7 @@ FIND = Tool(
     risk="read",
     effect="pure",
     timeout=30.0,
-    target=lambda given: f"{shown(given.name)} in {shown(given.path)}",
+    target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
     plan=always(ReadFiles()),
     gives=PRIVATE,
 )

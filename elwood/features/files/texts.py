@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from elwood.agent.tools import ToolFailure
+from elwood.agent.tools.tool import ToolFailure
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import File
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 
 # Of a line, in characters, that is shown: more is data, not text.
 MAX_LINE = 2000
@@ -64,7 +64,7 @@ def refuse_binary(path: str, start: bytes, size: int) -> None:
 
 def failure(path: str, error: PathRefused | Unconfined) -> ToolFailure:
     """Say to the model why *path* was refused."""
-    name = shown(path) or "the path"
+    name = escape_name(path) or "the path"
     match error:
         case PathMissing():
             return ToolFailure(f"{name} {error.why}; list_files shows what is there")

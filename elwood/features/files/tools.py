@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,
@@ -24,7 +24,7 @@ from elwood.features.files.texts import (
 )
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item
-from elwood.foundation.storage.paths import holds_secrets, shown
+from elwood.foundation.storage.paths import escape_name, holds_secrets
 
 # Entries of a folder that one call shows.
 MAX_ITEMS = 500
@@ -55,7 +55,7 @@ async def list_files(given: ListFiles, hands: Hands) -> str | Output:
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
     if not items:
-        return f"{shown(given.path)} is an empty folder"
+        return f"{escape_name(given.path)} is an empty folder"
     lines = [_line(item) for item in items[:MAX_ITEMS]]
     if more or len(items) > MAX_ITEMS:
         total = f"more than {len(items)}" if more else str(len(items))
@@ -75,7 +75,7 @@ async def read_file(given: ReadFile, hands: Hands) -> str | Output:
         page = await hands.blocking(read)
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
-    name = shown(given.path)
+    name = escape_name(given.path)
     if page.total == 0:
         return f"{name} is empty"
     if not page.lines:
@@ -94,7 +94,7 @@ def named(text: str, items: list[Item]) -> str | Output:
     Names are content too: who chose one of a marked file may have read what strangers wrote.
     """
     marked = next((item for item in items if item.untrusted), None)
-    return text if marked is None else Output(text, untrusted=True, origin=shown(marked.name))
+    return text if marked is None else Output(text, untrusted=True, origin=escape_name(marked.name))
 
 
 def _items(given: ListFiles, hands: Hands) -> tuple[list[Item], bool]:
@@ -126,13 +126,13 @@ def _page(file: File, given: ReadFile) -> _Page:
 
 
 def _line(item: Item) -> str:
-    name = shown(item.name)
+    name = escape_name(item.name)
     secret = ", holds secrets, cannot be read" if holds_secrets(item.name) else ""
     match item.kind:
         case "folder":
             return f"{name}/"
         case "link":
-            target = "outside" if item.target is None else shown(item.target)
+            target = "outside" if item.target is None else escape_name(item.target)
             return f"{name} (link to {target}{secret})"
         case "file":
             return f"{name} ({item.size:,} bytes{secret})"
@@ -152,7 +152,7 @@ LIST_FILES = Tool(
     risk="read",
     effect="pure",
     timeout=30.0,
-    target=lambda given: shown(given.path),
+    target=lambda given: escape_name(given.path),
     plan=always(ReadFiles()),
     gives=PRIVATE,
 )
@@ -169,7 +169,7 @@ READ_FILE = Tool(
     risk="read",
     effect="pure",
     timeout=30.0,
-    target=lambda given: shown(given.path),
+    target=lambda given: escape_name(given.path),
     plan=always(ReadFiles()),
     gives=PRIVATE,
 )

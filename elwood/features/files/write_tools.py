@@ -10,11 +10,11 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import WriteFile
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure, refuse_binary
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.paths import is_protected, shown
+from elwood.foundation.storage.paths import escape_name, is_protected
 
 # Of a file that is written at once, in bytes: more is no text that a model writes.
 MAX_CONTENT = 1 << 20
@@ -61,7 +61,7 @@ async def write_file(given: Write, hands: Hands) -> str:
         done = await hands.blocking(write)
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
-    return f"{done} {shown(given.path)} ({len(data):,} bytes)"
+    return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
 
 async def edit_file(given: Edit, hands: Hands) -> str:
@@ -85,7 +85,7 @@ async def edit_file(given: Edit, hands: Hands) -> str:
         count = await hands.blocking(edit)
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
-    return f"edited {shown(given.path)}: {count} replaced"
+    return f"edited {escape_name(given.path)}: {count} replaced"
 
 
 _TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
@@ -106,13 +106,15 @@ def _edited(given: Edit, data: bytes, *, marked: bool) -> _Edited:
     found = next(((old, new) for old, new in _spellings(given, text) if old in text), None)
     if found is None:
         hint = "" if marked else _similar(text, given.old)
-        raise ToolFailure(f"{shown(given.path)}: old was not found; nothing was changed{hint}")
+        raise ToolFailure(
+            f"{escape_name(given.path)}: old was not found; nothing was changed{hint}"
+        )
     old, new = found
     count = text.count(old)
     if not given.all and (count > 1 or text.find(old, text.index(old) + 1) >= 0):
         times = f"{count} times" if count > 1 else "more than once, overlapping"
         raise ToolFailure(
-            f"{shown(given.path)}: old stands there {times}; nothing was changed. "
+            f"{escape_name(given.path)}: old stands there {times}; nothing was changed. "
             "Give more of the text around it, or all=true"
         )
     if len(data) + count * (len(new.encode()) - len(old.encode())) > MAX_EDITED:
@@ -145,7 +147,7 @@ def _similar(text: str, old: str) -> str:
         share = len(words & wanted) / len(words | wanted)
         if share > best:
             best, number, near = share, at, line
-    return f". Line {number} is similar: {shown(near[:MAX_SHOWN])}" if number else ""
+    return f". Line {number} is similar: {escape_name(near[:MAX_SHOWN])}" if number else ""
 
 
 def _words(line: str) -> set[str]:
@@ -185,6 +187,7 @@ ABSENT = "absent"
 WRITE_FILE = Tool(
     name="write_file",
     id="files.file.write",
+    writes=True,
     description=(
         "Create a text file of the workspace, or replace all that is in it. Missing folders are "
         "made. To change a part of a file, use edit_file."
@@ -194,13 +197,14 @@ WRITE_FILE = Tool(
     risk="write",
     effect="keyed",
     timeout=30.0,
-    target=lambda given: shown(given.path),
+    target=lambda given: escape_name(given.path),
     plan=plan_write,
 )
 
 EDIT_FILE = Tool(
     name="edit_file",
     id="files.file.edit",
+    writes=True,
     description=(
         "Replace a piece of a text file of the workspace by another. The piece must be given "
         "exactly, and so much of it that it stands in the file only once."
@@ -210,6 +214,6 @@ EDIT_FILE = Tool(
     risk="write",
     effect="once",
     timeout=30.0,
-    target=lambda given: shown(given.path),
+    target=lambda given: escape_name(given.path),
     plan=plan_edit,
 )

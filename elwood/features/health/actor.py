@@ -14,7 +14,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.health.alarms import (
     Alarm,
     News,
@@ -24,14 +24,14 @@ from elwood.features.health.alarms import (
     words,
 )
 from elwood.features.health.disk_monitor import Vitals
-from elwood.features.health.systemd import Notify
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,
     ActorDown,
+    ActorStatus,
+    ActorTable,
     Address,
-    Board,
     Crashed,
-    Desk,
     Ended,
     Event,
     Listener,
@@ -43,7 +43,7 @@ from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.health")
 
-# Seconds between two looks at the board.
+# Seconds between two looks at the actor table.
 EVERY = 1.0
 # Seconds that a look may be late before it is worth a line: something blocked the loop.
 LATE = 1.0
@@ -62,14 +62,14 @@ class Health:
     only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
     by name.  *vital* names the actors without which the house is not alive, each with the
     seconds that it may be away or leave its messages unread.  *up* is set when the house is
-    ready for the world, *stop* when it begins to stop.  *strip* takes secrets out of texts;
+    ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts;
     *vitals* watch over the disk.
     What the owner has been told outlives a crash of this actor, but not the process.
     """
 
     def __init__(
         self,
-        board: Board,
+        actor_table: ActorTable,
         outboxes: Mapping[str, Address[OutboxMail]],
         owner: Callable[[], Sequence[Route]],
         *,
@@ -77,17 +77,17 @@ class Health:
         vital: Mapping[str, float],
         up: trio.Event,
         stop: trio.Event,
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         vitals: Vitals | None = None,
     ) -> None:
-        self._board = board
+        self._actor_table = actor_table
         self._outboxes = outboxes
         self._owner = owner
         self._notify = notify
         self._vital = vital
         self._up = up
         self._stop = stop
-        self._strip = strip
+        self._redact = redact
         self._vitals = vitals
         self._told = Told()
         self._stuck: dict[str, Stuck] = {}
@@ -138,7 +138,7 @@ class Health:
 
     def _look(self) -> None:
         """Compare with the look before; the log and the status line tell what has changed."""
-        stuck = {found.key: found for found in self._board.stuck()}
+        stuck = {found.key: found for found in self._actor_table.stuck()}
         for key in stuck.keys() - self._stuck.keys():
             log.warning("stuck", extra={"actor": stuck[key].actor, "what": stuck[key].what})
         for key in self._stuck.keys() - stuck.keys():
@@ -157,7 +157,7 @@ class Health:
         if self._silent:
             return f"not answering: {', '.join(self._silent)}"
         if subjects:
-            return self._strip(f"stuck: {', '.join(subjects)}")
+            return self._redact(f"stuck: {', '.join(subjects)}")
         return "running" if self._up.is_set() else "starting"
 
     def _ping(self, began: float) -> None:
@@ -165,7 +165,7 @@ class Health:
 
         That this runs at all proves that the loop turns.
         """
-        silent = [] if self._stop.is_set() else silent_actors(self._board, self._vital, began)
+        silent = [] if self._stop.is_set() else silent_actors(self._actor_table, self._vital, began)
         if silent != self._silent:
             self._silent = silent
             if silent:
@@ -194,7 +194,7 @@ class Health:
             await trio.sleep(RETRY)
 
     def _alarm(self, stuck: Stuck) -> Alarm:
-        return Alarm(stuck.key, self._strip(_subject(stuck)), self._strip(stuck.told))
+        return Alarm(stuck.key, self._redact(_subject(stuck)), self._redact(stuck.told))
 
     async def _post(self, fresh: News, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""
@@ -230,26 +230,26 @@ def _subject(stuck: Stuck) -> str:
     return f"{stuck.actor}: {stuck.subject}" if stuck.actor else stuck.subject
 
 
-def silent_actors(board: Board, vital: Mapping[str, float], began: float) -> list[str]:
+def silent_actors(actor_table: ActorTable, vital: Mapping[str, float], began: float) -> list[str]:
     """Name the *vital* actors that have been away or deaf for longer than they may.
 
-    One that has no desk counts as away since *began*.
+    One that has no status counts as away since *began*.
     """
-    now = board.now()
+    now = actor_table.now()
     return [
         name
         for name, limit in vital.items()
-        if now - _answering_until(board.desks.get(name), began, now) > limit
+        if now - _answering_until(actor_table.statuses.get(name), began, now) > limit
     ]
 
 
-def _answering_until(desk: Desk | None, began: float, now: float) -> float:
+def _answering_until(status: ActorStatus | None, began: float, now: float) -> float:
     """Return the time until which an actor surely answered: *now*, if it does."""
-    if desk is None:
+    if status is None:
         return began
-    if desk.state not in ("running", "stopping"):
-        return desk.since
-    unread_since = desk.unread_since()
+    if status.state not in ("running", "stopping"):
+        return status.since
+    unread_since = status.unread_since()
     return now if unread_since is None else unread_since
 
 

@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from elwood.features.control.view import Inspection, shorten
-from elwood.foundation.runtime import trouble, warn, well
+from elwood.foundation.runtime import clear_error, report_error, report_warning
 from elwood.foundation.storage.disk_space import Space, refusal, warning
 from elwood.foundation.storage.syscalls import DiskFull
 
@@ -67,9 +67,9 @@ class Vitals:
                 try:
                     await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
                 except DiskFull as error:
-                    trouble(WRITE, str(error))
+                    report_error(WRITE, str(error))
                 else:
-                    well(WRITE)
+                    clear_error(WRITE)
             looks += 1
             await trio.sleep(EVERY)
 
@@ -83,6 +83,6 @@ class Vitals:
         self.refusal = refusal(self._spaces)
         for what, why in ((LITTLE, warning(self._spaces)), (NONE, self.refusal)):
             if why:
-                warn(what, why)
+                report_warning(what, why)
             else:
-                well(what)
+                clear_error(what)

@@ -67,7 +67,7 @@ async def reminder(house: Surroundings, session: Session) -> Reminded | None:
     if not chosen:
         return None
     private = any(note.label.private for note in chosen)
-    return Reminded(turn.id, house.strip(offered(chosen)), Label(private=private))
+    return Reminded(turn.id, house.redact(offered(chosen)), Label(private=private))
 
 
 async def memory_command(received: Received, given: str, house: Surroundings) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.syscalls import DiskFull
 
@@ -31,9 +31,9 @@ class Allowance:
             try:
                 taken = await self._disk.blocking(lambda: self._take(day))
             except DiskFull as error:
-                trouble(_WRITE, str(error))
+                report_error(_WRITE, str(error))
                 return False
-            well(_WRITE)
+            clear_error(_WRITE)
             return taken
 
     def _take(self, day: str) -> bool:

@@ -10,7 +10,7 @@ import trio
 
 from elwood.agent.channels.messages import Button, OutboxMail, Post
 from elwood.agent.conversation.choices import typing
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.memory.daily_quota import Allowance
 from elwood.features.memory.learning import Kept, Seen, digests
 from elwood.features.memory.lessons import (

@@ -102,7 +102,7 @@ class Observer:
             nodes, source = await self._oldest()
             messages = tuple(node.message for node in nodes)
             text = request(messages, await learning.known(), source.label)
-            found = await self._undisturbed(self._house.strip(text), source)
+            found = await self._undisturbed(self._house.redact(text), source)
             if found is None:
                 return False
             if isinstance(found, Unreadable):
@@ -159,7 +159,7 @@ class Observer:
             answer = await self._ask(wanted)
             if not isinstance(answer, Completion):
                 return Unreadable(answer)
-            found = read(answer, source, house.strip)
+            found = read(answer, source, house.redact)
             if not isinstance(found, Unreadable):
                 return found
             why = found.why

@@ -28,7 +28,7 @@ from elwood.features.memory.learning import (
 )
 from elwood.foundation.secrets.redaction import MASK
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.wrap_untrusted import enclose
+from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 
 # Tokens of the conversation that are shown, the newest; with them a pass of the cheapest models
 # costs less than a cent.
@@ -110,20 +110,20 @@ def request(messages: Iterable[Message], known: Iterable[Kept | Seen], label: La
         by, text = _said(message)
         if not text.strip():
             continue
-        part = enclose("said", text, f'by="{by}"{trusted}')
+        part = wrap_untrusted("said", text, f'by="{by}"{trusted}')
         left -= estimate(part)
         if left < 0 and parts:
             break
         parts.append(part)
-    return "\n".join([enclose("known", "\n".join(listed)), *reversed(parts)])
+    return "\n".join([wrap_untrusted("known", "\n".join(listed)), *reversed(parts)])
 
 
 def read(
-    answer: Completion, source: Source, strip: Callable[[str], str]
+    answer: Completion, source: Source, redact: Callable[[str], str]
 ) -> tuple[Seen, ...] | Unreadable:
     """Read what the observer answered; total, whatever the model says.
 
-    What is too long, has no key or holds a secret (found by *strip*) is left out.
+    What is too long, has no key or holds a secret (found by *redact*) is left out.
     """
     if answer.stop != "end":
         return Unreadable(f"it ended with {answer.stop!r}")
@@ -140,7 +140,7 @@ def read(
         key, said = slug(fact.key), flatten(fact.text, MAX_TEXT + 1)
         if not key or not normal(said) or len(said) > MAX_TEXT:
             continue
-        if strip(said) != said or MASK in said or strip(key) != key:
+        if redact(said) != said or MASK in said or redact(key) != key:
             continue
         seen = Seen(
             key,

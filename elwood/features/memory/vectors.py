@@ -12,8 +12,8 @@ from elwood.agent.models.vectors import Vector
 from elwood.features.memory import vector_store as memory_vectors
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import Memory
-from elwood.foundation.runtime import Blocking, trouble, well
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.runtime import Blocking, clear_error, report_error
+from elwood.foundation.storage.sqlite import DatabaseUnusable
 from elwood.foundation.text.words import saying
 
 log = logging.getLogger("elwood.memory")
@@ -81,7 +81,7 @@ class Vectors:
             except EmbeddingFailed as error:
                 self._failed(error.why)
                 self.wanted()
-            except Unusable as error:
+            except DatabaseUnusable as error:
                 log.warning("vectors not kept", extra={"why": str(error)})
 
     async def _give(self) -> None:
@@ -140,13 +140,13 @@ class Vectors:
     def _failed(self, why: str) -> None:
         if self._silent_until == -math.inf:
             log.warning("searching without vectors", extra={"why": why})
-        trouble(SERVICE, why)
+        report_error(SERVICE, why)
         self._silent_until = trio.current_time() + PAUSE
 
     def _worked(self) -> None:
         if self._silent_until != -math.inf:
             log.info("searching with vectors again")
-        well(SERVICE)
+        clear_error(SERVICE)
         self._silent_until = -math.inf
 
 

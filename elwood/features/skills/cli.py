@@ -5,7 +5,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.app.config.settings import Config
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.install_tools import take
@@ -17,7 +17,7 @@ from elwood.features.skills.tools import there
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.escape_invisible import shown_whole
+from elwood.foundation.text.escape_invisible import escape_invisible
 
 OK, FAILURE = 0, 1
 
@@ -35,9 +35,9 @@ def list_skills(config: Config) -> int:
         record = places.record(skill.name) if placed.folder == f"{OWN}/{skill.name}" else None
         if record is not None:
             commit = f" at {record.commit[:12]}" if record.commit else ""
-            print(f"    installed from {shown_whole(record.source)}{commit}")
+            print(f"    installed from {escape_invisible(record.source)}{commit}")
     for problem in found.problems:
-        print(f"note: {shown_whole(problem)}", file=sys.stderr)
+        print(f"note: {escape_invisible(problem)}", file=sys.stderr)
     if not found.skills:
         print("There are no skills. Those that Elwood brings along are written by: elwood init")
     return OK
@@ -61,13 +61,13 @@ def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
         offered, offer = places.offered(id_)
         _, found = _shelf(config).look()
         hidden = found.place_of(offered.skill.name)
-        print(shown_whole(review(offered, offer.source, hidden)).replace("⏎\n", "\n"))
+        print(escape_invisible(review(offered, offer.source, hidden)).replace("⏎\n", "\n"))
         if not agreed and not _is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
         places.place(offered, offer, by="command line")
     except (SkillRefused, GitFailed, PathRefused, Unconfined) as error:
-        print(f"{shown_whole(source)}: {shown_whole(str(error))}", file=sys.stderr)
+        print(f"{escape_invisible(source)}: {escape_invisible(str(error))}", file=sys.stderr)
         return FAILURE
     print(f"Installed in {config.paths.workspace / OWN / offered.skill.name}.")
     return OK
@@ -81,7 +81,7 @@ def remove(config: Config, name: str, *, agreed: bool) -> int:
     try:
         _places(config).remove(name)
     except (SkillRefused, PathRefused, Unconfined) as error:
-        print(shown_whole(str(error)), file=sys.stderr)
+        print(escape_invisible(str(error)), file=sys.stderr)
         return FAILURE
     print(f"Removed {name}.")
     return OK

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import CreateTool, FetchUrl, ReadFiles
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import (
@@ -27,7 +27,7 @@ from elwood.features.skills.skill import Unusable
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import MAX_URL
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 
 _UNTRUSTED = (
     "this conversation has read content from strangers, so no skill is taken in here; "
@@ -168,7 +168,7 @@ FETCH_SKILL = Tool(
     risk="read",
     effect="pure",
     timeout=150.0,
-    target=lambda given: shown(given.source),
+    target=lambda given: escape_name(given.source),
     plan=plan_fetch,
 )
 

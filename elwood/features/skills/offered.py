@@ -19,10 +19,10 @@ from elwood.features.skills.skill import (
     parse,
 )
 from elwood.foundation.storage.paths import (
+    escape_name,
     holds_secrets,
     is_git,
     refusal,
-    shown,
 )
 
 MANUAL = "SKILL.md"
@@ -89,7 +89,7 @@ def candidate(files: Iterable[SkillFile]) -> Candidate | Unusable:
     for file in kept:
         why = unfit(file.path)
         if why is not None:
-            return Unusable(f"{shown(file.path)}: {why}")
+            return Unusable(f"{escape_name(file.path)}: {why}")
     if len(kept) > MAX_FILES:
         return Unusable(f"it has more than {MAX_FILES} files")
     if sum(len(file.content) for file in kept) > MAX_BYTES:

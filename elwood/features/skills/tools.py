@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,
@@ -28,7 +28,7 @@ from elwood.features.skills.store import (
 from elwood.foundation.sandbox import NoSandbox
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import shown
+from elwood.foundation.storage.paths import escape_name
 
 # Names of skills that a failure lists.
 MAX_NAMES = 50
@@ -105,8 +105,8 @@ def _file(placed: Placed, path: str) -> str | Output:
                 lines.append("[the rest is too long to be shown]")
                 break
             lines.append(line)
-        text = "\n".join(lines) or f"{shown(path)} is empty"
-        return Output(text, untrusted=True, origin=shown(path)) if file.untrusted else text
+        text = "\n".join(lines) or f"{escape_name(path)} is empty"
+        return Output(text, untrusted=True, origin=escape_name(path)) if file.untrusted else text
 
 
 def there(skills: list[Placed]) -> There:
@@ -142,7 +142,7 @@ ACTIVATE_SKILL = Tool(
     effect="pure",
     timeout=30.0,
     limit=2 * MAX_FILE,
-    target=lambda given: f"{given.name} {shown(given.file)}".strip(),
+    target=lambda given: f"{given.name} {escape_name(given.file)}".strip(),
     plan=always(ReadFiles()),
     gives=PRIVATE,
 )

@@ -39,8 +39,8 @@ from elwood.features.tasks.task import Seen, Task
 from elwood.foundation.runtime import (
     Halt,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 from elwood.foundation.storage.journal import DiskFull, Journal
 
@@ -163,9 +163,9 @@ class TimetableActor:
     async def _adopt(self, adopt: Adopt) -> None:
         decision, problems = scheduling.adopt(self._table, adopt.origin, adopt.tasks, self._clock())
         if problems:
-            trouble(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
+            report_error(f"{ADOPT} ({adopt.origin})", "; ".join(problems))
         else:
-            well(f"{ADOPT} ({adopt.origin})")
+            clear_error(f"{ADOPT} ({adopt.origin})")
         if decision.entries and await self._record(decision.entries):
             log.info(
                 "tasks adopted", extra={"origin": adopt.origin, "entries": len(decision.entries)}
@@ -213,10 +213,10 @@ class TimetableActor:
         try:
             await self._journal.append(*entries, last_words=last_words)
         except DiskFull as error:
-            trouble(RECORD, str(error))
+            report_error(RECORD, str(error))
             return False
         if entries:
-            well(RECORD)
+            clear_error(RECORD)
             self._to_copy.set()
         return True
 
@@ -233,11 +233,11 @@ class TimetableActor:
                     raise
                 except Exception as error:  # a copy: the truth stands in the log, and goes on
                     log.exception("tasks not copied")
-                    trouble(COPY, f"{type(error).__name__}: {error}")
+                    report_error(COPY, f"{type(error).__name__}: {error}")
                     with trio.move_on_after(AGAIN):
                         await self._to_copy.wait()
                     continue
-                well(COPY)
+                clear_error(COPY)
                 self._copied = tasks
             await self._to_copy.wait()
 

@@ -6,9 +6,8 @@ from typing import TypeVar
 
 import attrs
 
-from elwood.agent.conversation.task_run import Errand, Purse
+from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.models.budget import dollars
-from elwood.features.tasks.task import Task
 
 N = TypeVar("N", int, float)
 
@@ -23,7 +22,7 @@ class Reach:
 
     tools: tuple[str, ...] = ()
     usual: Purse = attrs.field(factory=Purse)
-    errand: Errand | None = None
+    errand: TaskRun | None = None
 
     @property
     def usable(self) -> tuple[str, ...]:
@@ -77,7 +76,7 @@ can raise limits.job_usd in config.toml, or write the task there'
         return _too_much("usd", dollars(most.usd))
     if tokens is not None and most.tokens is not None and tokens > most.tokens:
         return _too_much("tokens", f"{most.tokens:,} tokens")
-    errand = reach.errand or Errand("")
+    errand = reach.errand or TaskRun("")
     own = errand.purse or Purse()
     purse = Purse(
         most.tokens if tokens is None and own.tokens is not None else tokens,
@@ -85,26 +84,6 @@ can raise limits.job_usd in config.toml, or write the task there'
     )
     names = tuple(dict.fromkeys(tools)) if tools is not None else errand.tools
     return Bounds(names, None if purse == Purse() else purse)
-
-
-def in_words(task: Task) -> list[str]:
-    """Say what bounds the runs of *task*, where it is not what holds for all.
-
-    >>> from elwood.features.tasks.when import Once
-    >>> in_words(Task("t", "T", Once(0.0), role="cheap", tools=("web",), purse=Purse(usd=0.25)))
-    ['with the cheap model', 'only with web', 'at most $0.25 a day']
-    """
-    said = []
-    if task.role != "default":
-        said.append(f"with the {'cheap model' if task.role == 'cheap' else f'model {task.role}'}")
-    if task.tools is not None:
-        said.append(f"only with {', '.join(task.tools)}" if task.tools else "without tools")
-    purse = task.purse or Purse()
-    most = [] if purse.usd is None else [dollars(purse.usd)]
-    most += [] if purse.tokens is None else [f"{purse.tokens:,} tokens"]
-    if most:
-        said.append(f"at most {' and '.join(most)} a day")
-    return said
 
 
 def _least(one: N | None, other: N | None) -> N | None:

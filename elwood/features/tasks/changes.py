@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 from msgspec.structs import replace
 
-from elwood.features.tasks import notices as tidings
 from elwood.features.tasks import patterns as watching
+from elwood.features.tasks import texts
 from elwood.features.tasks import when as timing
 from elwood.features.tasks.due_runs import MAX_TASKS, is_news
 from elwood.features.tasks.entries import (
@@ -30,7 +30,7 @@ from elwood.features.tasks.task import (
     Task,
 )
 from elwood.features.tasks.task_toml import bad_id
-from elwood.foundation.text.slugs import key_of
+from elwood.foundation.text.slugs import slug
 
 # Characters of a title, and of what is to be done: what files may have, and the house's own words.
 MAX_TITLE, MAX_TEXT = 200, 21_000
@@ -73,7 +73,7 @@ def schedule(table: Timetable, task: Task, now: float) -> tuple[Task, Decision]:
         for row in table.rows.values():
             if replace(row.task, id="") == task and not row.gone and not row.paused:
                 return row.task, Decision()
-        task = replace(task, id=_free(table, key_of(task.title)))
+        task = replace(task, id=_free(table, slug(task.title)))
     if task.origin != "talk" or task.chore:
         return task, Decision(words="only a prompt or a message can be scheduled here", ok=False)
     row_there = table.rows.get(task.id)
@@ -187,7 +187,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
             begun.append(row.again.planned)
         for run in begun:
             if run.due <= at:
-                line = tidings.missed(row.task, run.due, run.due, 1, RESTORED, zone)
+                line = texts.missed(row.task, run.due, run.due, 1, RESTORED, zone)
                 tell = line if is_news(row.task) else ""
                 found.append(Ended(run, "missed", RESTORED, tell=tell))
         if not row.gone and not row.paused:

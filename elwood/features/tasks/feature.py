@@ -6,11 +6,11 @@ from functools import partial
 
 import trio
 
-from elwood.agent.channels.environment import Channel, Outside
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
-from elwood.agent.session.log.entries import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.app.config.settings import Config
 from elwood.features.backup.restored import restored
@@ -36,11 +36,12 @@ from elwood.features.tasks.run import Errands
 from elwood.features.tasks.scheduler import Scheduler
 from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Origin, Task, session_of
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.disk import Disk
@@ -67,7 +68,7 @@ class Clockwork:
     def __init__(
         self,
         config: Config,
-        outside: Outside,
+        outside: Environment,
         disk: Disk,
         *,
         timetable: Mailbox[TimetableMail],
@@ -193,9 +194,9 @@ class Clockwork:
         try:
             written = await self._outside.blocking(file.read)
         except Unconfined as error:
-            trouble(HEARTBEAT, str(error))
+            report_error(HEARTBEAT, str(error))
             return None
-        well(HEARTBEAT)
+        clear_error(HEARTBEAT)
         return written
 
     async def _take_in(self, written: Written) -> str:

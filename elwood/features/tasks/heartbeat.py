@@ -21,7 +21,7 @@ from elwood.features.tasks.checklist import (
     parse,
 )
 from elwood.features.tasks.crontab import ALIASES
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.notation import (
     never,
     placed,
     read_hours,
@@ -37,7 +37,7 @@ from elwood.features.tasks.when import (
     When,
 )
 from elwood.foundation.settings import Config
-from elwood.foundation.text.slugs import key_of
+from elwood.foundation.text.slugs import slug
 
 FILE = "HEARTBEAT.md"
 # The id of the checklist's task; those of entries begin with it.
@@ -228,8 +228,8 @@ def _slug(title: str) -> str:
     >>> _slug("Check the mail!"), _slug("今天")
     ('check-the-mail', 'd5f5a7a0')
     """
-    slug = key_of(title)[:_MAX_SLUG].strip("-")
-    return slug or sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    name = slug(title)[:_MAX_SLUG].strip("-")
+    return name or sha256(title.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def _told(problem: Malformed) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import attrs
 import trio
 
-from elwood.agent.session.messages import Decided, SessionsMail
+from elwood.agent.approvals.messages import Decided
+from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.turn.inputs import age
 from elwood.features.daily_notes.reflections import due_reflections, request
 from elwood.features.daily_notes.store import Threads

@@ -11,22 +11,15 @@ from functools import partial
 import attrs
 import trio
 
+from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation import task_run as errand
 from elwood.agent.conversation.identity import Principal, flatten
-from elwood.agent.conversation.task_run import Errand
-from elwood.agent.session.log.entries import NOWHERE, Route
+from elwood.agent.conversation.inbound import Inbound, Refused, Taken
+from elwood.agent.conversation.route import NOWHERE, Route
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Decided,
-    Inbound,
-    Interrupt,
-    Refused,
-    SessionsMail,
-    Taken,
-    Unheard,
-)
-from elwood.features.tasks import notices as tidings
+from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
+from elwood.features.tasks import texts
 from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.due_runs import Run
 from elwood.features.tasks.entries import Planned
@@ -136,9 +129,9 @@ class Errands:
             return Outcome("failed", "there is no place yet where it could be said")
         due, now = run.planned.due, self._now()
         if task.message:
-            words = tidings.said(task, due=due, now=now, zone=self._zone)
+            words = texts.said(task, due=due, now=now, zone=self._zone)
         else:
-            words = tidings.framed(
+            words = texts.framed(
                 task, prompt, due=due, now=now, trouble=run.trouble, zone=self._zone
             )
         refused = await self._hand_on(run, words, route, course)
@@ -198,7 +191,7 @@ class Errands:
             text=words,
             sent_at=now,
             untrusted=task.untrusted,
-            errand=Errand(
+            errand=TaskRun(
                 task.id,
                 task.role,
                 task.tools,
@@ -237,7 +230,7 @@ class Errands:
             session=home,
             id=f"{made.id}:note",
             untrusted=made.untrusted or done.label.untrusted,
-            errand=Errand(run.task.id, says="note", private=done.label.private),
+            errand=TaskRun(run.task.id, says="note", private=done.label.private),
         )
 
     async def _await(self, run: Run) -> Done | Unheard:

@@ -7,7 +7,7 @@ import attrs
 
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.settings import is_role
-from elwood.features.tasks.file_words import advice, read_hours
+from elwood.features.tasks.notation import advice, read_hours
 from elwood.foundation.settings import (
     BadSetting,
     Complaint,

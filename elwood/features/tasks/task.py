@@ -6,8 +6,8 @@ from typing import Literal
 import attrs
 import msgspec
 
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION, Purse
-from elwood.agent.session.log.entries import Route
 from elwood.features.tasks.when import Hours, When
 
 # Seconds that a run may come late, unless the task says otherwise: a morning's job is still of use

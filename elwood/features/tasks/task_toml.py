@@ -10,7 +10,9 @@ from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
 from elwood.features.tasks import patterns
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.heartbeat import ID as HEARTBEAT
+from elwood.features.tasks.house_tasks import IDS
+from elwood.features.tasks.notation import (
     advice,
     never,
     placed,
@@ -23,8 +25,6 @@ from elwood.features.tasks.file_words import (
     write_route,
     write_when,
 )
-from elwood.features.tasks.heartbeat import ID as HEARTBEAT
-from elwood.features.tasks.house_tasks import IDS
 from elwood.features.tasks.patterns import MAX_PATTERNS
 from elwood.features.tasks.settings import is_hours
 from elwood.features.tasks.task import (
@@ -55,7 +55,7 @@ from elwood.foundation.settings import (
     required,
     setting,
 )
-from elwood.foundation.text.slugs import key_of
+from elwood.foundation.text.slugs import slug
 
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
@@ -204,7 +204,7 @@ class TaskForm:
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
     """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
 
-    >>> task = read_task(TaskForm(title="Tea", when="every day at 16:00", message="Tea!"),
+    >>> task = read_task(TaskForm(title="Tea", when="0 16 * * *", message="Tea!"),
     ...                  "Europe/London", "config")
     >>> task.id, task.when, task.zone
     ('tea', Cron(expression='0 16 * * *'), 'Europe/London')
@@ -214,7 +214,7 @@ message')]
     """
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
-    id = form.id or key_of(title)
+    id = form.id or slug(title)
     when = _placed(form, zone, id)
     ends = read_moment(form.ends, zone, end=True) if form.ends else None
     hours = read_hours(form.hours)
@@ -340,9 +340,9 @@ class ConfiguredTasks:
 
     SECTION: ClassVar = Section(
         "tasks",
-        "What is done at times, one table each. `when` is `every 20 minutes`, `hourly`, `daily`, "
-        "`every weekday at 7:30`, `on the 1st of every month at 10:00`, `2026-12-24 18:00`, or a "
-        "cron expression such as `30 7 * * 1-5`. See docs/operating.md.",
+        "What is done at times, one table each. `when` is `every 30 minutes`, `hourly`, `daily`, "
+        "`weekly`, `biweekly`, `monthly`, `2026-12-24 18:00`, or a cron expression such as "
+        "`30 7 * * 1-5`. See docs/operating.md.",
         tables=Tables(
             item=TaskForm,
             keyed=False,
@@ -350,7 +350,7 @@ class ConfiguredTasks:
             example="""\
 #[[tasks]]
 #title = "Inbox"
-#when = "every monday at 8"
+#when = "0 8 * * 1"
 #prompt = "Summarise what is new in the folder inbox."
 #hours = "mon-fri 08:00-18:00"
 #watch = ["inbox/*.md"]

@@ -32,14 +32,10 @@ from elwood.agent.conversation.identity import (
     person,
     session_of,
 )
+from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Inbound,
-    Interrupt,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
     Message,
@@ -66,8 +62,8 @@ from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
-    trouble,
-    well,
+    clear_error,
+    report_error,
 )
 
 log = logging.getLogger(__name__)
@@ -164,13 +160,13 @@ class Intake:
         while waiting_for:
             pause = 1.0
             while not await self._handle(waiting_for[0]):
-                trouble(
+                report_error(
                     HAND_ON, self._handing.why or "nobody takes it and its sender cannot be told"
                 )
                 self._handing.why = ""
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
-            well(HAND_ON)
+            clear_error(HAND_ON)
             self._poll.settle(waiting_for.popleft().update_id)
         del self._talks[chat]
 

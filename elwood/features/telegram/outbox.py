@@ -32,9 +32,9 @@ from elwood.features.telegram.sending import Parcel, Piece, pieces
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import (
     Mailbox,
-    trouble,
+    clear_error,
+    report_error,
     waiting,
-    well,
 )
 from elwood.foundation.text.markdown import mark_repeat
 
@@ -225,7 +225,7 @@ class Outbox:
                 if failed is None:
                     continue
                 return failed if arrived is None else _partly(failed)
-            well(SEND)
+            clear_error(SEND)
             arrived = Sent(f"{way.chat}:{number}")
             way.reply_to = None
             if way.chat != lane.chat:
@@ -243,10 +243,10 @@ class Outbox:
         """Change *way* and *left* so that another try may work, or say what became of it."""
         why = explain(error)
         if isinstance(error, Unreachable):
-            trouble(SEND, why)
+            report_error(SEND, why)
             return Unsent(why)
         if isinstance(error, Interrupted):
-            trouble(SEND, why)
+            report_error(SEND, why)
             return Unsure(why)
         cure = remedy(error)
         left.appendleft(piece)
@@ -254,10 +254,10 @@ class Outbox:
             self._flooded(lane, error)
             return None
         if cure == "unknown":
-            trouble(SEND, why)
+            report_error(SEND, why)
             return Unsure(why)
         if cure == "no access":
-            trouble(SEND, why)
+            report_error(SEND, why)
             return Unsent(why)
         if not way.adapt(cure, error):
             return Undeliverable(why)

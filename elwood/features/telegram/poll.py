@@ -20,7 +20,7 @@ from elwood.features.telegram.errors import (
     explain,
 )
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.foundation.runtime import trouble, waiting, well
+from elwood.foundation.runtime import clear_error, report_error, waiting
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class Poll:
         if not updates and trio.current_time() - self._began < wait / 2:
             self._note_idle()
         else:
-            well(POLL)
+            clear_error(POLL)
         return updates
 
     def settle(self, number: int) -> None:
@@ -132,7 +132,9 @@ class Poll:
         now = trio.current_time()
         self._idle = self._idle.spend(now)
         if self._idle.delay(now) > 0:
-            trouble(POLL, "long polls return at once with nothing: is there a proxy in between?")
+            report_error(
+                POLL, "long polls return at once with nothing: is there a proxy in between?"
+            )
 
     async def _tried(self, what: str, wait: float, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return what *call* does, or None after a failure and the pause that it asks for."""
@@ -147,7 +149,7 @@ class Poll:
 
     async def _stay_away(self, error: Failure) -> None:
         why = explain(error)
-        trouble(POLL, why)
+        report_error(POLL, why)
         log.warning("poll failed", extra={"why": why})
         match error:
             case TelegramError(code=401 | 404):

@@ -6,7 +6,7 @@ from elwood.agent.conversation.identity import (
     Mark,
     flatten,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
     Message,

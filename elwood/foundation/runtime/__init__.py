@@ -1,17 +1,17 @@
 """The actor kernel: knows Trio and nothing of assistants."""
 
-from elwood.foundation.runtime.blocking import Blocking, in_thread, inline
-from elwood.foundation.runtime.board import (
-    Board,
-    Desk,
+from elwood.foundation.runtime.actor_table import (
+    ActorStatus,
+    ActorTable,
     Stuck,
     Trouble,
     Wait,
-    trouble,
+    clear_error,
+    report_error,
+    report_warning,
     waiting,
-    warn,
-    well,
 )
+from elwood.foundation.runtime.blocking import Blocking, in_thread, inline
 from elwood.foundation.runtime.mailbox import (
     ActorCrashed,
     ActorDown,
@@ -45,14 +45,14 @@ from elwood.foundation.runtime.supervisor import (
 __all__ = [
     "ActorCrashed",
     "ActorDown",
+    "ActorStatus",
+    "ActorTable",
     "ActorUnavailable",
     "Address",
     "Again",
     "Blocking",
-    "Board",
     "Child",
     "Crashed",
-    "Desk",
     "Ended",
     "Escalated",
     "Event",
@@ -70,13 +70,13 @@ __all__ = [
     "Trouble",
     "Wait",
     "after_exit",
+    "clear_error",
     "describe",
     "in_thread",
     "inline",
+    "report_error",
+    "report_warning",
     "run_pool",
     "supervise",
-    "trouble",
     "waiting",
-    "warn",
-    "well",
 ]

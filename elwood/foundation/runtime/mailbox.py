@@ -11,7 +11,7 @@ import attrs
 import outcome
 import trio
 
-from elwood.foundation.runtime.board import waiting
+from elwood.foundation.runtime.actor_table import waiting
 
 M = TypeVar("M")
 T = TypeVar("T")

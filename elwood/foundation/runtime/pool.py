@@ -6,7 +6,7 @@ from typing import TypeVar
 import attrs
 import trio
 
-from elwood.foundation.runtime.board import Board
+from elwood.foundation.runtime.actor_table import ActorTable
 from elwood.foundation.runtime.mailbox import Mailbox
 from elwood.foundation.runtime.restart import RestartPolicy
 from elwood.foundation.runtime.supervisor import Child, Listener, Run
@@ -35,7 +35,7 @@ async def run_pool(
     refuse: Callable[[M, str], None],
     policy: PoolPolicy,
     listener: Listener,
-    board: Board,
+    actor_table: ActorTable,
 ) -> None:
     """Route each message to the child of its key, starting the child if it is not there.
 
@@ -55,7 +55,7 @@ async def run_pool(
                 await body(name, box)
 
             child = Child(child_mailbox, child_body, policy.restart, policy.grace)
-            run = runs[name] = Run(child, listener, board)
+            run = runs[name] = Run(child, listener, actor_table)
             nursery.start_soon(keep, name, run)
             return run
 
@@ -68,8 +68,8 @@ async def run_pool(
                 dropped[name] = trio.current_time() + policy.restart.within
                 for message in left:
                     refuse(message, "it crashed too often")
-                return  # its desk stays, so that inspect and the watchdog show it
-            board.leave(run.child.mailbox.name)
+                return  # its status stays, so that inspect and the watchdog show it
+            actor_table.leave(run.child.mailbox.name)
             for message in left:  # came in while the child was ending
                 if mailbox.is_closed:
                     refuse(message, "it is stopping")

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import trio
 
-from elwood.foundation.runtime.board import Board, Desk, sit_at
+from elwood.foundation.runtime.actor_table import ActorStatus, ActorTable, set_current
 from elwood.foundation.runtime.mailbox import Mailbox
 from elwood.foundation.runtime.restart import (
     Again,
@@ -79,7 +79,7 @@ Listener = Callable[[Event], None]
 class Run:
     """One child being kept running: the life of all its incarnations."""
 
-    def __init__(self, child: Child, listener: Listener, board: Board) -> None:
+    def __init__(self, child: Child, listener: Listener, actor_table: ActorTable) -> None:
         self.child = child
         self.gone = trio.Event()
         self.gave_up: Exception | None = None
@@ -88,7 +88,7 @@ class Run:
         self._stopping = trio.Event()
         self._scope: trio.CancelScope | None = None
         mailbox = child.mailbox
-        self.desk: Desk = board.desk(
+        self.status: ActorStatus = actor_table.add(
             mailbox.name,
             mailbox.capacity,
             lambda: mailbox.depth,
@@ -107,18 +107,18 @@ class Run:
             self.gone.set()
 
     async def _incarnations(self) -> None:
-        child, name, desk = self.child, self.child.mailbox.name, self.desk
-        sit_at(desk)
+        child, name, status = self.child, self.child.mailbox.name, self.status
+        set_current(status)
         crashes: tuple[float, ...] = ()
         while not self._stopping.is_set():
-            self._listener(Started(name, desk.restarts))
+            self._listener(Started(name, status.restarts))
             error = await self._one_incarnation()
             if error is not None:
-                desk.crashed(describe(error))
+                status.crashed(describe(error))
                 if halts(error):
-                    desk.turn_to("given up")
+                    status.turn_to("given up")
                     self._listener(Crashed(name, error, None))
-                    raise Halt(f"{name}: {desk.last_crash}") from error
+                    raise Halt(f"{name}: {status.last_crash}") from error
             if self._stopping.is_set():
                 if error is not None:
                     self._listener(Crashed(name, error, None))
@@ -131,10 +131,10 @@ class Run:
                 break
             if error is None:
                 error = RuntimeError("ended, which it must not")
-                desk.crashed(describe(error))
+                status.crashed(describe(error))
             match verdict:
                 case GaveUp(escalate):
-                    desk.turn_to("given up")
+                    status.turn_to("given up")
                     self._listener(Crashed(name, error, None))
                     self.gave_up = self.failed = error
                     if escalate:
@@ -142,18 +142,18 @@ class Run:
                     return
                 case Again(delay, crashes):
                     self._listener(Crashed(name, error, delay))
-                    desk.restarts += 1
-                    desk.turn_to("restarting")
+                    status.restarts += 1
+                    status.turn_to("restarting")
                     with trio.move_on_after(delay):
                         await self._stopping.wait()
-        desk.turn_to("stopped")
+        status.turn_to("stopped")
         self._listener(Ended(name))
 
     async def _one_incarnation(self) -> Exception | None:
         child = self.child
         child.mailbox.begin()
-        self.desk.turn_to("running")
-        self.desk.waits.clear()
+        self.status.turn_to("running")
+        self.status.waits.clear()
         try:
             with trio.CancelScope() as self._scope:
                 await child.body(child.mailbox)
@@ -170,7 +170,7 @@ class Run:
         self.child.mailbox.close()
         if self.gone.is_set():
             return
-        self.desk.turn_to("stopping")
+        self.status.turn_to("stopping")
         with trio.move_on_after(self.child.grace):
             await self.gone.wait()
         if self._scope is not None:
@@ -205,13 +205,13 @@ def halts(error: BaseException) -> bool:
 
 
 async def supervise(
-    children: Sequence[Child], *, stop: trio.Event, listener: Listener, board: Board
+    children: Sequence[Child], *, stop: trio.Event, listener: Listener, actor_table: ActorTable
 ) -> None:
     """Keep *children* running until *stop* is set, then stop them, the last one first.
 
     Raises Escalated after an orderly stop if a child gave up or asked to halt.
     """
-    runs = [Run(child, listener, board) for child in children]
+    runs = [Run(child, listener, actor_table) for child in children]
     failed: list[Exception] = []
     ending = trio.Event()
 

@@ -12,11 +12,6 @@ from elwood.foundation.secrets.secret_contexts import in_context
 from elwood.foundation.secrets.token_patterns import Found, tokens
 
 MASK = "***"
-# Characters of a text in pieces that are held back: more than any form needs before it is known
-# for what it is (a signed token needs most, 7 200).  What is longer is held back until it ends.
-HOLD = 8 * 1024
-# Characters in front of what is looked at that its beginning may depend on.
-_BEFORE = 256
 
 
 @attrs.frozen(repr=False, str=False)
@@ -51,74 +46,33 @@ class Secret:
         raise TypeError("a Secret cannot be pickled or copied; hand the object itself on")
 
 
-def strip(text: str, secrets: Iterable[Secret]) -> str:
+def redact(text: str, secrets: Iterable[Secret]) -> str:
     """Return *text* with every one of *secrets*, and whatever looks like one, made ``***``.
 
     Known values are found in every usual spelling, also spread over lines or in colours; tokens
     and private keys by their form; passwords by what stands in front of them.  Takes time in
     proportion to the length of *text*.
 
-    >>> strip("key=hunter2&q=1", [Secret("hunter2")])
+    >>> redact("key=hunter2&q=1", [Secret("hunter2")])
     'key=***&q=1'
-    >>> strip("Authorization: Bearer abcdefghijklmnop", [])
+    >>> redact("Authorization: Bearer abcdefghijklmnop", [])
     'Authorization: Bearer ***'
     """
     return _masked(text, _find(text, _known(secrets)), 0, len(text))
 
 
-class Stripper:
-    """Strips a text that comes in pieces, as `strip` would if it came whole.
-
-    The last 8 KiB are held back until more comes, or the end; and a secret that is longer until
-    it ends, or 16 KiB of it.
-    """
-
-    def __init__(self, secrets: Iterable[Secret]) -> None:
-        self._known = _known(secrets)
-        self._hold = max(HOLD, self._known.reach)
-        self._text = ""
-        # Where in *_text* begins what has not been given out.
-        self._at = 0
-        # Looking costs as much as all that is held back, so it waits until as much has come.
-        self._look_at = 2 * self._hold
-
-    def feed(self, chunk: str) -> str:
-        """Take the next piece; return what can be given out now."""
-        self._text += chunk
-        if len(self._text) < self._look_at:
-            return ""
-        found = _find(self._text, self._known, self._at)
-        cut = max(self._at, len(self._text) - self._hold)
-        for one in reversed(found):
-            if one.begin < cut < one.end:
-                cut = one.begin
-        given = self._give(found, cut)
-        self._look_at = len(self._text) + self._hold
-        return given
-
-    def end(self) -> str:
-        """Return the rest."""
-        return self._give(_find(self._text, self._known, self._at), len(self._text))
-
-    def _give(self, found: list[Found], cut: int) -> str:
-        given = _masked(self._text, found, self._at, cut)
-        keep = max(0, cut - _BEFORE)
-        self._text, self._at = self._text[keep:], cut - keep
-        return given
-
-
-def so_far(text: str, secrets: Iterable[Secret]) -> str:
+def redact_partial(text: str, secrets: Iterable[Secret]) -> str:
     """Return what may be shown now of *text*, which is still growing; what is shown only grows.
 
     Held back are the last word, as it may become a token (one in other letters than ours cannot);
     a secret at the end, as it may go on in the next line; and what may be the beginning of one of
     *secrets*.
 
-    >>> so_far("The key is sk-an", []), so_far("The key is a secret. ", [])
+    >>> redact_partial("The key is sk-an", []), redact_partial("The key is a secret. ", [])
     ('The key is ', 'The key is a secret. ')
-    >>> so_far("password: hunter2", []), so_far("password: hunter2 ", [])
+    >>> redact_partial("password: hunter2", []), redact_partial("password: hunter2 ", [])
     ('password: ', 'password: ')
-    >>> so_far("password: hunter2 and ", [])
+    >>> redact_partial("password: hunter2 and ", [])
     'password: *** and '
     """
     known_ = _known(secrets)
@@ -140,6 +94,25 @@ def reveals(text: str, secrets: Iterable[Secret]) -> bool:
     True
     """
     return next(_known(secrets).spans(text), None) is not None
+
+
+class Redactor:
+    """Takes the secrets of one configuration out of texts; calling it is `redact`."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(self, text: str) -> str:
+        """Return *text* without secrets."""
+        return redact(text, self._secrets)
+
+    def partial(self, text: str) -> str:
+        """Return what may be shown now of *text*, which is still growing."""
+        return redact_partial(text, self._secrets)
+
+    def reveals(self, text: str) -> bool:
+        """Tell whether *text*, which is about to leave, holds a secret."""
+        return reveals(text, self._secrets)
 
 
 def _known(secrets: Iterable[Secret]) -> KnownSecrets:
@@ -193,7 +166,7 @@ _LETTERS = re.compile(r"[^\W_]+")
 def screen(text: str) -> Clean | Masked | Credential:
     """Tell whether somebody typed a credential, which belongs into a file and not into a chat.
 
-    Goes by form and surroundings only; known values are for `strip`.
+    Goes by form and surroundings only; known values are for `redact`.
 
     >>> screen("what is in 3f786850e387550fdab836ed7e6dc881de23001b?")
     Clean()

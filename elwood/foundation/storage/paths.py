@@ -180,12 +180,12 @@ def _is_secret(name: str) -> bool:
     return _secret.match(name) and not _harmless.match(name)
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     r"""Write *name*, as the disk has it, so that it can be shown and cannot mislead.
 
-    >>> shown("Straße.txt")
+    >>> escape_name("Straße.txt")
     'Straße.txt'
-    >>> shown("line\nbreak"), shown("\udcff.txt"), shown("gnp\u202eexe")
+    >>> escape_name("line\nbreak"), escape_name("\udcff.txt"), escape_name("gnp\u202eexe")
     ('line\\nbreak', '\\udcff.txt', 'gnp\\u202eexe')
     """
     return _UNSHOWABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)

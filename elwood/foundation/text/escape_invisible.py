@@ -29,13 +29,13 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
 
 
-def shown_whole(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Write *text* so that every character of it is seen; takes time in proportion to its length.
 
-    >>> print(shown_whole("ls\\u202e\\x1b[2K -l\\u200b\\nrm x"))
+    >>> print(escape_invisible("ls\\u202e\\x1b[2K -l\\u200b\\nrm x"))
     ls⟨U+202E⟩⟨U+001B⟩[2K -l⟨U+200B⟩⏎
     rm x
-    >>> shown_whole("a" + " " * 300 + "; b"), shown_whole("⏎")
+    >>> escape_invisible("a" + " " * 300 + "; b"), escape_invisible("⏎")
     ('a⟨U+0020 300 times⟩; b', '⟨U+23CE⟩')
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
@@ -55,7 +55,7 @@ def remark(text: str) -> str:
     if not found:
         return ""
     names = [
-        f"{shown_whole(char)} {unicodedata.name(char, 'unnamed')} (U+{ord(char):04X})"
+        f"{escape_invisible(char)} {unicodedata.name(char, 'unnamed')} (U+{ord(char):04X})"
         for char in list(found)[:MAX_LISTED]
     ]
     if len(found) > MAX_LISTED:

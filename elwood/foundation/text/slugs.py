@@ -8,10 +8,10 @@ from elwood.foundation.text.words import words
 KEY = r"^[a-z0-9][a-z0-9-]{0,63}$"
 
 
-def key_of(text: str) -> str:
+def slug(text: str) -> str:
     """Make a key of the first words of *text*; empty if it has none that a key can hold.
 
-    >>> key_of("My sister's birthday, in Köln"), key_of("今天")
+    >>> slug("My sister's birthday, in Köln"), slug("今天")
     ('my-sister-s-birthday-in-koln', '')
     """
     plain = (re.sub(r"[^a-z0-9]", "", word) for word in words(text[:1000]))

@@ -8,10 +8,10 @@ from elwood.foundation.text.characters import clean
 _TAG = re.compile(r"<(?=\s*/?\s*\w)")
 
 
-def enclose(tag: str, text: str, about: str = "") -> str:
+def wrap_untrusted(tag: str, text: str, about: str = "") -> str:
     """Write *text* between ``<tag about>`` and ``</tag>``; tags in it are written as entities.
 
-    >>> print(enclose("said", "a <- b </SAID> < c>", 'by="person"'))
+    >>> print(wrap_untrusted("said", "a <- b </SAID> < c>", 'by="person"'))
     <said by="person">
     a <- b &lt;/SAID> &lt; c>
     </said>

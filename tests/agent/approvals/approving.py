@@ -13,6 +13,7 @@ import trio.testing
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    Decided,
     Known,
     Meet,
     Pair,
@@ -35,10 +36,9 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Decided
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Crashed,
     Event,
@@ -129,7 +129,7 @@ class Asker:
 @asynccontextmanager
 async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
     """Run the actor until the end of the block; it must not crash."""
-    board, events, stop = Board(trio.current_time), list[Event](), trio.Event()
+    actor_table, events, stop = ActorTable(trio.current_time), list[Event](), trio.Event()
     box = Mailbox[ApprovalsMail]("approvals", 64)
     outbox = Mailbox[OutboxMail]("outbox", 64)
     disk = Disk(blocking=inline, clock=lambda: world.now, calls=world.calls)
@@ -143,7 +143,7 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
         new_id=lambda: secrets.token_urlsafe(16),
         new_code=lambda length: world.codes.pop()[-length:],
         clock=lambda: world.now,
-        strip=lambda text: text.replace(world.secret, "***"),
+        redact=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,
         awake=lambda now: world.awake(now),
     )
@@ -156,7 +156,7 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
 
     async def house() -> None:
         children = [Child(outbox, be_outbox), Child(box, actor.run)]
-        await supervise(children, stop=stop, listener=events.append, board=board)
+        await supervise(children, stop=stop, listener=events.append, actor_table=actor_table)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(house)

@@ -40,7 +40,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.storage.syscalls import Calls
 from tests.agent.approvals.approving import (
     CODES,

@@ -13,7 +13,7 @@ from elwood.agent.approvals.grants import (
     button,
     pressed,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 
 ROUTE = Route("telegram", 7)
 CODES = st.text(CODE_ALPHABET, min_size=8, max_size=8)

@@ -18,7 +18,8 @@ from elwood.agent.approvals.permissions import (
     Trusted,
 )
 from elwood.agent.approvals.questions import Question
-from elwood.agent.session.log.entries import Route, Ruling
+from elwood.agent.conversation.calls import Ruling
+from elwood.agent.conversation.route import Route
 
 ROUTE = Route("telegram", 7)
 RULINGS: tuple[Ruling, ...] = (

@@ -16,9 +16,9 @@ from elwood.agent.approvals.prompt_text import (
     together,
 )
 from elwood.agent.approvals.questions import Answer, Question
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.escape_invisible import shown_whole
+from elwood.foundation.text.escape_invisible import escape_invisible
 from elwood.foundation.text.markdown import Rich, mark_repeat
 from tests.foundation.text.entity_rules import slice_of
 
@@ -70,7 +70,7 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     parts = one(asked, Route("telegram", 1))
     for part in parts:
         sound(part)
-    shown = shown_whole(subject) or "(nothing)"
+    shown = escape_invisible(subject) or "(nothing)"
     whole = parts if len(parts) == 1 else parts[:-1]
     assert code_in(whole) == shown
     spans = [slice_of(parts[-1], entity) for entity in parts[-1].entities]
@@ -92,7 +92,7 @@ def test_a_list_fits_and_shows_every_call_whole(subjects: list[str], why: str) -
             sound(part)
         everything = code_in(parts)
         for asked in pack:
-            assert shown_whole(asked.question.subject) in everything
+            assert escape_invisible(asked.question.subject) in everything
 
 
 @given(st.sampled_from(["once", "conversation", "always", "source", "denied"]), st.booleans())

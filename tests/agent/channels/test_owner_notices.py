@@ -14,7 +14,7 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import Posting
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Mailbox
 
 PLACES = (Route("chat", 1), Route("chat", 2))

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.labels import (
     CLEAN,
     MANY,
@@ -17,6 +18,7 @@ from elwood.agent.conversation.labels import (
     typed_value,
 )
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -29,8 +31,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
-    Ruling,
     Said,
     TurnStarted,
 )

@@ -28,6 +28,7 @@ from elwood.agent.conversation.message import (
     Text,
     Usage,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.actor import Models
 from elwood.agent.models.ledger import Ledger, UsageEntry, Warned
@@ -51,11 +52,10 @@ from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import FailureKind, Offer
 from elwood.agent.models.settings import Limits, ModelSettings, ProviderSettings
 from elwood.agent.models.usage_book import UsageBook
-from elwood.agent.session.log.entries import Route
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
+    ActorTable,
     Address,
-    Board,
     Child,
     Mailbox,
     inline,
@@ -156,7 +156,7 @@ class House:
     """The actor, supervised, and what a test looks at."""
 
     models: Address[ModelsMail]
-    board: Board
+    actor_table: ActorTable
     book: UsageBook
     disk: Full
     told: list[str]
@@ -170,8 +170,8 @@ class House:
         return await self.models.ask(request)
 
     def troubles(self) -> dict[str, str]:
-        desk = self.board.desks["models"]
-        return {trouble.what: trouble.error for trouble in desk.troubles.values()}
+        status = self.actor_table.statuses["models"]
+        return {trouble.what: trouble.error for trouble in status.troubles.values()}
 
 
 def wanted(session: str = "s", role: str = "default", *, within: float = math.inf) -> Complete:
@@ -224,15 +224,17 @@ async def house(
         tell=TellOwner(Posting({"telegram": outbox.address}), lambda: [OWNER], str),
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
-    board, stop = Board(trio.current_time), trio.Event()
+    actor_table, stop = ActorTable(trio.current_time), trio.Event()
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:
             children = [Child(outbox, be_outbox), Child(mailbox, models.run)]
-            await supervise(children, stop=stop, listener=lambda event: None, board=board)
+            await supervise(
+                children, stop=stop, listener=lambda event: None, actor_table=actor_table
+            )
 
         nursery.start_soon(run)
-        yield House(mailbox.address, board, book, calls, told, back)
+        yield House(mailbox.address, actor_table, book, calls, told, back)
         stop.set()
 
 
@@ -262,7 +264,7 @@ async def test_a_long_wait_is_shown_and_forgotten_when_it_is_over(
             nursery.start_soon(it.ask)
             await trio.sleep(20)
             assert it.troubles() == {"a": "a (m) allows no more requests for now: scripted"}
-            waits = [wait.what for wait in it.board.desks["models"].waits.values()]
+            waits = [wait.what for wait in it.actor_table.statuses["models"].waits.values()]
             assert waits == ["a place at a"]
         assert it.troubles() == {}
 
@@ -412,11 +414,11 @@ async def test_without_a_network_the_turn_is_kept_and_the_trouble_shown(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask)
             await trio.sleep(30)
-            assert [stuck.actor for stuck in it.board.stuck()] == ["models"]
+            assert [stuck.actor for stuck in it.actor_table.stuck()] == ["models"]
             await trio.sleep(370)
             assert answers == []
             assert it.troubles() == {"a": "a (m) cannot be reached: scripted"}
-            assert [stuck.actor for stuck in it.board.stuck()] == ["models"]
+            assert [stuck.actor for stuck in it.actor_table.stuck()] == ["models"]
             a.otherwise = None
         assert isinstance(answers[0], Completion)
 

@@ -7,6 +7,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import Prompt
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
@@ -17,14 +18,13 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, Limits
 from elwood.agent.session.turn.deps import Answer, Means
 from elwood.agent.session.turn.turn import run_turn
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from tests.agent.session.gates import FREE, Approver, gate_for
 from tests.agent.session.scripted import HANDS, Named
 

@@ -20,6 +20,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
+from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
@@ -32,7 +33,6 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import Busy, Refused, Taken
 from elwood.features.backup.restored import Restored
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk

@@ -2,16 +2,10 @@
 
 import pytest
 
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.after_restore import settle
-from elwood.agent.session.log.entries import (
-    Entry,
-    Posting,
-    Received,
-    Replied,
-    Route,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Entry, Posting, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
 
 HERE = Route("telegram", chat=1)
@@ -48,7 +42,7 @@ def test_everything_that_waits_has_one_answer_commands_too() -> None:
 def test_of_a_run_nothing_is_said_here(started: str) -> None:
     """It may have no place where it could be; the timetable tells what became of it."""
     run = Received(
-        "run", "look", "task:x", Route("nowhere"), 0.0, errand=Errand("x", says="silent")
+        "run", "look", "task:x", Route("nowhere"), 0.0, errand=TaskRun("x", says="silent")
     )
     session = fold(heard("a"), run)
     if started:

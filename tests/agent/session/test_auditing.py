@@ -9,6 +9,7 @@ import pytest
 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -17,7 +18,6 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )

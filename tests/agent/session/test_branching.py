@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import (
     Assistant,
@@ -13,6 +14,7 @@ from elwood.agent.conversation.message import (
     Notice,
     Results,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.branch_entries import Archived
 from elwood.agent.session.log.entries import (
@@ -22,12 +24,10 @@ from elwood.agent.session.log.entries import (
     Entry,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import Taken
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.chain import entries_of
 from elwood.foundation.storage.disk import Disk

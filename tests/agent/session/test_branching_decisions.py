@@ -14,6 +14,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import (
     Assistant,
@@ -24,6 +25,7 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.log.branch import Line
 from elwood.agent.session.log.branch_entries import Archived
@@ -36,11 +38,9 @@ from elwood.agent.session.log.entries import (
     Compacted,
     Endorsed,
     Entry,
-    Outcome,
     Prompted,
     Received,
     Replied,
-    Route,
     Said,
     TurnStarted,
 )

@@ -8,14 +8,13 @@ import attrs
 import pytest
 import trio
 
-from elwood.agent.approvals.messages import Verdict
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.approvals.messages import Decided, Verdict
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import CallDecided, Entry, TurnStarted
 from elwood.agent.session.log.inbox import Done
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import Decided
 from elwood.features.tasks.messages import TimetableMail, WhichCancelled
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Disk
@@ -57,7 +56,7 @@ async def living(world: World, cancelled: Runs = frozenset()) -> AsyncIterator[H
 
 async def asked(h: House) -> None:
     """Have a run ask for something, and end without an answer."""
-    done = await run(h, "task:1", "look", Errand(JOB, series=SERIES))
+    done = await run(h, "task:1", "look", TaskRun(JOB, series=SERIES))
     assert isinstance(done, Done)
     assert done.waiting
 

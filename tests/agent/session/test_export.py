@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.branch_entries import Archived, Resumed, Retried
 from elwood.agent.session.log.entries import (
     CallDecided,
@@ -23,7 +24,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     Said,
     TurnStarted,
 )

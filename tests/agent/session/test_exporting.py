@@ -5,13 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from elwood.agent.session.log.entries import (
-    Delivered,
-    Received,
-    Replied,
-    Route,
-    TurnStarted,
-)
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import Delivered, Received, Replied, TurnStarted
 from elwood.agent.session.reading.export_cli import export, sessions
 from tests.agent.session.test_auditing import STORY, write
 from tests.app.test_cli import OFFLINE, configured, elwood

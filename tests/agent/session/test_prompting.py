@@ -105,10 +105,10 @@ async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path) -> No
     await prompt()
     for text in ("/fill-pdf now", "/Fill_Pdf@some_bot now"):
         assert prompt.suggest(text, lambda mark: True) == "Use the skill fill-pdf for this."
-        assert await prompt.spell_out(text) == "Use the skill fill-pdf: now"
-    assert await prompt.spell_out("/fill-pdf") == "Use the skill fill-pdf."
+        assert await prompt.expand_skill_command(text) == "Use the skill fill-pdf: now"
+    assert await prompt.expand_skill_command("/fill-pdf") == "Use the skill fill-pdf."
     for text in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
-        assert await prompt.spell_out(text) == ""
+        assert await prompt.expand_skill_command(text) == ""
 
 
 async def test_the_prompt_can_be_recorded(tmp_path: Path) -> None:

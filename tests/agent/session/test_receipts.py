@@ -4,14 +4,10 @@ from datetime import UTC
 
 import pytest
 
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import ToolCall
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Outcome,
-    Received,
-    Route,
-    TurnStarted,
-)
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import CallEnded, Received, TurnStarted
 from elwood.agent.session.log.state import MAX_RECEIPTS, Session
 from elwood.agent.session.log.turns import OpenCall, Past
 from elwood.agent.session.reading.receipts import (

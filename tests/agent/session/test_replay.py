@@ -15,7 +15,8 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.branch_entries import Resumed
 from elwood.agent.session.log.entries import (
     MAX_SEEN,
@@ -33,7 +34,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     Said,
     TurnStarted,
 )
@@ -265,7 +265,7 @@ DENIED = CallDecided("t1", "c", "plan", "denied")
 
 def test_what_a_task_was_allowed_is_done_in_a_turn_of_its_own() -> None:
     """It has the task's tools, and is stopped with the task."""
-    run = Received("b", "look", "task:tea", ROUTE, 0.0, errand=Errand("tea", tools=()))
+    run = Received("b", "look", "task:tea", ROUTE, 0.0, errand=TaskRun("tea", tools=()))
     session = fold(
         *kept_call()[:-2],
         run,
@@ -385,7 +385,7 @@ def test_why_there_is_no_summary_is_known_until_the_answer() -> None:
 
 def told(id_: str, text: str, *, untrusted: bool = False, private: bool = False) -> list[Entry]:
     """Have the person told *text* by a run elsewhere."""
-    errand = Errand("news", says="note", private=private)
+    errand = TaskRun("news", says="note", private=private)
     note = Received(id_, text, "task:news", ROUTE, 0.0, untrusted=untrusted, errand=errand)
     return [note, Replied(id_, None, (id_,), ROUTE, text, quiet=True)]
 

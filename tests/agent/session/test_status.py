@@ -9,12 +9,12 @@ from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.status import Status
 from elwood.app.config.settings import Config
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Mailbox,
+    report_error,
+    report_warning,
     supervise,
-    trouble,
-    warn,
 )
 
 
@@ -22,14 +22,14 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     """A warning is nobody's failure, so no name stands before it."""
-    board, models = Board(trio.current_time), Mailbox[ModelsMail]("models", 1)
+    actor_table, models = ActorTable(trio.current_time), Mailbox[ModelsMail]("models", 1)
     config = Config.holding(ModelSettings(default="offline/rules", summarizer="offline/rules"))
-    status = Status(models.address, board, lambda: "", lambda text: text, config, lambda: 0.0)
+    status = Status(models.address, actor_table, lambda: "", lambda text: text, config, lambda: 0.0)
 
     async def body(mailbox: Mailbox[None]) -> None:
-        warn("rain", "it rains")
+        report_warning("rain", "it rains")
         for _ in range(3):
-            trouble("the roof", "it leaks")
+            report_error("the roof", "it leaks")
         await trio.sleep_forever()
 
     stop = trio.Event()
@@ -39,7 +39,7 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(
                 [Child(Mailbox[None]("house", 1), body, grace=1)],
                 stop=stop,
                 listener=lambda event: None,
-                board=board,
+                actor_table=actor_table,
             )
         )
         await trio.sleep(1)

@@ -6,23 +6,19 @@ import pytest
 import trio
 
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
-from elwood.agent.conversation.task_run import QUIET, Errand, Purse
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
-from elwood.agent.session.log.entries import Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Inbound,
-    Taken,
-    Unheard,
-)
+from elwood.agent.session.messages import Await, Unheard
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import ROUTE, House, World, house
 
 TASK = Principal("task:inbox", "inbox", owner=True)
-ERRAND = Errand("inbox", role="cheap", purse=Purse(tokens=1000))
+ERRAND = TaskRun("inbox", role="cheap", purse=Purse(tokens=1000))
 WORDS = "⏰ /call mum"
 
 
@@ -35,7 +31,7 @@ async def run(
     h: House,
     id_: str,
     text: str,
-    errand: Errand = ERRAND,
+    errand: TaskRun = ERRAND,
     session: str = "task-inbox",
     route: Route = ROUTE,
 ) -> Done | Unheard:
@@ -90,7 +86,7 @@ async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object,
 
 
 async def test_a_silent_run_says_nothing(world: World, autojump_clock: object) -> None:
-    errand = Errand("inbox", says="silent")
+    errand = TaskRun("inbox", says="silent")
     async with house(world) as h:
         assert await run(h, "task:1", "look", errand) == Done("re: look")
         await h.quiet()
@@ -107,7 +103,7 @@ async def test_whoever_stops_a_silent_run_is_answered(world: World, autojump_clo
         raise AssertionError
 
     world.model = model
-    errand = Errand("inbox", fresh=False, says="silent")
+    errand = TaskRun("inbox", fresh=False, says="silent")
     async with house(world) as h, trio.open_nursery() as nursery:
         nursery.start_soon(run, h, "task:1", "look", errand, "s", Route("nowhere"))
         await began.wait()
@@ -145,7 +141,7 @@ async def test_a_run_in_a_conversation_goes_on_with_it(
     async with house(world) as h:
         await h.say("hello")
         await h.quiet()
-        await run(h, "task:1", "look", Errand("inbox", fresh=False), session="s")
+        await run(h, "task:1", "look", TaskRun("inbox", fresh=False), session="s")
 
     assert len([m for m in world.asked[-1].messages if isinstance(m, Human)]) == 2
 
@@ -163,7 +159,7 @@ async def test_messages_and_runs_are_turns_of_their_own(
         return answer("re: " + " | ".join(said[-1:]))
 
     world.model = model
-    errand = Errand("inbox", fresh=False)
+    errand = TaskRun("inbox", fresh=False)
     async with house(world) as h, trio.open_nursery() as nursery:
         await h.say("first")
         await began.wait()
@@ -186,7 +182,7 @@ async def test_a_run_is_held_to_its_tools(world: World, autojump_clock: object) 
 
     world.model = model
     async with house(world) as h:
-        await run(h, "task:1", "look", Errand("inbox", tools=("look",)))
+        await run(h, "task:1", "look", TaskRun("inbox", tools=("look",)))
 
     assert [tool.name for tool in world.asked[0].prompt.tools] == ["look"]
     assert world.effects.done == []
@@ -227,7 +223,7 @@ async def test_the_days_note_tells_of_runs_that_did_something(
 
 async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
-        errand = Errand("call", says="text")
+        errand = TaskRun("call", says="text")
         assert await run(h, "task:1", "⏰ /call mum", errand, "s") == Done(
             "⏰ /call mum", told=ROUTE
         )
@@ -245,7 +241,7 @@ async def test_what_a_run_told_elsewhere_is_known_where_the_person_answers(
     world: World, autojump_clock: object
 ) -> None:
     async with house(world) as h:
-        note = Errand("inbox", says="note", private=True)
+        note = TaskRun("inbox", says="note", private=True)
         await run(h, "task:1:note", "Three mails.", note, "s")
         await run(h, "task:1:note", "Three mails.", note, "s")
         assert h.states["s"].taint.private
@@ -263,7 +259,7 @@ async def test_of_much_that_was_told_the_newest_is_known(
 ) -> None:
     async with house(world) as h:
         for number in range(30):
-            note = Errand("inbox", says="note")
+            note = TaskRun("inbox", says="note")
             await run(h, f"task:{number}:note", f"mail {number} " + "x" * 5000, note, "s")
         await h.say("thanks")
         await h.quiet()
@@ -277,7 +273,7 @@ async def test_of_much_that_was_told_the_newest_is_known(
 async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
         await h.say("hello")
-        errand = Errand("inbox", fresh=False, private=True)
+        errand = TaskRun("inbox", fresh=False, private=True)
         done = await run(h, "task:1", "look", errand, session="s")
 
     assert isinstance(done, Done)

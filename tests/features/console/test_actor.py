@@ -20,13 +20,8 @@ from elwood.agent.channels.messages import (
     Undeliverable,
 )
 from elwood.agent.conversation.identity import Principal
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    Refused,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
+from elwood.agent.session.messages import SessionsMail
 from elwood.features.console.actor import (
     ROUTE,
     TAKE_LIMIT,

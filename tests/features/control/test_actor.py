@@ -40,10 +40,10 @@ from elwood.features.control.view import (
 )
 from elwood.features.memory.messages import MemoryMail
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Mailbox,
     inline,
-    trouble,
+    report_error,
     waiting,
 )
 from tests.foundation.runtime.scene import child, house
@@ -67,7 +67,7 @@ class Setting:
     control: Control
     mailbox: Mailbox[None]
     approvals: Mailbox[ApprovalsMail]
-    board: Board
+    actor_table: ActorTable
 
     async def ask(self, request: wire.Request) -> wire.Answer:
         return await trio.to_thread.run_sync(inspecting.ask, self.folder, request)
@@ -91,7 +91,7 @@ async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
 
 
 async def busy(mailbox: Mailbox[Any]) -> None:
-    trouble("poll", f"refused with {SECRET} and \ud800")
+    report_error("poll", f"refused with {SECRET} and \ud800")
     with waiting("a model", limit=60):
         await trio.sleep_forever()
 
@@ -100,20 +100,20 @@ async def busy(mailbox: Mailbox[Any]) -> None:
 async def running(folder: Path) -> AsyncIterator[Setting]:
     approvals = child("approvals", approve)
     others = child("busy", busy, grace=0)
-    board = Board(trio.current_time)
+    actor_table = ActorTable(trio.current_time)
     mailbox = Mailbox[None]("control", 16)
     control = Control(
         folder,
-        board,
+        actor_table,
         lambda: FACTS,
         approvals.mailbox.address,
         Mailbox[MemoryMail]("memory", 1).address,
-        strip=lambda text: text.replace(SECRET, "***"),
+        redact=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
     )
-    setting = Setting(folder, control, mailbox, approvals.mailbox, board)
+    setting = Setting(folder, control, mailbox, approvals.mailbox, actor_table)
     async with house(approvals, others) as scene, trio.open_nursery() as nursery:
-        setting.board.desks.update(scene.board.desks)
+        setting.actor_table.statuses.update(scene.actor_table.statuses)
         nursery.start_soon(control.run, mailbox)
         await trio.testing.wait_all_tasks_blocked()
         yield setting
@@ -138,7 +138,7 @@ async def test_inspect_shows_board_and_facts_without_secrets(folder: Path) -> No
 
 async def test_what_is_stuck_is_named(folder: Path) -> None:
     async with running(folder) as setting:
-        (wait,) = setting.board.desks["busy"].waits.values()
+        (wait,) = setting.actor_table.statuses["busy"].waits.values()
         wait.since -= 100
         wait.limit = float("inf")
         answer = await setting.ask(wire.Inspect())
@@ -333,11 +333,11 @@ async def test_approvals_that_hang_are_not_waited_for_without_end(
     approvals = Mailbox[ApprovalsMail]("approvals", 1)
     control = Control(
         folder,
-        Board(trio.current_time),
+        ActorTable(trio.current_time),
         lambda: FACTS,
         approvals.address,
         Mailbox[MemoryMail]("memory", 1).address,
-        strip=str,
+        redact=str,
         blocking=inline,
     )
     mailbox = Mailbox[None]("control", 1)

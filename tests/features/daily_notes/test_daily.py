@@ -10,18 +10,13 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Human
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.session.log.entries import (
-    Entry,
-    Received,
-    Replied,
-    Route,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Entry, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.messages import Inbound
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.daily_notes.notes import without_recall
 from elwood.features.daily_notes.session_part import GATHER, NOTE
@@ -243,7 +238,7 @@ async def test_a_note_that_cannot_be_written_holds_nobody_up(
         await h.say("one")
         await h.quiet()
         await trio.sleep(2 * GATHER)
-        assert any(NOTE in desk.troubles for desk in h.board.desks.values())
+        assert any(NOTE in status.troubles for status in h.actor_table.statuses.values())
         await h.say("two")
         await h.quiet()
 

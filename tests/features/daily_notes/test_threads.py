@@ -7,15 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Outcome,
-    Received,
-    Replied,
-    Route,
-    TurnStarted,
-)
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,

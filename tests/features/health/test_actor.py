@@ -20,11 +20,11 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.features.health.actor import VITAL, Health, listener
-from elwood.features.health.systemd import Notify
+from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Crashed,
     Escalated,
@@ -33,11 +33,11 @@ from elwood.foundation.runtime import (
     PoolPolicy,
     RestartPolicy,
     Started,
+    clear_error,
+    report_error,
     run_pool,
     supervise,
-    trouble,
     waiting,
-    well,
 )
 from tests.foundation.runtime.scene import Say, child
 
@@ -112,7 +112,7 @@ class Channel:
 
 @attrs.define
 class Setting:
-    board: Board
+    actor_table: ActorTable
     up: trio.Event
     stop: trio.Event
     channel: Channel
@@ -127,29 +127,29 @@ async def watched(
     watchdog: float = 30.0,
     vital: dict[str, float] | None = None,
     outbox: Child | None = None,
-    board: Board | None = None,
+    actor_table: ActorTable | None = None,
 ) -> AsyncIterator[Setting]:
     """A house of *children* with an outbox and its health."""
-    board, up, stop = board or Board(trio.current_time), trio.Event(), trio.Event()
+    actor_table, up, stop = actor_table or ActorTable(trio.current_time), trio.Event(), trio.Event()
     channel = channel or Channel()
     outbox = outbox or child("outbox", channel.run, ENDLESS, capacity=2, grace=1)
     mailbox = Mailbox[Event]("health", 256)
     health = Health(
-        board,
+        actor_table,
         {"telegram": outbox.mailbox.address},
         lambda: [OWNER],
         notify=Notify(systemd.address, watchdog) if systemd else Notify(),
         vital=vital or {},
         up=up,
         stop=stop,
-        strip=lambda text: text.replace(SECRET, "***"),
+        redact=lambda text: text.replace(SECRET, "***"),
     )
     listen = listener(mailbox.address)
     everyone = [Child(mailbox, health.run, ENDLESS), outbox, *children]
     async with trio.open_nursery() as nursery:
 
         async def run() -> None:
-            await supervise(everyone, stop=stop, listener=listen, board=board)
+            await supervise(everyone, stop=stop, listener=listen, actor_table=actor_table)
 
             nursery.cancel_scope.cancel()
 
@@ -157,7 +157,7 @@ async def watched(
         if systemd:
             nursery.start_soon(systemd.listen)
         await trio.testing.wait_all_tasks_blocked()
-        yield Setting(board, up, stop, channel, outbox.mailbox)
+        yield Setting(actor_table, up, stop, channel, outbox.mailbox)
         stop.set()
 
 
@@ -174,10 +174,10 @@ async def hang(what: str, limit: float, lasts: float) -> None:
 
 async def fail(what: str, errors: list[str], every: float) -> None:
     for error in errors:
-        trouble(what, error)
+        report_error(what, error)
         await trio.sleep(every)
     await trio.sleep(300)
-    well(what)
+    clear_error(what)
     await trio.sleep_forever()
 
 
@@ -231,7 +231,7 @@ async def long_away(mailbox: Mailbox[Any]) -> None:
     await trio.sleep_forever()
 
 
-async def pool_of_the_poisoned(mailbox: Mailbox[Any], board: Board) -> None:
+async def pool_of_the_poisoned(mailbox: Mailbox[Any], actor_table: ActorTable) -> None:
     """A session that dies of each message until ten minutes have passed."""
     born = trio.current_time()
 
@@ -253,7 +253,7 @@ async def pool_of_the_poisoned(mailbox: Mailbox[Any], board: Board) -> None:
         refuse=lambda say, why: None,
         policy=PoolPolicy(restart=restart, grace=1),
         listener=lambda event: None,
-        board=board,
+        actor_table=actor_table,
     )
 
 
@@ -291,16 +291,16 @@ async def test_the_owner_learns_of_each_kind_of_stuck_state(
 ) -> None:
     kind = KINDS[name]
     _births.update({"crash loop": 0, "away": 0})
-    board = Board(trio.current_time)
+    actor_table = ActorTable(trio.current_time)
 
     async def body(mailbox: Mailbox[Any]) -> None:
         if name == "dropped session":
-            await pool_of_the_poisoned(mailbox, board)
+            await pool_of_the_poisoned(mailbox, actor_table)
         await kind.body(mailbox)
 
     policy = RestartPolicy(max_crashes=None, first_delay=kind.first_delay)
     it = child("it", body, policy, grace=0)
-    async with watched(it, board=board) as setting:
+    async with watched(it, actor_table=actor_table) as setting:
         start = trio.current_time()
         async with trio.open_nursery() as nursery:
             for at in kind.offers:
@@ -313,7 +313,7 @@ async def test_the_owner_learns_of_each_kind_of_stuck_state(
         assert kind.stuck_after <= times[0] - start <= kind.stuck_after + 60
         assert texts[1].startswith("✓ Over: it")
         assert kind.over in texts[1]
-        assert not setting.board.stuck()
+        assert not setting.actor_table.stuck()
 
 
 async def offer_later(mailbox: Mailbox[Any], delay: float) -> None:
@@ -389,12 +389,19 @@ async def test_if_the_outbox_itself_is_stuck_it_is_logged_and_told_when_it_is_ba
 async def test_without_an_owner_it_only_logs(
     autojump_clock: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    board = Board(trio.current_time)
-    desk = board.desk("it", 1, lambda: 0)
-    desk.turn_to("given up")
+    actor_table = ActorTable(trio.current_time)
+    status = actor_table.add("it", 1, lambda: 0)
+    status.turn_to("given up")
     mailbox = Mailbox[Event]("health", 4)
     health = Health(
-        board, {}, tuple, notify=Notify(), vital={}, up=trio.Event(), stop=trio.Event(), strip=str
+        actor_table,
+        {},
+        tuple,
+        notify=Notify(),
+        vital={},
+        up=trio.Event(),
+        stop=trio.Event(),
+        redact=str,
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
@@ -427,10 +434,10 @@ async def test_ready_is_said_until_it_is_taken(autojump_clock: object, systemd: 
     sender = Notify(systemd.address)
     while sender.status("filling the queue"):
         pass
-    board, up, stop = Board(trio.current_time), trio.Event(), trio.Event()
+    actor_table, up, stop = ActorTable(trio.current_time), trio.Event(), trio.Event()
     up.set()
     mailbox = Mailbox[Event]("health", 4)
-    health = Health(board, {}, tuple, notify=sender, vital={}, up=up, stop=stop, strip=str)
+    health = Health(actor_table, {}, tuple, notify=sender, vital={}, up=up, stop=stop, redact=str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(health.run, mailbox)
         await trio.sleep(3)

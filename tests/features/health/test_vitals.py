@@ -15,7 +15,7 @@ from elwood.features.health.disk_monitor import (
     Vitals,
 )
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Mailbox,
     supervise,
@@ -33,7 +33,7 @@ class Rig:
         self.space = Space(10, 90)
         self.broken = self.full = False
         self.written: list[Health] = []
-        self.board = Board(trio.current_time)
+        self.actor_table = ActorTable(trio.current_time)
         self.other = Space(10, 90)
         folders = {"the state": self._measure, "the workspace": self._measure_other}
         self.vitals = Vitals(folders, self._write, lambda: SEEN, lambda: 5.0)
@@ -55,7 +55,7 @@ class Rig:
         self.written.append(msgspec.json.decode(data, type=Health))
 
     def stuck(self) -> set[str]:
-        return {found.subject for found in self.board.stuck()}
+        return {found.subject for found in self.actor_table.stuck()}
 
     async def run(self) -> None:
         async def body(mailbox: Mailbox[None]) -> None:
@@ -65,7 +65,7 @@ class Rig:
             [Child(Mailbox[None]("health", 1), body)],
             stop=trio.Event(),
             listener=lambda event: None,
-            board=self.board,
+            actor_table=self.actor_table,
         )
 
 

@@ -8,8 +8,8 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.session.messages import Inbound
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.memory.daily_quota import Allowance
 from elwood.features.memory.learning_deps import Learning

@@ -12,7 +12,7 @@ from elwood.features.control.actor import Control
 from elwood.features.control.protocol import NAME
 from elwood.features.control.view import House
 from elwood.features.memory.cli import forget, rebuild
-from elwood.foundation.runtime import Board, Mailbox, in_thread
+from elwood.foundation.runtime import ActorTable, Mailbox, in_thread
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.lock import holding as lock
 from tests.app.test_cli import configured, elwood
@@ -106,11 +106,11 @@ async def test_a_running_house_forgets_by_itself(
         async with remembering(state, blocking=in_thread) as memory:
             control = Control(
                 runtime,
-                Board(trio.current_time),
+                ActorTable(trio.current_time),
                 lambda: House("0", 0.0, pid=1, sessions=()),
                 Mailbox("approvals", 1).address,
                 memory,
-                strip=str,
+                redact=str,
                 blocking=in_thread,
             )
             mailbox: Mailbox[None] = Mailbox("control", 1)

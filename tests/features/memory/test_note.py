@@ -17,7 +17,7 @@ from elwood.features.memory.note import (
     render,
     wrong,
 )
-from elwood.foundation.text.slugs import KEY, key_of
+from elwood.foundation.text.slugs import KEY, slug
 
 TRUSTED = Label(private=True)
 texts = st.text(
@@ -130,7 +130,7 @@ def test_bounds_are_told() -> None:
 
 @given(st.text(max_size=200))
 def test_a_key_made_of_words_is_one(text: str) -> None:
-    key = key_of(text)
+    key = slug(text)
     assert key == "" or re.fullmatch(KEY, key)
 
 

@@ -14,6 +14,7 @@ from elwood.agent.conversation.message import (
     Text,
     Usage,
 )
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.branch import resumed
 from elwood.agent.session.log.branch_entries import Archived, Branched
 from elwood.agent.session.log.entries import (
@@ -22,7 +23,6 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
     Rewound,
-    Route,
     Said,
     TurnStarted,
 )

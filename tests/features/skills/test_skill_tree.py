@@ -16,7 +16,7 @@ from elwood.features.skills.offered import (
     review,
 )
 from elwood.features.skills.skill import Unusable
-from elwood.foundation.text.escape_invisible import shown_whole
+from elwood.foundation.text.escape_invisible import escape_invisible
 
 
 def manual(body: str = "Do it.", more: str = "", name: str = "pdf") -> SkillFile:
@@ -120,7 +120,7 @@ def test_the_largest_review_can_be_asked_about() -> None:
     scripts = [SkillFile(f"scripts/{'n' * 60}{n}.sh", b"y" * 3000) for n in range(MAX_SCRIPTS)]
     others = [SkillFile(f"{'m' * 60}{n}.md", b"") for n in range(MAX_FILES - MAX_SCRIPTS - 1)]
     text = review(taken(manual("z" * SHOW_MANUAL), *scripts, *others), "https://e.example/x.git")
-    assert len(shown_whole(text)) <= MAX_SHOWN
+    assert len(escape_invisible(text)) <= MAX_SHOWN
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.session.log.entries import Route
-from elwood.features.tasks.file_words import never
+from elwood.features.tasks.notation import never
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import (
     Cadence,

@@ -32,7 +32,7 @@ from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import Result, Seen, Task
 from elwood.features.tasks.when import Every, Once
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Mailbox,
     RestartPolicy,
@@ -64,7 +64,7 @@ class House:
     """One timetable, what it hinted, and what it handed on."""
 
     box: Mailbox[TimetableMail]
-    board: Board
+    actor_table: ActorTable
     disk: Full
     hints: list[Woken] = attrs.field(factory=list)
     now: float = NOON
@@ -93,8 +93,8 @@ async def house(
     changed: Callable[[Sequence[Task]], Awaitable[None]] = ignore,
     restored_at: float | None = None,
 ) -> AsyncIterator[House]:
-    calls, board = Full(), Board(trio.current_time)
-    it = House(Mailbox("timetable", 16), board, calls)
+    calls, actor_table = Full(), ActorTable(trio.current_time)
+    it = House(Mailbox("timetable", 16), actor_table, calls)
     journal: Journal[TimetableEntry, Timetable] = Journal(
         folder / "schedule.jsonl",
         TimetableEntry,
@@ -119,7 +119,9 @@ async def house(
         children = [Child(it.box, actor.run, RestartPolicy(first_delay=0.1))]
 
         async def run() -> None:
-            await supervise(children, stop=stop, listener=lambda event: None, board=board)
+            await supervise(
+                children, stop=stop, listener=lambda event: None, actor_table=actor_table
+            )
 
         nursery.start_soon(run)
         yield it
@@ -271,11 +273,11 @@ async def test_a_copy_that_fails_breaks_nothing_and_is_made_later(
     async with house(tmp_path, changed) as it:
         await scheduled(it)
         await trio.testing.wait_all_tasks_blocked()
-        assert it.board.desks["timetable"].troubles
+        assert it.actor_table.statuses["timetable"].troubles
         await trio.sleep(600)
-        assert not it.board.desks["timetable"].troubles
+        assert not it.actor_table.statuses["timetable"].troubles
         assert await it.listed() == ["check-the-build"]
-        assert it.board.desks["timetable"].restarts == 0
+        assert it.actor_table.statuses["timetable"].restarts == 0
     assert tries[-1] == 1
 
 
@@ -284,10 +286,10 @@ async def test_what_cannot_be_adopted_is_shown(tmp_path: Path, autojump_clock: o
         bad, good = replace(TASK, id="bad", zone="Mars"), replace(TASK, id="good")
         await it.box.address.ask(Adopt(origin="config", tasks=(bad, good)))
         assert await it.listed() == ["good"]
-        (trouble,) = it.board.desks["timetable"].troubles.values()
+        (trouble,) = it.actor_table.statuses["timetable"].troubles.values()
         assert "Mars" in trouble.error
         await it.box.address.ask(Adopt(origin="config", tasks=(good,)))
-        assert not it.board.desks["timetable"].troubles
+        assert not it.actor_table.statuses["timetable"].troubles
 
 
 async def test_a_state_from_a_backup_repeats_nothing(

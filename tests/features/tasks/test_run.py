@@ -6,15 +6,10 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.inbound import Busy, Inbound, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.inbox import Done
-from elwood.agent.session.messages import (
-    Await,
-    Busy,
-    Inbound,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.session.messages import Await, SessionsMail
 from elwood.features.tasks.due_runs import Run
 from elwood.features.tasks.entries import Planned
 from elwood.features.tasks.run import Errands, Outcome

@@ -3,15 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.task_run import Errand, Purse
+from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.features.tasks.bounds import (
     Bounds,
     Reach,
     bounded,
-    in_words,
 )
-from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Once
 
 NAMES = ("read_file", "schedule", "shell", "web_search")
 names = st.lists(st.sampled_from((*NAMES, "fly")), max_size=5).map(tuple)
@@ -20,7 +17,7 @@ tokens = st.none() | st.integers(-5, 10**7)
 limits = st.builds(
     Purse, tokens=st.none() | st.integers(0, 10**7), usd=st.none() | st.floats(0, 100)
 )
-errands = st.builds(Errand, job=st.just("t"), tools=st.none() | names, purse=st.none() | limits)
+errands = st.builds(TaskRun, job=st.just("t"), tools=st.none() | names, purse=st.none() | limits)
 
 
 def fits(amount: float | None, most: float | None) -> bool:
@@ -29,7 +26,7 @@ def fits(amount: float | None, most: float | None) -> bool:
 
 @given(st.none() | errands, limits, st.none() | names, dollars, tokens)
 def test_no_task_gets_more_than_its_conversation_has(
-    errand: Errand | None,
+    errand: TaskRun | None,
     usual: Purse,
     wanted: tuple[str, ...] | None,
     usd: float | None,
@@ -40,7 +37,7 @@ def test_no_task_gets_more_than_its_conversation_has(
     bounds = bounded(reach, tools=wanted, usd=usd, tokens=many)
     if isinstance(bounds, str):
         return
-    made = Reach(NAMES, usual, Errand("made", tools=bounds.tools, purse=bounds.purse))
+    made = Reach(NAMES, usual, TaskRun("made", tools=bounds.tools, purse=bounds.purse))
     assert set(made.usable) <= set(reach.usable)
     assert fits(made.purse.usd, reach.purse.usd)
     assert fits(made.purse.tokens, reach.purse.tokens)
@@ -54,17 +51,15 @@ def test_no_task_gets_more_than_its_conversation_has(
 def test_what_is_left_open_is_as_usual() -> None:
     reach = Reach(NAMES, Purse(2000, 1.0))
     assert bounded(reach, tools=None, usd=None, tokens=None) == Bounds()
-    assert in_words(Task("t", "T", Once(0.0))) == []
     # Limits that are set otherwise later hold for it as well.
     part = Bounds(purse=Purse(usd=0.5))
     assert bounded(reach, tools=None, usd=0.5, tokens=None) == part
-    run = Reach(NAMES, Purse(2000, 1.0), Errand("t", purse=Purse(usd=0.5)))
+    run = Reach(NAMES, Purse(2000, 1.0), TaskRun("t", purse=Purse(usd=0.5)))
     assert bounded(run, tools=None, usd=None, tokens=None) == part
 
 
 def test_a_job_may_be_left_without_tools() -> None:
     assert bounded(Reach(NAMES), tools=(), usd=None, tokens=None) == Bounds(tools=())
-    assert in_words(Task("t", "T", Once(0.0), tools=())) == ["without tools"]
 
 
 def test_where_no_limit_is_set_any_purse_is_a_bound() -> None:

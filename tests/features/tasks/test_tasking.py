@@ -9,8 +9,8 @@ import pytest
 
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.spending import JobUsed, Used
-from elwood.agent.session.messages import Inbound
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.features.tasks.timetables import Timetable, answering
@@ -55,7 +55,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         assert [line.strip() for line in text.splitlines()][:4] == [
             "mail: Look for mail",
             "every hour",
-            "next today at 01:00 UTC; last today at 00:01 UTC: done",
+            "next today, Thu 1970-01-01 01:00 UTC; last today, Thu 1970-01-01 00:01 UTC: done",
             "$0.12 this month",
         ]
         assert "sweep" not in text

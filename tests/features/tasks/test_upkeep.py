@@ -6,8 +6,8 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.approvals.messages import Settled
-from elwood.agent.session.messages import Decided, SessionsMail
+from elwood.agent.approvals.messages import Decided, Settled
+from elwood.agent.session.messages import SessionsMail
 from elwood.features.daily_notes.store import Threads
 from elwood.features.memory.messages import MemoryMail, Tidy
 from elwood.features.tasks.chores import Report

@@ -30,22 +30,16 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Pacing, Window
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import (
-    Busy,
-    Inbound,
-    Interrupt,
-    Refused,
-    SessionsMail,
-    Taken,
-)
+from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Crashed,
     Event,
@@ -81,7 +75,7 @@ def half() -> float:
 class Neighbours:
     """What the actors around Intake were told, and what they answer."""
 
-    board: Board
+    actor_table: ActorTable
     events: list[Event] = attrs.field(factory=list)
     inbound: list[Inbound] = attrs.field(factory=list)
     interrupts: list[Interrupt] = attrs.field(factory=list)
@@ -155,22 +149,28 @@ class Neighbours:
             self._stir()
 
     def troubles(self) -> list[str]:
-        return [t.error for desk in self.board.desks.values() for t in desk.troubles.values()]
+        return [
+            t.error
+            for status in self.actor_table.statuses.values()
+            for t in status.troubles.values()
+        ]
 
     def waits(self) -> list[str]:
-        return [w.what for desk in self.board.desks.values() for w in desk.waits.values()]
+        return [
+            w.what for status in self.actor_table.statuses.values() for w in status.waits.values()
+        ]
 
 
 @asynccontextmanager
 async def supervised(
-    board: Board, events: list[Event], children: Sequence[Child]
+    actor_table: ActorTable, events: list[Event], children: Sequence[Child]
 ) -> AsyncIterator[None]:
     """Run *children* for the body of the block; none of them may crash."""
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
 
         async def house() -> None:
-            await supervise(children, stop=stop, listener=events.append, board=board)
+            await supervise(children, stop=stop, listener=events.append, actor_table=actor_table)
 
         nursery.start_soon(house)
         yield
@@ -182,7 +182,7 @@ async def supervised(
 @asynccontextmanager
 async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
     """Run an Intake on *fake* with Neighbours around it."""
-    around = Neighbours(Board(trio.current_time))
+    around = Neighbours(ActorTable(trio.current_time))
     sessions = Mailbox[SessionsMail]("sessions", 256)
     approvals = Mailbox[ApprovalsMail]("approvals", 64)
     outbox = Mailbox[OutboxMail]("outbox", 64)
@@ -204,7 +204,7 @@ async def intake(fake: FakeTelegram, **more: Any) -> AsyncIterator[Neighbours]:
         Child(Mailbox("telegram", 1), actor.run, grace=1.0),
     ]
     try:
-        async with supervised(around.board, around.events, children):
+        async with supervised(around.actor_table, around.events, children):
             yield around
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
@@ -216,7 +216,7 @@ class Sender:
     """The address of an Outbox that runs, with short forms for what is asked of it."""
 
     mailbox: Mailbox[OutboxMail]
-    board: Board
+    actor_table: ActorTable
 
     async def post(
         self, text: str, *, route: Route = HOME, **more: Any
@@ -231,7 +231,11 @@ class Sender:
         return self.mailbox.address.offer(Typing(route=route))
 
     def troubles(self) -> list[str]:
-        return [t.error for desk in self.board.desks.values() for t in desk.troubles.values()]
+        return [
+            t.error
+            for status in self.actor_table.statuses.values()
+            for t in status.troubles.values()
+        ]
 
 
 @asynccontextmanager
@@ -239,13 +243,13 @@ async def outbox(
     fake: FakeTelegram, *, pacing: Pacing = UNPACED, **more: Any
 ) -> AsyncIterator[Sender]:
     """Run an Outbox on *fake*."""
-    board, events = Board(trio.current_time), list[Event]()
+    actor_table, events = ActorTable(trio.current_time), list[Event]()
     mailbox = Mailbox[OutboxMail]("outbox", 64)
     client = Client()
     actor = Outbox(Bot(settings(fake, **more), client), random=half, pacing=pacing)
     try:
-        async with supervised(board, events, [Child(mailbox, actor.run, grace=2.0)]):
-            yield Sender(mailbox, board)
+        async with supervised(actor_table, events, [Child(mailbox, actor.run, grace=2.0)]):
+            yield Sender(mailbox, actor_table)
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
             await client.aclose()

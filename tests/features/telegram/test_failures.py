@@ -25,8 +25,8 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Pacing, Window
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Busy, Taken
+from elwood.agent.conversation.inbound import Busy, Taken
+from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import FAILURES, TelegramError, explain
 from elwood.features.telegram.settings import TelegramSettings

@@ -9,7 +9,7 @@ from elwood.agent.channels.messages import (
     Undeliverable,
     Unsure,
 )
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Entity, Rich
 from tests.fake_telegram import OWNER, fake_telegram
 from tests.features.telegram.neighbours import outbox

@@ -7,9 +7,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.agent.approvals.messages import Known, Settled, Stranger
 from elwood.agent.channels.messages import Unsent
+from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
-from elwood.agent.session.log.entries import Route
-from elwood.agent.session.messages import Busy, Refused, Taken
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
 from tests.loopback import JUMP

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Child,
     Crashed,
     Ended,
@@ -25,9 +25,9 @@ from elwood.foundation.runtime import (
 
 @attrs.define
 class Scene:
-    """What a test sees of the house: its board, what the listener heard and when, and its end."""
+    """What a test sees: the actor table, what the listener heard and when, and the end."""
 
-    board: Board = attrs.field(factory=lambda: Board(trio.current_time))
+    actor_table: ActorTable = attrs.field(factory=lambda: ActorTable(trio.current_time))
     heard: list[tuple[float, Event]] = attrs.field(factory=list)
     stop: trio.Event = attrs.field(factory=trio.Event)
     ended: Escalated | None = None
@@ -53,7 +53,9 @@ async def house(*children: Child, scene: Scene | None = None) -> AsyncIterator[S
 
     async def run() -> None:
         try:
-            await supervise(children, stop=scene.stop, listener=scene.listen, board=scene.board)
+            await supervise(
+                children, stop=scene.stop, listener=scene.listen, actor_table=scene.actor_table
+            )
         except Escalated as error:
             scene.ended = error
 

@@ -53,7 +53,7 @@ class Pool:
             refuse=self._refuse,
             policy=self.policy,
             listener=self.scene.listen,
-            board=self.scene.board,
+            actor_table=self.scene.actor_table,
         )
 
     async def _wake(self) -> Iterable[str]:
@@ -82,17 +82,17 @@ async def fragile(key: str, mailbox: Mailbox[Say]) -> None:
 async def test_each_key_has_one_child_made_on_demand(autojump_clock: object) -> None:
     pool = Pool(echo_key)
     async with house(pool.child, scene=pool.scene):
-        assert list(pool.scene.board.desks) == ["pool"]
+        assert list(pool.scene.actor_table.statuses) == ["pool"]
         for key in ("a", "b", "a", "a"):
             assert await pool.mailbox.address.ask(Say(key=key)) == f"{key}: hello"
-        assert list(pool.scene.board.desks) == ["pool", "pool/a", "pool/b"]
+        assert list(pool.scene.actor_table.statuses) == ["pool", "pool/a", "pool/b"]
         assert len(pool.scene.starts("pool/a")) == 1
 
 
 async def test_it_wakes_the_children_that_have_work_left(autojump_clock: object) -> None:
     pool = Pool(echo_key, woken=("a", "b"))
     async with house(pool.child, scene=pool.scene):
-        assert list(pool.scene.board.desks) == ["pool", "pool/a", "pool/b"]
+        assert list(pool.scene.actor_table.statuses) == ["pool", "pool/a", "pool/b"]
 
 
 async def test_a_message_for_a_full_child_is_refused_and_holds_up_no_other(
@@ -123,11 +123,11 @@ async def test_a_child_that_gave_up_is_refused_until_its_crashes_are_forgotten(
         pool.offer("a", "later")
         await trio.testing.wait_all_tasks_blocked()
         assert pool.refused[1:] == [("later", "it crashed too often")]
-        assert [s.what for s in pool.scene.board.stuck()] == ["gave up: Bug"]
+        assert [s.what for s in pool.scene.actor_table.stuck()] == ["gave up: Bug"]
         assert await pool.mailbox.address.ask(Say(key="b")) == "hello", "the others live"
         await trio.sleep(600)
         assert await pool.mailbox.address.ask(Say(key="a", word="again")) == "again"
-        assert not pool.scene.board.stuck()
+        assert not pool.scene.actor_table.stuck()
         assert pool.scene.ended is None
 
 
@@ -174,7 +174,7 @@ async def test_a_finished_child_leaves_no_trace(autojump_clock: object) -> None:
     async with house(pool.child, scene=pool.scene):
         assert await pool.mailbox.address.ask(Say()) == "done"
         await trio.testing.wait_all_tasks_blocked()
-        assert list(pool.scene.board.desks) == ["pool"]
+        assert list(pool.scene.actor_table.statuses) == ["pool"]
 
 
 async def test_a_temporary_child_that_dies_at_once_does_not_spin(autojump_clock: object) -> None:
@@ -243,7 +243,7 @@ async def test_when_the_pool_itself_crashes_every_asker_learns_it(autojump_clock
     async def body(mailbox: Mailbox[Any]) -> None:
         await run_pool(
             mailbox, key=key, body=deaf, wake=pool._wake, refuse=pool._refuse,
-            policy=PoolPolicy(), listener=pool.scene.listen, board=pool.scene.board,
+            policy=PoolPolicy(), listener=pool.scene.listen, actor_table=pool.scene.actor_table,
         )  # fmt: skip
 
     pool = Pool(deaf)

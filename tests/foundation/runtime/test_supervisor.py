@@ -67,7 +67,7 @@ async def test_restart_type_and_kind_of_exit(
     assert begun == runs
     assert scene.ended is None
     assert scene.order_of_ends() == ["it"]
-    assert scene.board.desks["it"].restarts == runs - 1
+    assert scene.actor_table.statuses["it"].restarts == runs - 1
 
 
 async def test_a_crash_leaves_the_siblings_alone(autojump_clock: object) -> None:
@@ -145,7 +145,7 @@ async def test_too_many_crashes_stop_the_house_once_and_in_order(autojump_clock:
     assert "Bug: again" in str(scene.ended)
     assert [c.delay for c in scene.crashes("bad")] == [0.1, 0.2, 0.4, 0.8, 1, None]
     assert ends == ["good"]
-    assert scene.board.desks["bad"].state == "given up"
+    assert scene.actor_table.statuses["bad"].state == "given up"
 
 
 async def test_crashes_far_apart_do_not_escalate(autojump_clock: object) -> None:
@@ -189,7 +189,7 @@ async def test_an_error_in_finally_does_not_lose_the_first(autojump_clock: objec
     async with house(child("it", body, RestartPolicy(mode="temporary"))) as scene:
         (crash,) = scene.crashes("it")
         assert describe(crash.error) == "OSError: closing failed (after Bug: the first)"
-        assert scene.board.desks["it"].last_crash == describe(crash.error)
+        assert scene.actor_table.statuses["it"].last_crash == describe(crash.error)
 
 
 async def test_an_error_in_finally_during_cancellation_does_not_lose_the_first(
@@ -267,7 +267,7 @@ async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
             refuse=lambda say, why: pytest.fail(why),
             policy=PoolPolicy(restart=RestartPolicy(mode="temporary")),
             listener=lambda event: None,
-            board=scene.board,
+            actor_table=scene.actor_table,
         )
 
     async with house(Child(pool, body), scene=scene):
@@ -280,7 +280,7 @@ async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
         assert tasks_living() == tasks
         gc.collect()
         assert open_files() <= files
-        assert list(scene.board.desks) == ["pool"]
+        assert list(scene.actor_table.statuses) == ["pool"]
 
 
 async def no_one() -> tuple[str, ...]:
@@ -316,7 +316,7 @@ async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object)
     async with house(bystander, mcp) as scene:
         await trio.sleep(5)
         assert len(scene.starts("mcp")) >= 3
-        assert str(scene.board.desks["mcp"].last_crash).startswith("BrokenPipeError: std")
+        assert str(scene.actor_table.statuses["mcp"].last_crash).startswith("BrokenPipeError: std")
         assert await bystander.mailbox.address.ask(Say(word="still here")) == "still here"
         assert len(scene.starts("bystander")) == 1
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.secrets.redaction import MASK, Secret, strip
+from elwood.foundation.secrets.redaction import MASK, Secret, redact
 
 # Put together here, so that no file of ours holds anything that looks like a token.
 URLSAFE = (string.ascii_letters + string.digits + "_-") * 3
@@ -62,10 +62,10 @@ def test_a_secret_is_not_copied() -> None:
     ],
 )  # fmt: skip
 def test_a_known_value_is_found_in_each_spelling(spelled: str) -> None:
-    stripped = strip(f"before {spelled} after", [Secret(AWKWARD)])
-    assert stripped.startswith("before ***")
-    assert stripped.endswith(" after")
-    assert len(stripped) <= len("before ***== after")
+    redacted = redact(f"before {spelled} after", [Secret(AWKWARD)])
+    assert redacted.startswith("before ***")
+    assert redacted.endswith(" after")
+    assert len(redacted) <= len("before ***== after")
 
 
 @given(value=values, before=around, after=around)
@@ -74,15 +74,15 @@ def test_a_known_value_is_found_at_every_base64_alignment(
 ) -> None:
     secret = value.encode()
     encoded = base64.b64encode(before.encode() + secret + after.encode()).decode()
-    assert MASK in strip(encoded, [Secret(value)])
+    assert MASK in redact(encoded, [Secret(value)])
 
 
 @given(value=values, before=around, after=around)
 def test_a_known_value_never_comes_through(value: str, before: str, after: str) -> None:
     line = json.dumps({"event": before + value + after})
-    stripped = strip(line, [Secret(value)])
-    assert json.dumps(value)[1:-1] not in stripped.replace(MASK, "")
-    assert isinstance(json.loads(strip(json.dumps({"e": "a" + value}), [Secret(value)])), dict)
+    redacted = redact(line, [Secret(value)])
+    assert json.dumps(value)[1:-1] not in redacted.replace(MASK, "")
+    assert isinstance(json.loads(redact(json.dumps({"e": "a" + value}), [Secret(value)])), dict)
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,16 @@ def test_a_known_value_never_comes_through(value: str, before: str, after: str) 
 )
 def test_overlapping_secrets_leave_nothing(text: str, expected: str) -> None:
     secrets = [Secret("abcdef"), Secret("defgh"), Secret("abcde"), Secret("efgh")]
-    assert strip(text, secrets) == expected
+    assert redact(text, secrets) == expected
 
 
 def test_copies_that_overlap_themselves_leave_nothing() -> None:
-    assert strip("abababa b", [Secret("ababa")]) == "*** b"
+    assert redact("abababa b", [Secret("ababa")]) == "*** b"
 
 
 @pytest.mark.parametrize("value", ["", "a", "abc"])
 def test_values_too_short_to_be_secret_do_no_damage(value: str) -> None:
-    assert strip("abc and a cab", [Secret(value)]) == "abc and a cab"
+    assert redact("abc and a cab", [Secret(value)]) == "abc and a cab"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_values_too_short_to_be_secret_do_no_damage(value: str) -> None:
     ],
 )
 def test_tokens_are_known_by_their_form(text: str, expected: str) -> None:
-    assert strip(text, []) == expected
+    assert redact(text, []) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_tokens_are_known_by_their_form(text: str, expected: str) -> None:
     ],
 )
 def test_harmless_texts_stay_as_they_are(text: str) -> None:
-    assert strip(text, [Secret("hunter2")]) == text
+    assert redact(text, [Secret("hunter2")]) == text

@@ -3,12 +3,12 @@
 import pytest
 
 from elwood.foundation.storage.paths import (
+    escape_name,
     holds_secrets,
     is_git,
     is_protected,
     protection,
     refusal,
-    shown,
 )
 
 
@@ -99,4 +99,4 @@ def test_git_keeps_its_own_files(path: str, git: bool) -> None:
 
 def test_every_name_can_be_shown() -> None:
     for name in ("a\0b", "\x1b[31mred", "\udc80", "a\u2028b", "tab\there"):
-        assert shown(name).encode().decode().isprintable()
+        assert escape_name(name).encode().decode().isprintable()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.text.escape_invisible import remark, shown_whole
+from elwood.foundation.text.escape_invisible import escape_invisible, remark
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
 TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u0301⟨⏎a")))
@@ -26,12 +26,12 @@ def read_back(shown: str) -> str:
 
 @given(TEXT)
 def test_it_can_be_read_back_in_one_way(text: str) -> None:
-    assert read_back(shown_whole(text)) == text
+    assert read_back(escape_invisible(text)) == text
 
 
 @given(TEXT)
 def test_nothing_invisible_is_left(text: str) -> None:
-    left = shown_whole(text).replace("⏎\n", "").replace("⇥\t", "")
+    left = escape_invisible(text).replace("⏎\n", "").replace("⇥\t", "")
 
     assert ESCAPE.sub("", left).isprintable()
 
@@ -51,7 +51,7 @@ def test_nothing_invisible_is_left(text: str) -> None:
     ids=lambda char: f"U+{ord(char):04X}",
 )
 def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
-    assert shown_whole(f"rm {char}x") == f"rm ⟨U+{ord(char):04X}⟩x"
+    assert escape_invisible(f"rm {char}x") == f"rm ⟨U+{ord(char):04X}⟩x"
 
 
 @pytest.mark.parametrize(
@@ -59,21 +59,21 @@ def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
     ["ls -l 'a b' | grep \\(x\\)", "Größe, naïve, 日本語, Привет", "नमस्ते", "สวัสดี", "e\u0301"],
 )
 def test_plain_words_of_any_language_stay_as_they_are(text: str) -> None:
-    assert shown_whole(text) == text
+    assert escape_invisible(text) == text
 
 
 def test_the_lines_of_a_script_stay_lines_and_each_end_is_seen() -> None:
-    assert shown_whole("if a:\n\tb  \nc") == "if a:⏎\n⇥\tb  ⏎\nc"
+    assert escape_invisible("if a:\n\tb  \nc") == "if a:⏎\n⇥\tb  ⏎\nc"
 
 
 def test_nothing_is_pushed_out_of_sight() -> None:
-    shown = shown_whole("ls" + " " * 5000 + "\n" * 500 + "\u200b" * 3000 + "; reboot")
+    shown = escape_invisible("ls" + " " * 5000 + "\n" * 500 + "\u200b" * 3000 + "; reboot")
 
     assert shown == "ls⟨U+0020 5000 times⟩⟨U+000A 500 times⟩\n⟨U+200B 3000 times⟩; reboot"
 
 
 def test_marks_do_not_pile_up_over_their_neighbours() -> None:
-    shown = shown_whole("\u0336a\u0301\u0302\u0303\u0304b")
+    shown = escape_invisible("\u0336a\u0301\u0302\u0303\u0304b")
 
     assert shown == "⟨U+0336⟩a\u0301\u0302⟨U+0303⟩⟨U+0304⟩b"
 

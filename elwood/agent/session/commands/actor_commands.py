@@ -98,7 +98,7 @@ class Commands:
             case Approval() as approval:
                 text = await self._approve(approval, received)
             case unknown:
-                if asked := await self._house.spell_out(received.text):
+                if asked := await self._house.expand_skill_command(received.text):
                     await self._log.keep(Retried(received.id, asked, received.untrusted))
                     self._runner.arrived()
                     self._runner.work(nursery)

@@ -8,7 +8,8 @@ from typing import get_args
 import trio
 
 from elwood.agent.channels.messages import Attachment, Sent, Unsure
-from elwood.agent.session.log.entries import Received, Route
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.reading.export import Format, written
 from elwood.agent.session.reading.telling import label, telling
@@ -85,7 +86,7 @@ async def export(
     format_: Format | None = formats.get(given)
     if format_ is None:
         return "Say which kind of file: /export md or /export html"
-    items = await log_.look_back(partial(telling, id_, strip=house.strip))
+    items = await log_.look_back(partial(telling, id_, redact=house.redact))
     if not items:
         return "Nothing was said here yet that could be exported."
     when = datetime.fromtimestamp(house.now(), house.zone)

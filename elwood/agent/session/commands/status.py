@@ -9,28 +9,28 @@ from elwood.agent.models.messages import ModelsMail, Spending
 from elwood.agent.models.spending import in_words
 from elwood.agent.session.turn.inputs import age
 from elwood.app.config.settings import Config
-from elwood.foundation.runtime import ActorUnavailable, Address, Board
+from elwood.foundation.runtime import ActorTable, ActorUnavailable, Address
 
 # Seconds to wait for what it has cost, and stuck things that are listed.
 PATIENCE, MAX_STUCK = 0.5, 5
 
 
 class Status:
-    """Says how the house does; *sandbox* where commands run, *strip* takes secrets out."""
+    """Says how the house does; *sandbox* where commands run, *redact* takes secrets out."""
 
     def __init__(
         self,
         models: Address[ModelsMail],
-        board: Board,
+        actor_table: ActorTable,
         sandbox: Callable[[], str],
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         config: Config,
         now: Callable[[], float],
     ) -> None:
         self._models = models
-        self._board = board
+        self._actor_table = actor_table
         self._sandbox = sandbox
-        self._strip = strip
+        self._redact = redact
         self._config = config
         self._now = now
         self._started = now()
@@ -52,7 +52,7 @@ class Status:
             lines.append("What it has cost cannot be said now.")
         else:
             lines.append(in_words(spent))
-        lines.append(self._strip(self._sandbox()))
-        stuck = self._board.stuck()[:MAX_STUCK]
-        lines += [self._strip(one.told) for one in stuck]
+        lines.append(self._redact(self._sandbox()))
+        stuck = self._actor_table.stuck()[:MAX_STUCK]
+        lines += [self._redact(one.told) for one in stuck]
         return "\n".join(lines)

@@ -5,12 +5,12 @@ That work may have been done since the backup was taken; so it is told, and not 
 
 from collections.abc import Iterable, Iterator
 
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import INTERRUPTED
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
     Entry,
-    Outcome,
     Posting,
     Received,
     Replied,

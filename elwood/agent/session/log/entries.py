@@ -5,13 +5,13 @@ conversation: each entry's parent is the head at the time it was written, and `R
 `Resumed` (`core/branches.py`) move the head, so a branch is a path back to the root.
 """
 
-from typing import Literal
-
 import msgspec
 
+from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Assistant, Prompt, Usage
-from elwood.agent.conversation.task_run import Errand
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.branch_entries import (
     Archived,
     Branched,
@@ -25,24 +25,6 @@ MAX_WAITING = 20
 MAX_SEEN = 10_000
 # Starts of the same inputs after which they are given up as poison.
 MAX_ATTEMPTS = 3
-
-
-class Route(msgspec.Struct, frozen=True):
-    """Where an answer goes.
-
-    *channel* is the channel's name, *chat* and *topic* its ids; *private* chats may show drafts;
-    *reply_to* is the message id that the answer refers to, if that helps the reader.
-    """
-
-    channel: str
-    chat: int = 0
-    topic: int | None = None
-    private: bool = True
-    reply_to: int | None = None
-
-
-# Where an answer goes that goes nowhere: it is kept.
-NOWHERE = Route("nowhere")
 
 
 class Received(msgspec.Struct, frozen=True, tag="received"):
@@ -62,7 +44,7 @@ class Received(msgspec.Struct, frozen=True, tag="received"):
     message: str | None = None
     edits: str | None = None
     untrusted: bool = False
-    errand: Errand | None = None
+    errand: TaskRun | None = None
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn"):
@@ -114,25 +96,6 @@ class Reminded(msgspec.Struct, frozen=True, tag="reminded"):
     turn: str
     text: str
     label: Label
-
-
-Effect = Literal["pure", "keyed", "probe", "once"]
-# `waiting` is not the end: the call is kept, and runs when the owner allows it.
-Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
-# How a call was decided.  `once`, `conversation` and `always` are the owner's yes; `standing` is
-# one given before; `expired` and `withdrawn` mean no as `denied` does.
-Ruling = Literal[
-    "once", "conversation", "always", "source", "standing", "denied", "expired", "withdrawn"
-]
-
-
-def allows(ruling: Ruling | None) -> bool:
-    """Tell whether a call may run that was decided so.
-
-    >>> allows("standing"), allows("withdrawn"), allows(None)
-    (True, False, False)
-    """
-    return ruling not in (None, "denied", "expired", "withdrawn")
 
 
 class CallPending(msgspec.Struct, frozen=True, tag="pending"):

@@ -6,13 +6,9 @@ import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Notice
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.branch import Line
-from elwood.agent.session.log.entries import (
-    MAX_SEEN,
-    Received,
-    Replied,
-    Route,
-)
+from elwood.agent.session.log.entries import MAX_SEEN, Received, Replied
 from elwood.agent.session.log.turns import TOLD, Kept, Turn
 
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.

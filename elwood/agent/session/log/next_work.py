@@ -42,7 +42,7 @@ Work = Start | Resume | GiveUp | Nothing
 def is_command(received: Received) -> bool:
     """Tell whether a message is a slash command, which needs no model.
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> route = Route("console")
     >>> is_command(Received("1", "/new", "me", route, 0.0))
     True
@@ -68,7 +68,7 @@ def inputs(session: Session) -> tuple[Received, ...]:
 
     The run of a task is a turn of its own: nothing joins it, and it joins nothing.
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> said = [Received(text, text, "me", Route("console"), 0.0) for text in ("a", "/new", "b")]
     >>> [received.id for received in inputs(Session(waiting={one.id: one for one in said}))]
     ['a']

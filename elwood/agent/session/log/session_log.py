@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.message import Results
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
-from elwood.foundation.runtime import trouble, well
+from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal
 
 T = TypeVar("T")
@@ -58,6 +58,15 @@ class SessionLog:
         await self._journal.open()
         self._publish(self.state)
 
+    async def stage(self, entry: Entry) -> None:
+        """Take *entry* into the state now, and write it in the next line: that saves a write.
+
+        Only for what matters together with what is recorded next: a crash before that loses it.
+        """
+        await self._journal.stage(entry)
+        self._publish(self.state)
+        self.changed()
+
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
         """Write *entries* as one, on the disk when this returns.
 
@@ -79,9 +88,9 @@ class SessionLog:
             try:
                 await self._write(entries, last_words)
             except DiskFull as error:
-                trouble(WRITE, str(error))
+                report_error(WRITE, str(error))
             else:
-                well(WRITE)
+                clear_error(WRITE)
                 return
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.mentions import addresses
 from elwood.agent.conversation.message import (
     INTERRUPTED,
@@ -14,17 +15,15 @@ from elwood.agent.conversation.message import (
     Results,
     ToolCall,
 )
-from elwood.agent.conversation.task_run import Errand, without_quiet
+from elwood.agent.conversation.route import NOWHERE, Route
+from elwood.agent.conversation.task_run import TaskRun, without_quiet
 from elwood.agent.session.log.entries import (
-    NOWHERE,
     CallDecided,
     CallEnded,
     CallPending,
     CallStarted,
     Received,
     Replied,
-    Route,
-    Ruling,
 )
 
 # What the model is told of a call that waited, and of a turn that it did not answer.
@@ -84,7 +83,7 @@ class Kept(msgspec.Struct, frozen=True):
     decided_at: float = 0.0
     origins: tuple[str, ...] = ()
     private: bool = False
-    errand: Errand | None = None
+    errand: TaskRun | None = None
 
     def opened(self, key: str) -> OpenCall:
         """Make a call of the running turn of it, named *key* there."""
@@ -109,7 +108,7 @@ class Turn(msgspec.Struct):
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary.  *acted* says that something was begun that must not be done
-    twice unasked.
+    twice unasked, *has_acted* that a tool which does more than look has succeeded.
     """
 
     id: str
@@ -123,9 +122,10 @@ class Turn(msgspec.Struct):
     kept: list[Kept] = []
     cut: str = ""
     acted: bool = False
+    has_acted: bool = False
 
     @property
-    def errand(self) -> Errand | None:
+    def errand(self) -> TaskRun | None:
         """What bounds it, if nobody typed what it is about."""
         return self.inputs[-1].errand if self.inputs else self.kept[-1].errand
 
@@ -220,7 +220,7 @@ def spoken(turn: Turn, text: str, *, failed: bool) -> tuple[str, bool]:
     for it, it is told at once that something may have happened, and that nothing came of what the
     owner has allowed: nobody else tells that.
 
-    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=Errand("t"))
+    >>> run = Received("1", "look", "task:t", Route("chat"), 0.0, errand=TaskRun("t"))
     >>> spoken(Turn("t1", [run], 0), "It rains. HEARTBEAT_OK", failed=False)
     ('It rains.', False)
     >>> cut = CallEnded("t1", "c", "water", "unknown", "interrupted")

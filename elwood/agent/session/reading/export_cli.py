@@ -25,18 +25,18 @@ def export(
     zone: tzinfo,
     format_: Format,
     output: Path | None,
-    strip: Callable[[str], str],
+    redact: Callable[[str], str],
 ) -> int:
     """Write the present line of *session* into *output*, or to stdout; return the exit code.
 
-    *strip* takes secrets out.  The file can be read by nobody else.
+    *redact* takes secrets out.  The file can be read by nobody else.
     """
     path = state / "sessions" / f"{session}.jsonl"
     if path not in _journals(state):
         print(f"there is no conversation called {session} in {state}", file=sys.stderr)
         return 1
     try:
-        items = telling(session, entries_of(path, Entry), strip)
+        items = telling(session, entries_of(path, Entry), redact)
     except Unsound as error:
         print(f"{path}: DAMAGED: {error}; nothing was exported", file=sys.stderr)
         return 1

@@ -57,9 +57,9 @@ Item = Words | Answer | Done
 
 
 def telling(
-    session: str, log: Iterable[tuple[int, float, Entry]], strip: Callable[[str], str]
+    session: str, log: Iterable[tuple[int, float, Entry]], redact: Callable[[str], str]
 ) -> list[Item]:
-    """List what stands on the line up to the end of *log*, in order; *strip* takes secrets out.
+    """List what stands on the line up to the end of *log*, in order; *redact* takes secrets out.
 
     Commands and their answers are left out, and so is what was taken back.
 
@@ -83,18 +83,18 @@ def telling(
                 waiting[id_] = _asked_again(waiting[id_], entry)
             case TurnStarted(inputs=inputs) | Joined(inputs=inputs):
                 taken = [waiting.pop(id_) for id_ in inputs if id_ in waiting]
-                found += [(seq, _words(at, one, strip)) for one in taken if one.text.strip()]
+                found += [(seq, _words(at, one, redact)) for one in taken if one.text.strip()]
             case CallPending() | CallDecided() | CallStarted() | CallEnded():
                 steps.append((seq, at, entry))
             case Replied(turn=turn):
                 for id_ in entry.inputs:
                     waiting.pop(id_, None)
                 if turn is not None and entry.text:
-                    found.append((seq, Answer(at, strip(entry.text), entry.failed)))
+                    found.append((seq, Answer(at, redact(entry.text), entry.failed)))
     line = spans(moves, head)
     items = [item for seq, item in found if is_on(seq, line)]
     calls = rows(session, [(at, entry) for seq, at, entry in steps if is_on(seq, line)])
-    items += [Done(row.at, _clean(row, strip)) for row in calls]
+    items += [Done(row.at, _clean(row, redact)) for row in calls]
     # A stable order: what was written in one line stays as it was.
     return sorted(items, key=lambda item: item.at)
 
@@ -115,13 +115,13 @@ def label(items: Iterable[Item]) -> Label:
     return joined
 
 
-def _words(at: float, received: Received, strip: Callable[[str], str]) -> Words:
-    return Words(at, received.principal, strip(received.text), received.untrusted)
+def _words(at: float, received: Received, redact: Callable[[str], str]) -> Words:
+    return Words(at, received.principal, redact(received.text), received.untrusted)
 
 
-def _clean(row: Row, strip: Callable[[str], str]) -> Row:
-    row.target = strip(row.target)
-    row.tool = strip(row.tool)
+def _clean(row: Row, redact: Callable[[str], str]) -> Row:
+    row.target = redact(row.target)
+    row.tool = redact(row.tool)
     return row
 
 

@@ -53,7 +53,7 @@ class Row:
 def turns(log: Log) -> Iterator[Row]:
     """Yield the turns of *log*, each when it has ended; one that has not comes last.
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> said = Received("a", "hello", "me", Route("console"), 0.0)
     >>> [(row.number, row.words, row.end) for row in turns([
     ...     (1, 0.0, said), (2, 0.0, TurnStarted("t1", ("a",), 1, "[now] hello")),

@@ -31,7 +31,7 @@ def render(inputs: Sequence[Received], now: float, zone: tzinfo = UTC) -> str:
 
     The date travels here and not in the system prompt, which must stay the same (architecture §6).
 
-    >>> from elwood.agent.session.log.entries import Route
+    >>> from elwood.agent.conversation.route import Route
     >>> one = Received("1", "hello", "tg:1", Route("telegram"), 0.0)
     >>> print(render([one], 60.0))
     [Thursday 1970-01-01 00:01 UTC]

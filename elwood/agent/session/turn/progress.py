@@ -3,7 +3,7 @@
 import trio
 
 from elwood.agent.channels.messages import Draft, Typing
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.turn.surroundings import Surroundings
 
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
@@ -31,7 +31,7 @@ class Showing:
         """Show the *text* so far of a response, by its number; False if it cannot be shown."""
         if trio.current_time() < self._loud_at:
             return False
-        text = self._house.so_far(text[:DRAFT])
+        text = self._house.redact_partial(text[:DRAFT])
         if not text.strip():
             return False
         draft = Draft(route=self._route, draft=self._draft + response, text=text)

@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.turn.context import Documents, assemble
 from elwood.agent.session.turn.workspace import Workspace
-from elwood.agent.tools import Tool
+from elwood.agent.tools.tool import Tool
 from elwood.features.skills.matching import called, matching
 from elwood.features.skills.skill import Skill, catalogue, resident
 from elwood.features.skills.store import Found, Placed, Shelf
@@ -30,7 +30,7 @@ _Made = tuple[Documents, tuple[Placed, ...], Prompt]
 class Prompting:
     """Makes the prompt within *budget* tokens; the same object while nothing has changed.
 
-    *strip* takes secrets out: somebody may have written one into a document.  Of the skills on
+    *redact* takes secrets out: somebody may have written one into a document.  Of the skills on
     *shelf* those called *always*, or that ask for it themselves, stand in it as a whole.
     """
 
@@ -39,14 +39,14 @@ class Prompting:
         workspace: Workspace,
         tools: Sequence[Tool],
         budget: int,
-        strip: Callable[[str], str],
+        redact: Callable[[str], str],
         shelf: Shelf | None = None,
         always: Collection[str] = (),
     ) -> None:
         self._workspace = workspace
         self._specs = tuple(tool.spec for tool in tools)
         self._budget = budget
-        self._strip = strip
+        self._redact = redact
         self._shelf = shelf
         self._always = always
         self._skills: tuple[Placed, ...] = ()
@@ -80,7 +80,7 @@ class Prompting:
         fitting = [skill.name for skill in matching(offered, message)]
         return f"Skills that may fit: {', '.join(fitting)}." if fitting else ""
 
-    async def spell_out(self, command: str) -> str:
+    async def expand_skill_command(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
         found = Found() if self._shelf is None else await self._shelf.found()
         if (one := called((one.skill for one in usable(found)), command)) is None:
@@ -99,7 +99,7 @@ class Prompting:
         specs = self._specs
         if not self._skills:
             specs = tuple(spec for spec in specs if spec.name != ACTIVATE_SKILL.name)
-        return Prompt(self._strip(assemble(documents, note, self._budget)), specs)
+        return Prompt(self._redact(assemble(documents, note, self._budget)), specs)
 
     def _resident(self) -> list[Skill]:
         skills = (one.skill for one in self._skills)

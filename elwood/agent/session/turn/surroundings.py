@@ -9,9 +9,10 @@ import trio
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.messages import Attachment, OutboxMail
 from elwood.agent.conversation.message import Prompt
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
-from elwood.agent.session.log.entries import Received, Route
+from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
@@ -32,33 +33,32 @@ MODELS_AWAY, LOOK_EVERY = 15.0, 0.25
 class Surroundings:
     """What all sessions share.
 
-    *strip* takes secrets out of a text, *so_far* out of one that still grows.  *prompt* gives
-    what the documents, skills and tools amount to now; *suggest* names the skills that fit a
-    message, but those whose mark the conversation sees; *spell_out* says in words what a command
-    asks for that is the name of a skill.  *gate* makes the gate of a session from its id and its
-    log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's lines of
-    /status, to the owner or (False) to others.  *now* is the wall clock, Unix seconds.  A delivery
-    that takes *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*; after *idle*
-    seconds without work a session leaves the memory, after *archive* seconds its conversation is
-    put away.
-    *export* gives a file to the people of a route, and says where it is; its last arguments say
-    that words of strangers are in it, and that it may have been given before.  *refusal* says why
-    no new work is taken, if none is; *heard* is told where the owner writes, in private;
-    *places* are where the owner reads, the best first.  Of what
-    is in *memory*, up to *offered* tokens may go along with a message.  *threads* are the daily
-    notes, if any are kept; *learning* is there if anything may be learned, *timetable* if anything
-    can be planned, *restored* if the state came out of a backup.
+    *redact* takes secrets out of a text, *redact_partial* out of one that still grows.  *prompt*
+    gives what the documents, skills and tools amount to now; *suggest* names the skills that fit a
+    message, but those whose mark the conversation sees; *expand_skill_command* says in words what a
+    command asks for that is the name of a skill.  *gate* makes the gate of a session from its id
+    and its log.  *publish* shows a session's state to `elwood inspect`; *status* gives the house's
+    lines of /status, to the owner or (False) to others.  *now* is the wall clock, Unix seconds.  A
+    delivery that takes *delivery_limit* seconds is stuck, and so is a turn after *turn_limit*;
+    after *idle* seconds without work a session leaves the memory, after *archive* seconds its
+    conversation is put away.  *export* gives a file to the people of a route, and says where it is;
+    its last arguments say that words of strangers are in it, and that it may have been given
+    before.  *refusal* says why no new work is taken, if none is; *heard* is told where the owner
+    writes, in private; *places* are where the owner reads, the best first.  Of what is in *memory*,
+    up to *offered* tokens may go along with a message.  *threads* are the daily notes, if any are
+    kept; *learning* is there if anything may be learned, *timetable* if anything can be planned,
+    *restored* if the state came out of a backup.
     """
 
-    strip: Callable[[str], str]
-    so_far: Callable[[str], str]
+    redact: Callable[[str], str]
+    redact_partial: Callable[[str], str]
     models: Address[ModelsMail]
     outboxes: Mapping[str, Address[OutboxMail]]
     prompt: Callable[[], Awaitable[Prompt]]
     approvals: Address[ApprovalsMail]
     gate: Callable[[str, SessionLog], Gate]
     suggest: Callable[[str, Callable[[str], bool]], str] = lambda message, sees: ""
-    spell_out: Callable[[str], Awaitable[str]]
+    expand_skill_command: Callable[[str], Awaitable[str]]
     mark: Callable[[str, bool], Awaitable[None]]
     publish: Callable[[str, Session | None], None]
     status: Callable[[str, bool], Awaitable[str]]

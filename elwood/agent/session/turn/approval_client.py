@@ -3,7 +3,7 @@
 Facts are fetched from approvals; what comes up is only a hint that asking again is worth while.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Literal
 
@@ -32,9 +32,10 @@ from elwood.agent.session.log.entries import (
     Endorsed,
     Entry,
 )
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall, call_key
-from elwood.agent.tools import Tool
+from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.journal import DiskFull
 
@@ -44,6 +45,8 @@ PAUSE = 1.0
 TO_ANSWER = 60.0
 # Calls of one conversation that may wait for the owner at a time.
 MAX_KEPT = 10
+# Runs of tasks: the task, and the series of the run.
+Runs = frozenset[tuple[str, int]]
 
 
 @attrs.frozen
@@ -307,3 +310,53 @@ TOLD = {
     "expired": "the owner did not answer in time.",
     "withdrawn": "the question was withdrawn.",
 }
+
+
+class Withdrawing:
+    """Withdraws calls of one session: as somebody wants, or as their task was cancelled.
+
+    *cancelled* says which of the runs, each a task and its series, are of a task that was.
+    """
+
+    def __init__(
+        self, log_: SessionLog, seeking: Seeking, cancelled: Callable[[Runs], Awaitable[Runs]]
+    ) -> None:
+        self._log = log_
+        self._seeking = seeking
+        self._cancelled = cancelled
+
+    async def __call__(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
+        """Let go of the calls that wait for the owner, or have been allowed and not begun.
+
+        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
+        calls of these are meant.  Return how many.
+        """
+        pending = [kept.pending for kept in self._log.state.pending.values()]
+        kept = [one for one in pending if turns is None or one.turn in turns]
+        await self._let_go(kept, anew)
+        return len(kept)
+
+    async def forsaken(self) -> bool:
+        """Let go of the calls that waited in runs of a task that was cancelled since.
+
+        Tell whether the open turn was begun on a yes to one of them, and has not come to it.  Waits
+        for who keeps the tasks: what they forbid must not be done.
+        """
+        state = self._log.state
+        kept = [*state.pending.values(), *(state.turn.kept if state.turn is not None else ())]
+        of = {one.pending: (one.errand.job, one.errand.series) for one in kept if one.errand}
+        if not of:
+            return False
+        cancelled = await self._cancelled(frozenset(of.values()))
+        gone = {call_key(one.turn, one.call): one for one, run in of.items() if run in cancelled}
+        begun = state.turn.calls if state.turn is not None else {}
+        await self._let_go([one for key, one in gone.items() if key in state.pending])
+        calls = [begun[key] for key in gone if key in begun]
+        return any(call.started is None and call.ended is None for call in calls)
+
+    async def _let_go(self, kept: Sequence[CallPending], anew: bool = False) -> None:
+        if kept or anew:
+            await self._seeking.withdraw(*kept, anew=anew)
+        if kept:
+            gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
+            await self._log.keep(*gone)

@@ -1,4 +1,4 @@
-"""The board shows what actors wait for, and names what has gone on for too long."""
+"""The actor_table shows what actors wait for, and names what has gone on for too long."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ import trio
 import trio.testing
 
 from elwood.foundation.runtime import (
-    Board,
+    ActorTable,
     Mailbox,
     RestartPolicy,
     Stuck,
-    trouble,
+    clear_error,
+    report_error,
+    report_warning,
     waiting,
-    warn,
-    well,
 )
-from elwood.foundation.runtime.board import (
+from elwood.foundation.runtime.actor_table import (
     CALM,
     DEAF,
     FAILING,
@@ -30,7 +30,7 @@ class Bug(Exception):
 
 
 def stuck(scene: Scene) -> list[tuple[str, str]]:
-    return [(s.actor, s.what) for s in scene.board.stuck()]
+    return [(s.actor, s.what) for s in scene.actor_table.stuck()]
 
 
 async def test_a_wait_is_seen_while_it_lasts_and_stuck_beyond_its_limit(
@@ -42,7 +42,7 @@ async def test_a_wait_is_seen_while_it_lasts_and_stuck_beyond_its_limit(
         await trio.sleep_forever()
 
     async with house(child("it", body, grace=1)) as scene:
-        (wait,) = scene.board.desks["it"].waits.values()
+        (wait,) = scene.actor_table.statuses["it"].waits.values()
         assert (wait.what, wait.limit) == ("an answer", 10)
         await trio.sleep(10)
         assert not stuck(scene)
@@ -50,7 +50,7 @@ async def test_a_wait_is_seen_while_it_lasts_and_stuck_beyond_its_limit(
         assert stuck(scene) == [("it", "an answer has taken 12 s (limit 10 s)")]
         await trio.sleep(10)
         assert not stuck(scene)
-        assert not scene.board.desks["it"].waits
+        assert not scene.actor_table.statuses["it"].waits
 
 
 async def test_a_wait_of_a_task_inside_the_actor_stands_on_its_desk(autojump_clock: object) -> None:
@@ -65,7 +65,7 @@ async def test_a_wait_of_a_task_inside_the_actor_stands_on_its_desk(autojump_clo
 
     async with house(child("it", body, grace=1), child("other", body, grace=1)) as scene:
         for name in ("it", "other"):
-            waits = scene.board.desks[name].waits.values()
+            waits = scene.actor_table.statuses[name].waits.values()
             assert {w.what for w in waits} == {"one", "two"}
 
 
@@ -77,8 +77,8 @@ async def test_a_crash_clears_the_waits(autojump_clock: object) -> None:
 
     async with house(child("it", body)) as scene:
         await trio.sleep(1.2)
-        assert scene.board.desks["it"].state == "restarting"
-        assert not scene.board.desks["it"].waits
+        assert scene.actor_table.statuses["it"].state == "restarting"
+        assert not scene.actor_table.statuses["it"].waits
 
 
 async def test_the_same_error_three_times_is_stuck_until_a_try_works(
@@ -86,9 +86,9 @@ async def test_the_same_error_three_times_is_stuck_until_a_try_works(
 ) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for error in ("refused", "refused", "refused", "reset"):
-            trouble("the poll", error)
+            report_error("the poll", error)
             await trio.sleep(10)
-        well("the poll")
+        clear_error("the poll")
         await trio.sleep_forever()
 
     async with house(child("it", body, grace=1)) as scene:
@@ -96,10 +96,10 @@ async def test_the_same_error_three_times_is_stuck_until_a_try_works(
         assert not stuck(scene)
         await trio.sleep(10)
         assert stuck(scene) == [("it", "the poll failed 3 times: refused")]
-        (key,) = [s.key for s in scene.board.stuck()]
+        (key,) = [s.key for s in scene.actor_table.stuck()]
         await trio.sleep(10)
         assert stuck(scene) == [("it", "the poll failed 4 times: reset")], "it still does not work"
-        assert [s.key for s in scene.board.stuck()] == [key], "and is the same trouble"
+        assert [s.key for s in scene.actor_table.stuck()] == [key], "and is the same trouble"
         await trio.sleep(10)
         assert not stuck(scene)
 
@@ -107,7 +107,7 @@ async def test_the_same_error_three_times_is_stuck_until_a_try_works(
 async def test_different_errors_need_more_tries_to_be_stuck(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for number in range(FAILING):
-            trouble("the poll", f"request {number} failed")
+            report_error("the poll", f"request {number} failed")
             await trio.sleep(1)
         await trio.sleep_forever()
 
@@ -121,7 +121,7 @@ async def test_different_errors_need_more_tries_to_be_stuck(autojump_clock: obje
 async def test_a_trouble_that_nobody_speaks_of_any_more_is_history(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for _ in range(3):
-            trouble("the model", "overloaded")
+            report_error("the model", "overloaded")
         await trio.sleep_forever()
 
     async with house(child("it", body, grace=1)) as scene:
@@ -134,17 +134,17 @@ async def test_a_trouble_that_nobody_speaks_of_any_more_is_history(autojump_cloc
 async def test_a_warning_is_told_at_once_in_its_own_words(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         for words in ("a little", "much", "much"):
-            warn("rain", words)
+            report_warning("rain", words)
             await trio.sleep(10)
-        well("rain")
+        clear_error("rain")
         await trio.sleep_forever()
 
     async with house(child("it", body)) as scene:
         await trio.sleep(5)
-        [first] = scene.board.stuck()
+        [first] = scene.actor_table.stuck()
         assert (first.actor, first.subject, first.what) == ("", "rain", "a little")
         await trio.sleep(20)
-        [later] = scene.board.stuck()
+        [later] = scene.actor_table.stuck()
         assert (later.key, later.what) == (first.key, "much")
         await trio.sleep(10)
         assert not stuck(scene)
@@ -202,7 +202,7 @@ async def test_crashes_with_calm_between_them_are_not_in_a_row(autojump_clock: o
         for _ in range(20):
             await trio.sleep(CALM / 2)
             assert not stuck(scene)
-        assert scene.board.desks["it"].restarts > 5
+        assert scene.actor_table.statuses["it"].restarts > 5
 
 
 async def test_depth_state_and_restarts_are_live(autojump_clock: object) -> None:
@@ -212,33 +212,38 @@ async def test_depth_state_and_restarts_are_live(autojump_clock: object) -> None
 
     it = child("it", body, RestartPolicy(first_delay=5), capacity=3)
     async with house(it) as scene:
-        desk = scene.board.desks["it"]
+        status = scene.actor_table.statuses["it"]
         it.mailbox.address.offer(1)
-        assert (desk.state, desk.depth(), desk.capacity, desk.restarts) == ("running", 1, 3, 0)
+        assert (status.state, status.depth(), status.capacity, status.restarts) == (
+            "running",
+            1,
+            3,
+            0,
+        )
         await trio.sleep(11)
-        assert (desk.state, desk.restarts, desk.last_crash) == ("restarting", 1, "Bug")
-        assert desk.last_crash_at == desk.since
+        assert (status.state, status.restarts, status.last_crash) == ("restarting", 1, "Bug")
+        assert status.last_crash_at == status.since
         await trio.sleep(5)
-        states = [desk.state]
-    states.append(desk.state)
+        states = [status.state]
+    states.append(status.state)
     assert states == ["running", "stopped"]
 
 
 def test_outside_of_an_actor_waits_and_troubles_are_nobodys() -> None:
     with waiting("nothing"):
-        warn("it", "rains")
-        trouble("it", "failed")
-        well("it")
+        report_warning("it", "rains")
+        report_error("it", "failed")
+        clear_error("it")
 
 
 def test_a_board_without_desks_has_nothing_stuck() -> None:
-    assert Board(lambda: 0.0).stuck() == []
+    assert ActorTable(lambda: 0.0).stuck() == []
     assert Stuck("k", "a", "w", "s") == Stuck("k", "a", "w", "s")
 
 
 @pytest.mark.parametrize("leaver", ["known", "unknown"])
 def test_leaving_the_board_is_harmless(leaver: str) -> None:
-    board = Board(lambda: 0.0)
-    board.desk("known", 1, lambda: 0)
-    board.leave(leaver)
-    assert ("known" in board.desks) == (leaver == "unknown")
+    actor_table = ActorTable(lambda: 0.0)
+    actor_table.add("known", 1, lambda: 0)
+    actor_table.leave(leaver)
+    assert ("known" in actor_table.statuses) == (leaver == "unknown")

@@ -1,9 +1,9 @@
 """What every actor is doing right now: the ledger behind ``elwood inspect`` and the watchdog.
 
-The supervisor keeps one *desk* per actor.  Code that waits for the world or for another actor
-says so with ``waiting(...)``; code that meets an error it will retry says so with ``trouble(...)``,
-and code that sees what a person should know says so with ``warn(...)``.  Outside of a supervised
-actor all of them do nothing.
+The supervisor keeps one `ActorStatus` per actor.  Code that waits for the world or for another
+actor says so with ``waiting(...)``; code that meets an error it will retry says so with
+``report_error(...)``, and code that sees what a person should know says so with
+``report_warning(...)``.  Outside of a supervised actor all of them do nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,8 +67,8 @@ class Trouble:
 
 
 @attrs.define(eq=False)
-class Desk:
-    """The ledger page of one actor; written by the runtime, by ``waiting`` and ``trouble``."""
+class ActorStatus:
+    """What one actor is doing; written by the runtime, by ``waiting`` and ``report_error``."""
 
     name: str
     capacity: int
@@ -149,96 +149,96 @@ class Stuck:
         return f"Stuck: {self.actor}: {self.what}" if self.actor else self.what
 
 
-class Board:
-    """All desks, by the order in which the actors first started."""
+class ActorTable:
+    """All statuses, by the order in which the actors first started."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.desks: dict[str, Desk] = {}
+        self.statuses: dict[str, ActorStatus] = {}
 
-    def desk(
+    def add(
         self,
         name: str,
         capacity: int,
         depth: Callable[[], int],
         unread_since: Callable[[], float | None] = lambda: None,
-    ) -> Desk:
-        """Give the actor *name* its desk; a restarted actor gets a new page.
+    ) -> ActorStatus:
+        """Give the actor *name* its status; a restarted actor gets a new one.
 
         *unread_since* says since when messages have waited there with none of them being taken.
         """
-        desk = Desk(name, capacity, depth, self._clock, unread_since)
-        desk.since = self._clock()
-        self.desks[name] = desk
-        return desk
+        status = ActorStatus(name, capacity, depth, self._clock, unread_since)
+        status.since = self._clock()
+        self.statuses[name] = status
+        return status
 
     def now(self) -> float:
-        """Return the time by the clock that all desks use, in seconds."""
+        """Return the time by the clock that all statuses use, in seconds."""
         return self._clock()
 
     def leave(self, name: str) -> None:
         """Forget an actor that is done for good (a session that went idle)."""
-        self.desks.pop(name, None)
+        self.statuses.pop(name, None)
 
     def stuck(self) -> list[Stuck]:
         """List what is older than its limit, and errors that keep coming."""
         now = self.now()
-        return [found for desk in self.desks.values() for found in desk.stuck(now)]
+        return [found for status in self.statuses.values() for found in status.stuck(now)]
 
 
-_current: ContextVar[Desk | None] = ContextVar("elwood_desk", default=None)
+_current: ContextVar[ActorStatus | None] = ContextVar("elwood_desk", default=None)
 _numbers = count(1)
 
 
-def sit_at(desk: Desk) -> None:
-    """Make *desk* the one of the running task and of the tasks it starts."""
-    _current.set(desk)
+def set_current(status: ActorStatus) -> None:
+    """Make *status* the one of the running task and of the tasks it starts."""
+    _current.set(status)
 
 
 @contextmanager
 def waiting(what: str, *, limit: float = inf) -> Iterator[None]:
-    """Show on the board that the current actor waits for *what*, at most *limit* seconds."""
-    desk = _current.get()
-    if desk is None:
+    """Show on the actor table that the current actor waits for *what*, at most *limit* seconds."""
+    status = _current.get()
+    if status is None:
         yield
         return
     number = next(_numbers)
-    desk.waits[number] = Wait(what, desk.clock(), limit)
+    status.waits[number] = Wait(what, status.clock(), limit)
     try:
         yield
     finally:
-        desk.waits.pop(number, None)  # a new incarnation has cleared them
+        status.waits.pop(number, None)  # a new incarnation has cleared them
 
 
-def trouble(what: str, error: str, *, times: int = 1) -> None:
+def report_error(what: str, error: str, *, times: int = 1) -> None:
     """Note that *what* failed with *error* and will be tried again.
 
     *times* says how often, where the first failures were too young to be worth a word.
     """
-    desk = _current.get()
-    if desk is None:
+    status = _current.get()
+    if status is None:
         return
-    known = desk.troubles.get(what)
-    now = desk.clock()
+    known = status.troubles.get(what)
+    now = status.clock()
     if known is not None and now - known.latest < STALE:
         known.again(error, now)
     else:
-        known = desk.troubles[what] = Trouble(what, error, now, now)
+        known = status.troubles[what] = Trouble(what, error, now, now)
         for _ in range(1, times):
             known.again(error, now)
 
 
-def warn(what: str, words: str) -> None:
+def report_warning(what: str, words: str) -> None:
     """Note that *what* is so, which is nobody's failure but should be known: *words* say it all."""
-    desk = _current.get()
-    if desk is not None:
-        known, now = desk.troubles.get(what), desk.clock()
+    status = _current.get()
+    if status is not None:
+        known, now = status.troubles.get(what), status.clock()
         since = now if known is None else known.since
-        desk.troubles[what] = Trouble(what, words, since, now, count=0, stuck=True)
+        status.troubles[what] = Trouble(what, words, since, now, count=0, stuck=True)
 
 
-def well(what: str) -> None:
+def clear_error(what: str) -> None:
     """Note that *what* works (again), or is no longer so."""
-    desk = _current.get()
-    if desk is not None:
-        desk.troubles.pop(what, None)
+    status = _current.get()
+    if status is not None:
+        status.troubles.pop(what, None)

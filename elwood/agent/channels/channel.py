@@ -1,9 +1,5 @@
-"""What the house is given from outside: clock and chance, and ways to talk with people."""
+"""A way to talk with people, as the house sees it."""
 
-import os
-import random
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -11,31 +7,10 @@ import trio
 
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.session.log.entries import Route
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.health.systemd import Notify
-from elwood.foundation.runtime import (
-    Address,
-    Blocking,
-    Mailbox,
-    in_thread,
-)
-from elwood.foundation.storage.syscalls import Calls
-
-
-@attrs.frozen(kw_only=True)
-class Outside:
-    """All that is not decided by the program: the seam for tests.
-
-    *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text.
-    """
-
-    now: Callable[[], float] = time.time
-    random: Callable[[], float] = random.random
-    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
-    blocking: Blocking = in_thread
-    calls: Callable[[], Calls] = Calls
-    notify: Notify = attrs.field(factory=lambda: Notify.from_environment({}, os.getpid()))
+from elwood.foundation.environment import Environment
+from elwood.foundation.runtime import Address, Mailbox
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +21,7 @@ class Doors:
     session has anything left to do, *failed* says whether the newest answer of one is a failure.
     """
 
-    outside: Outside
+    outside: Environment
     sessions: Address[SessionsMail]
     approvals: Address[ApprovalsMail]
     outbox: Address[OutboxMail]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.features.health.systemd import MAX_STATUS, Notify
+from elwood.foundation.net.systemd import MAX_STATUS, Notify
 
 
 class Systemd:

@@ -1,0 +1,28 @@
+"""What the program is given from outside: clock, chance, threads, system calls."""
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable
+
+import attrs
+
+from elwood.foundation.net.systemd import Notify
+from elwood.foundation.runtime import Blocking, in_thread
+from elwood.foundation.storage.syscalls import Calls
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """All that is not decided by the program: the seam for tests.
+
+    *now* is Unix time, *random* gives numbers from 0 to 1, *new_id* 128 random bits as text.
+    """
+
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+    new_id: Callable[[], str] = lambda: secrets.token_urlsafe(16)
+    blocking: Blocking = in_thread
+    calls: Callable[[], Calls] = Calls
+    notify: Notify = attrs.field(factory=lambda: Notify.from_environment({}, os.getpid()))
