@@ -340,7 +340,8 @@ def test_missing_secrets_are_named(tmp_path: Path) -> None:
         (
             "problem",
             "there is no key for far",
-            "put it into the credential far-key, into $FAR_API_KEY, or name a file that has it in providers.far.key",
+            "put it into the credential far-key, into $FAR_API_KEY, or name a file that has it in "
+            "providers.far.key",
         ),
         ("ok", "there is no telegram-token: that channel is off", ""),
     ]
