@@ -156,10 +156,11 @@ def _hides(tag: str) -> bool:
     if not re.search("hidden|style|role", tag, re.IGNORECASE):
         return False
     root = etree.fromstring(tag.encode("utf-8", "replace"), etree.HTMLParser(encoding="utf-8"))
-    return any(
-        _is_dropped(str(found.tag), {str(key): str(value) for key, value in found.items()})
-        for found in root.iter()
-    )
+    for found in root.iter():
+        attributes = {str(key): str(value) for key, value in found.items()}
+        if _is_dropped(str(found.tag), attributes):
+            return True
+    return False
 
 
 @attrs.frozen
