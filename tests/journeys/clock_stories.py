@@ -4,7 +4,7 @@ import re
 from functools import partial
 from typing import Any
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest

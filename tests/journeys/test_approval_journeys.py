@@ -6,7 +6,7 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.actions import SendMessage
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.plans import Plan

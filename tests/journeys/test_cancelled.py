@@ -9,7 +9,7 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest

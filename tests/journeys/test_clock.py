@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import (
     Completion,
     Human,

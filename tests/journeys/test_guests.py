@@ -5,7 +5,7 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.commands.slash import COMMANDS

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.models.budget import Limits
 from elwood.agent.models.routing import ModelSettings, ProviderSettings, candidates
