@@ -1,7 +1,7 @@
 """The tools that Elwood brings along."""
 
-from elwood.agent.tools import Tool
 from elwood.agent.tools.talk import ASK_USER, SEND_MESSAGE
+from elwood.agent.tools.tool import Tool
 from elwood.features.files.search_tools import FIND, GREP
 from elwood.features.files.tools import LIST_FILES, READ_FILE
 from elwood.features.files.write_tools import EDIT_FILE, WRITE_FILE
@@ -9,12 +9,12 @@ from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMO
 from elwood.features.shell.tools import RUN_COMMAND
 from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
 from elwood.features.skills.tools import ACTIVATE_SKILL
-from elwood.features.tasks.schedule_tool import SCHEDULE
 from elwood.features.tasks.tools import (
     CANCEL_TASK,
     LIST_TASKS,
     PAUSE_TASK,
     RESUME_TASK,
+    SCHEDULE,
 )
 from elwood.features.web.search_tools import WEB_SEARCH
 from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST

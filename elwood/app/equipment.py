@@ -13,27 +13,23 @@ from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.task_run import PRINCIPAL, TaskRun, job_of
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.policy.decide import (
     Rules,
-    Who,
     Word,
     version,
 )
 from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.approval_client import Hints, Seeking
-from elwood.agent.session.turn.gate import Gate
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.app.config import Config
 from elwood.app.config.settings import Policy
 from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.index import Pages
 from elwood.features.daily_notes.store import Threads
-from elwood.features.files.write_tools import EDIT_FILE, WRITE_FILE
 from elwood.features.memory.actor import Remembering
 from elwood.features.memory.daily_quota import Allowance
 from elwood.features.memory.learning_deps import Learning
@@ -51,10 +47,9 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.sandbox import NoSandbox, pick, reap
-from elwood.foundation.secrets.redaction import redact, reveals
+from elwood.foundation.secrets.redaction import Redactor, redact
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.paths import escape_name
 
 log = logging.getLogger("elwood")
 
@@ -182,46 +177,34 @@ class Equipment:
         carrying = frozenset(channel.name for channel in channels if channel.files)
         self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
         self._version = version(self._rules)
+        usual = Reach(usual=config.limits.purse(None))
+        bound = attrs.evolve(self._hands, voice=self._voice, reach=lambda: usual)
+        self._toolset = Toolset(
+            tools={tool.name: with_hands(tool, bound) for tool in tools},
+            rules=self._rules,
+            owners=self.owners,
+            zone=config.owner.timezone,
+            dry_run=dry_run,
+            deadline=config.turn.tool_deadline,
+        )
         self.restored = restored(config.paths.state)
 
     def gate(self, session: str, log_: SessionLog) -> Gate:
         """Make the gate of one session."""
         config = self._config
-        return Gate(
+        seeking = Seeking(
+            session=session,
             state=lambda: log_.state,
-            tools=self._tools,
-            hands=attrs.evolve(
-                self._hands,
-                untrusted=lambda: log_.state.taint.label.untrusted,
-                source=lambda: _source(session, log_.state),
-                wrote=lambda path: wrote(log_, path),
-                voice=attrs.evolve(self._voice, here=lambda: _here(log_.state)),
-                sees=log_.sees,
-                session=session,
-                job=lambda: job_of(_errand(log_.state)),
-                reach=lambda: Reach(
-                    tuple(sorted(self._tools)), config.limits.purse(None), _errand(log_.state)
-                ),
-            ),
             record=log_.record,
-            rules=self._rules,
-            seeking=Seeking(
-                session=session,
-                state=lambda: log_.state,
-                record=log_.record,
-                approvals=self._approvals,
-                hints=Hints(),
-                version=self._version,
-                wait=config.approvals.wait,
-                lasts=config.approvals.expires,
-                now=self._now,
-            ),
-            redact=lambda text: redact(text, config.secrets),
-            reveals=lambda text: reveals(text, config.secrets),
-            who=self._who,
-            dry_run=self._dry_run,
-            deadline=config.turn.tool_deadline,
+            approvals=self._approvals,
+            hints=Hints(),
+            version=self._version,
+            wait=config.approvals.wait,
+            lasts=config.approvals.expires,
+            now=self._now,
         )
+        redactor = Redactor(config.secrets)
+        return Gate(session, log_, self._toolset, seeking, redactor, self._now)
 
     def sandbox(self) -> str:
         """Say in one line where commands run."""
@@ -229,37 +212,6 @@ class Equipment:
         if isinstance(sandbox, NoSandbox):
             return f"Commands cannot be run: {sandbox.why}"
         return f"Commands run in: {sandbox.rung}."
-
-    def _who(self, principal: str) -> Who:
-        if principal.startswith(PRINCIPAL):
-            return "task"
-        return "owner" if principal in self.owners else "guest"
-
-
-def _here(state: Session) -> Route:
-    assert state.turn is not None, "tools run in turns"
-    return state.turn.route
-
-
-def _errand(state: Session) -> TaskRun | None:
-    return state.turn.errand if state.turn else None
-
-
-def _source(session: str, state: Session) -> str:
-    """Say where what is remembered now comes from."""
-    who = f" by {state.turn.principal}" if state.turn else ""
-    read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
-    return f"{session}{who}{read}"
-
-
-def wrote(log_: SessionLog, path: str) -> bool:
-    """Tell whether the file was written in this conversation, as far as its receipts say."""
-    return any(
-        past.receipt.tool in (WRITE_FILE.name, EDIT_FILE.name)
-        and past.receipt.outcome == "ok"
-        and past.receipt.target == escape_name(path)
-        for past in log_.state.receipts
-    )
 
 
 def words(policy: Policy, tools: Sequence[Tool]) -> dict[str, Word]:

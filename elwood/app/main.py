@@ -28,7 +28,7 @@ from elwood.agent.models.usage_book import UsageBook
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config import Config
 from elwood.app.equipment import (
     Equipment,
@@ -41,8 +41,8 @@ from elwood.features.health.actor import VITAL, Health, listener
 from elwood.features.health.disk_monitor import Vitals
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
-from elwood.features.tasks.file_words import read_hours
 from elwood.features.tasks.messages import TimetableMail
+from elwood.features.tasks.notation import read_hours
 from elwood.features.tasks.when import next_active
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (

@@ -19,8 +19,8 @@ from elwood.agent.models.embeddings import embedder_of
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import ModelSettings, ProviderSettings, split_name
-from elwood.agent.tools import Tool
 from elwood.agent.tools.catalog import merge
+from elwood.agent.tools.tool import Tool
 from elwood.app.builtin_tools import builtin
 from elwood.app.channels import (
     Saying,

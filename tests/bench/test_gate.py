@@ -25,10 +25,10 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.features.files.tools import READ_FILE
 from elwood.foundation.runtime import inline
-from elwood.foundation.secrets.redaction import Secret, redact, reveals
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.gates import gate_for
@@ -89,8 +89,7 @@ async def test_what_the_gate_adds_to_a_call(tmp_path: Path) -> None:
         hands,
         gated.record,
         rules=Rules(),
-        redact=lambda text: redact(text, SECRETS),
-        reveals=lambda text: reveals(text, SECRETS),
+        redactor=Redactor(SECRETS),
     )
 
     async def by_gate(number: int) -> None:

@@ -19,7 +19,7 @@ from elwood.agent.conversation.actions import (
     SendRequest,
 )
 from elwood.agent.conversation.labels import Label
-from elwood.agent.tools import ToolFailure
+from elwood.agent.tools.tool import ToolFailure
 from elwood.foundation.net.urls import Refused, Url, parse
 
 Arguments = Mapping[str, object]

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from tests.dojo.catalogue import CLASSES, Class
 from tests.dojo.obedience import SCRIPTS, Call
 

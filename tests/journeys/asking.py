@@ -36,7 +36,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.next_work import Nothing, next_work
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import UNANSWERED, call_key
-from elwood.agent.tools import Hands, Output, Tool
+from elwood.agent.tools.tool import Hands, Output, Tool
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Blocking, Child, inline
 from elwood.foundation.storage.chain import Line, decoder, is_sound

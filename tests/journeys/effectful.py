@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
 from elwood.app.config import load
 from elwood.foundation import log

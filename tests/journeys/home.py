@@ -32,7 +32,7 @@ from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.routing import ModelSettings, ProviderSettings
 from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import main as app
 from elwood.app.config import Config, Paths
 from elwood.app.config.settings import Policy

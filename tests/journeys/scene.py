@@ -45,7 +45,7 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.features.daily_notes.notes import without_recall
 from elwood.foundation.runtime import (
     ActorTable,

@@ -12,7 +12,7 @@ from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import CallDecided, Replied
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config.settings import Policy
 from elwood.features.web.client import Web
 from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST

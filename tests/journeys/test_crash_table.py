@@ -47,7 +47,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
 from elwood.app.config import Config, Paths, Sessions
 from elwood.app.config.settings import Policy

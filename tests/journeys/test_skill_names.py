@@ -6,7 +6,7 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Human, Notice
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.features.skills.store import Shelf
 from elwood.features.skills.tools import ACTIVATE_SKILL
 from elwood.foundation.storage.files import Root

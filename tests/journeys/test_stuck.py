@@ -15,7 +15,7 @@ from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config import Watchdog
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import Named

@@ -61,7 +61,7 @@ TESTS = (
 )
 _HOW = "Write the command, as in “run `make test`”."
 
-Argument = str | int | Sequence[str]
+Argument = object
 
 
 @attrs.frozen
@@ -163,9 +163,9 @@ def _first(phrase: Phrase) -> Wish | None:
             return wish("save_memory", key=key, content=text)
         case LookUp(query):
             return wish("search_memory", query=query)
-        case Plan(when, remind, do, cheap, usd):
+        case Plan(_, remind, do, cheap, usd):
             what = {"remind": remind} if remind else {"do": do, "cheap": cheap, "budget_usd": usd}
-            return wish("schedule", title=phrase.title, when=when, **what)
+            return wish("schedule", title=phrase.title, **phrase.times, **what)
         case ListPlans():
             return wish("list_tasks")
         case ChangePlan(verb, task):

@@ -1,7 +1,7 @@
 """How the offline model puts the results of tools into sentences.
 
 It says no more than the result does.  What others wrote stands in code or in quotes: it claims
-nothing of ours (`core.claims`), and formats nothing.
+nothing of ours, and formats nothing.
 """
 
 import re

@@ -6,17 +6,19 @@ from typing import Literal
 import attrs
 
 from elwood.agent.models.phrase_words import compiled, first, unquoted
-from elwood.features.tasks.timing_text import parse_when
 
-# Words of a time, at most: "on the first monday of every month at half past nine".
-MAX_WORDS = 12
+# Words of a time, at most: "every 2 weeks".
+MAX_WORDS = 3
 # Characters of a title: what `schedule` takes.
 MAX_TITLE = 60
 
 
 @attrs.frozen
 class Plan:
-    """At the times *when* say *remind*, or do *do*, *cheap*ly, for *usd* dollars a day at most."""
+    """At the times *when* say *remind*, or do *do*, *cheap*ly, for *usd* dollars a day at most.
+
+    *when* is "in 5 minutes", "every 2 hours", or a date and time like 2026-12-24T18:00.
+    """
 
     when: str
     remind: str = ""
@@ -28,6 +30,17 @@ class Plan:
     def title(self) -> str:
         """A few words for it."""
         return " ".join((self.remind or self.do).split())[:MAX_TITLE].strip()
+
+    @property
+    def times(self) -> dict[str, object]:
+        """What `schedule` takes for *when*."""
+        found = _LENGTH.fullmatch(self.when)
+        if found is None:
+            return {"at": self.when.removeprefix("at ")}
+        count, unit = int(found["n"] or 1), found["unit"].lower()
+        if found["kind"].lower() == "in":
+            return {"in_minutes": count * _MINUTES[unit]}
+        return {"every": {"n": count, "unit": unit}}
 
 
 @attrs.frozen
@@ -66,12 +79,11 @@ _WITHIN = re.compile(
     r"(?:,? {1,3}for at most \$(?P<usd>\d{1,4}(?:\.\d{1,4})?) (?:a|per) day)?$",
     re.I,
 )
-# With what a time begins that stands in front of a job; "12 notes.txt" is none.
-_BEGINS = re.compile(
-    r"(?:every|each|daily|hourly|weekly|monthly|tomorrow|today|tonight|in|at|on|next|@\w|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)day)",
-    re.I,
+_LENGTH = re.compile(
+    r"(?P<kind>in|every) (?:(?P<n>[0-9]{1,4}) )?(?P<unit>minute|hour|day|week)s?", re.I
 )
+_MINUTES = {"minute": 1, "hour": 60, "day": 1440, "week": 10_080}
+_MOMENT = re.compile(r"(?:at )?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}", re.I)
 
 
 def about_tasks(words: str, text: str) -> AboutTasks | None:
@@ -79,10 +91,10 @@ def about_tasks(words: str, text: str) -> AboutTasks | None:
 
     >>> about_tasks("remind me in 1 minute to call mum", "")
     Plan(when='in 1 minute', remind='call mum', do='', cheap=False, usd=None)
-    >>> about_tasks("remind me to call mum tomorrow at nine", "")
-    Plan(when='tomorrow at nine', remind='call mum', do='', cheap=False, usd=None)
-    >>> about_tasks("", "daily do list the files with the cheap model, for at most $0.05 a day")
-    Plan(when='daily', remind='', do='list the files', cheap=True, usd=0.05)
+    >>> about_tasks("remind me to call mum in 2 hours", "").times
+    {'in_minutes': 120}
+    >>> about_tasks("", "every day list the files, for at most $0.05 a day")
+    Plan(when='every day', remind='', do='list the files', cheap=False, usd=0.05)
     >>> about_tasks("cancel task call-mum", "")
     ChangePlan(verb='cancel', task='call-mum')
     """
@@ -98,7 +110,7 @@ def about_tasks(words: str, text: str) -> AboutTasks | None:
                 return ChangePlan("cancel", unquoted(found["task"]))
     if found := _REMIND.fullmatch(words):
         return _reminder(found["rest"].strip())
-    split = _leading(text) if _BEGINS.match(text) else None
+    split = _leading(text)
     if split is None:
         return None
     when, rest = split
@@ -150,5 +162,4 @@ def _ending(text: str) -> tuple[str, str] | None:
 
 
 def _is_time(text: str) -> bool:
-    # There is no clock in here: what is over is for the tool to say.
-    return not isinstance(parse_when(text, "UTC", 0.0), str)
+    return bool(_LENGTH.fullmatch(text) or _MOMENT.fullmatch(text))

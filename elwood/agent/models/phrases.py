@@ -73,7 +73,7 @@ EXAMPLES: tuple[tuple[tuple[str, str], ...], ...] = (
     ),
     (
         ("schedule", "remind me in 1 minute to call mum"),
-        ("schedule", "every monday at eight list the files"),
+        ("schedule", "every 2 days list the files"),
     ),
     (("list_tasks", "list my tasks"), ("cancel_task", "cancel task call-mum")),
     (("", "what time is it"), ("", "what did I say before"), ("", "echo some words")),

@@ -21,8 +21,8 @@ from elwood.agent.session.presence import Presence
 from elwood.agent.session.turn.prompt import Prompting
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.session.turn.workspace import Workspace
-from elwood.agent.tools import Hands, Tool
 from elwood.agent.tools.catalog import choose
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config import Config
 from elwood.app.equipment import Equipment
 from elwood.features.memory.learning_deps import Learning

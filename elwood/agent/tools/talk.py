@@ -20,8 +20,8 @@ from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
 from elwood.agent.tools.messenger import Outcome, Place, Voice
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.paths import escape_name

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from elwood.agent.tools import ToolFailure
+from elwood.agent.tools.tool import ToolFailure
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import File
 from elwood.foundation.storage.paths import escape_name

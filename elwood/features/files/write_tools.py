@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import WriteFile
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure, refuse_binary
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
@@ -187,6 +187,7 @@ ABSENT = "absent"
 WRITE_FILE = Tool(
     name="write_file",
     id="files.file.write",
+    writes=True,
     description=(
         "Create a text file of the workspace, or replace all that is in it. Missing folders are "
         "made. To change a part of a file, use edit_file."
@@ -203,6 +204,7 @@ WRITE_FILE = Tool(
 EDIT_FILE = Tool(
     name="edit_file",
     id="files.file.edit",
+    writes=True,
     description=(
         "Replace a piece of a text file of the workspace by another. The piece must be given "
         "exactly, and so much of it that it stands in the file only once."

@@ -13,7 +13,7 @@ from elwood.agent.conversation.actions import SaveMemory as Saving
 from elwood.agent.conversation.actions import SearchMemory as Searching
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,

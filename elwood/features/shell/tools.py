@@ -12,7 +12,7 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import RunCommand
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.reaching import reached
 from elwood.features.shell.git_commands import (
     ENVIRONMENT,

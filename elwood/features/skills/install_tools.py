@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import CreateTool, FetchUrl, ReadFiles
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import (

@@ -9,7 +9,7 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import SearchWeb
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,

@@ -10,7 +10,7 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import FetchUrl, SendRequest
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools import (
+from elwood.agent.tools.tool import (
     Hands,
     Output,
     Tool,

@@ -12,11 +12,6 @@ from elwood.foundation.secrets.secret_contexts import in_context
 from elwood.foundation.secrets.token_patterns import Found, tokens
 
 MASK = "***"
-# Characters of a text in pieces that are held back: more than any form needs before it is known
-# for what it is (a signed token needs most, 7 200).  What is longer is held back until it ends.
-HOLD = 8 * 1024
-# Characters in front of what is looked at that its beginning may depend on.
-_BEFORE = 256
 
 
 @attrs.frozen(repr=False, str=False)
@@ -66,47 +61,6 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     return _masked(text, _find(text, _known(secrets)), 0, len(text))
 
 
-class Redactor:
-    """Strips a text that comes in pieces, as `redact` would if it came whole.
-
-    The last 8 KiB are held back until more comes, or the end; and a secret that is longer until
-    it ends, or 16 KiB of it.
-    """
-
-    def __init__(self, secrets: Iterable[Secret]) -> None:
-        self._known = _known(secrets)
-        self._hold = max(HOLD, self._known.reach)
-        self._text = ""
-        # Where in *_text* begins what has not been given out.
-        self._at = 0
-        # Looking costs as much as all that is held back, so it waits until as much has come.
-        self._look_at = 2 * self._hold
-
-    def feed(self, chunk: str) -> str:
-        """Take the next piece; return what can be given out now."""
-        self._text += chunk
-        if len(self._text) < self._look_at:
-            return ""
-        found = _find(self._text, self._known, self._at)
-        cut = max(self._at, len(self._text) - self._hold)
-        for one in reversed(found):
-            if one.begin < cut < one.end:
-                cut = one.begin
-        given = self._give(found, cut)
-        self._look_at = len(self._text) + self._hold
-        return given
-
-    def end(self) -> str:
-        """Return the rest."""
-        return self._give(_find(self._text, self._known, self._at), len(self._text))
-
-    def _give(self, found: list[Found], cut: int) -> str:
-        given = _masked(self._text, found, self._at, cut)
-        keep = max(0, cut - _BEFORE)
-        self._text, self._at = self._text[keep:], cut - keep
-        return given
-
-
 def redact_partial(text: str, secrets: Iterable[Secret]) -> str:
     """Return what may be shown now of *text*, which is still growing; what is shown only grows.
 
@@ -140,6 +94,25 @@ def reveals(text: str, secrets: Iterable[Secret]) -> bool:
     True
     """
     return next(_known(secrets).spans(text), None) is not None
+
+
+class Redactor:
+    """Takes the secrets of one configuration out of texts; calling it is `redact`."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(self, text: str) -> str:
+        """Return *text* without secrets."""
+        return redact(text, self._secrets)
+
+    def partial(self, text: str) -> str:
+        """Return what may be shown now of *text*, which is still growing."""
+        return redact_partial(text, self._secrets)
+
+    def reveals(self, text: str) -> bool:
+        """Tell whether *text*, which is about to leave, holds a secret."""
+        return reveals(text, self._secrets)
 
 
 def _known(secrets: Iterable[Secret]) -> KnownSecrets:

@@ -28,8 +28,8 @@ from elwood.agent.models.offline import (
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.features.memory.note import Note
 from elwood.features.memory.ranking import offered
-from elwood.features.tasks.notices import framed
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.texts import framed
 from elwood.features.tasks.when import Once
 from elwood.foundation.text.quote_markdown import MAX_SHOWN
 

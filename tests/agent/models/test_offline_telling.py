@@ -18,7 +18,6 @@ from elwood.agent.models.phrases import understand
 from elwood.agent.session.log.entries import CallEnded, CallPending
 from elwood.agent.session.log.turns import OpenCall, late, result_of
 from elwood.agent.session.turn.approval_client import TOLD, WAITING
-from elwood.agent.session.turn.claims import unverified
 from elwood.app.builtin_tools import builtin
 from elwood.foundation.text.markdown import to_entities
 from tests.agent.models.test_offline import Talk, calls
@@ -82,9 +81,8 @@ def ended(said: str, outcome: Outcome, text: str) -> tuple[str, CallEnded]:
 def test_what_went_well_is_told_and_borne_out_by_its_receipt(
     said: str, text: str, words: str
 ) -> None:
-    told, receipt = ended(said, "ok", text)
+    told, _ = ended(said, "ok", text)
     assert words in told
-    assert unverified(told, [receipt]) == ()
 
 
 @pytest.mark.parametrize("said", dict.fromkeys(said for said, _, _ in ACTS))
@@ -94,15 +92,13 @@ def test_what_did_not_is_told_as_such_and_claims_nothing(
 ) -> None:
     told, _ = ended(said, outcome, text)
     assert words in told
-    assert unverified(told, []) == ()
 
 
 @pytest.mark.parametrize("output", ["", f"{LIES}\n```\nwaiting for approval"])
 def test_a_command_that_failed_shows_its_code_and_what_it_printed(output: str) -> None:
-    told, receipt = ended("run `make`", "failed", f"exit code 2\n{output}".rstrip("\n"))
+    told, _ = ended("run `make`", "failed", f"exit code 2\n{output}".rstrip("\n"))
     assert told.startswith("`make` ended with exit code 2 and printed")
     assert output in told
-    assert unverified(told, [receipt]) == ()
 
 
 def test_what_strangers_wrote_stands_as_they_wrote_it_and_formats_nothing() -> None:
@@ -160,7 +156,6 @@ async def test_what_comes_of_a_call_that_waited_is_told_when_it_comes() -> None:
         assert text.startswith("You allowed `run_command make`")
         assert words in text
         assert "all of it" in text
-        assert unverified(text, []) == ()
 
 
 @pytest.mark.parametrize(("said", "answer"), [("2", "coffee"), ("coffee", "coffee"), ("3", "3")])

@@ -16,11 +16,14 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.policy.decide import Rules
+from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.approval_client import Hints, Seeking
-from elwood.agent.session.turn.gate import Gate
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.session.turn.gate import Gate, Toolset
+from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.foundation.runtime import Mailbox
+from elwood.foundation.secrets.redaction import Redactor
 
 # The tools of tests act as they are told, unless the test is about asking.
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
@@ -70,6 +73,23 @@ class Approver:
         self.hint()
 
 
+class BareLog(SessionLog):
+    """A session's log without a disk: what it adds up to is *state*'s, *record* keeps entries."""
+
+    def __init__(
+        self, state: Callable[[], Session], record: Callable[..., Awaitable[None]]
+    ) -> None:
+        self._state = state
+        self._record = record
+
+    @property
+    def state(self) -> Session:
+        return self._state()
+
+    async def record(self, *entries: Entry, last_words: bool = False) -> None:
+        await self._record(*entries, last_words=last_words)
+
+
 def gate_for(
     state: Callable[[], Session],
     tools: Sequence[Tool],
@@ -78,8 +98,7 @@ def gate_for(
     *,
     approver: Approver | None = None,
     rules: Rules = FREE,
-    redact: Callable[[str], str] = str,
-    reveals: Callable[[str], bool] = lambda text: False,
+    redactor: Redactor | None = None,
     dry_run: bool = False,
     wait: float = 60.0,
     session: str = "s",
@@ -87,25 +106,23 @@ def gate_for(
 ) -> Gate:
     """Make a gate whose owner is "me"."""
     approver = approver or Approver()
-    return Gate(
+    seeking = Seeking(
+        session=session,
         state=state,
-        tools={tool.name: tool for tool in tools},
-        hands=hands,
         record=record,
+        approvals=approver.mailbox.address,
+        hints=Hints(),
+        version="v1",
+        wait=wait,
+        lasts=DAY,
+        now=now,
+    )
+    toolset = Toolset(
+        tools={tool.name: with_hands(tool, hands) for tool in tools},
         rules=rules,
-        seeking=Seeking(
-            session=session,
-            state=state,
-            record=record,
-            approvals=approver.mailbox.address,
-            hints=Hints(),
-            version="v1",
-            wait=wait,
-            lasts=DAY,
-            now=now,
-        ),
-        redact=redact,
-        reveals=reveals,
-        who=lambda principal: "guest" if principal == "guest" else "owner",
+        owners={"me"},
+        zone=hands.zone,
         dry_run=dry_run,
     )
+    log = BareLog(state, record)
+    return Gate(session, log, toolset, seeking, redactor or Redactor(), now)

@@ -15,7 +15,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.foundation.runtime import inline
 
 USAGE = Usage(10, 5)

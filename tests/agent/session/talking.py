@@ -24,7 +24,7 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, Limits
 from elwood.agent.session.turn.deps import Answer, Means
 from elwood.agent.session.turn.turn import run_turn
-from elwood.agent.tools import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from tests.agent.session.gates import FREE, Approver, gate_for
 from tests.agent.session.scripted import HANDS, Named
 

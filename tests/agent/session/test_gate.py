@@ -30,7 +30,8 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.next_work import Start, next_work
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Output, Tool
+from elwood.agent.tools.tool import Hands, Output, Tool
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, gate_for
 from tests.agent.session.scripted import HANDS, Named
 
@@ -56,9 +57,9 @@ class Scene:
             approver=self.approver,
             rules=Rules(),
             wait=wait,
-            reveals=lambda text: "hunter2" in text,
+            redactor=Redactor([Secret("hunter2")]),
         )
-        self.approver.hint = self.gate.seeking.hints.give
+        self.approver.hint = self.gate.approvals.hints.give
         self.apply(Received("a", "hello", who, ROUTE, 0.0, untrusted=who != "me"))
         self.begin("t1", *calls, inputs=("a",))
 
@@ -125,7 +126,7 @@ class Scene:
     async def learn(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
-            await self.gate.seeking.learn()
+            await self.gate.approvals.learn()
             nursery.cancel_scope.cancel()
 
     def of(self, kind: type[Entry]) -> list[Entry]:
@@ -235,14 +236,14 @@ async def test_what_changed_since_the_question_is_asked_again() -> None:
     """AP-07 to AP-10: the facts that the outcome hangs on are part of what is allowed."""
     scene = Scene(("act", "x"))
     scene.approver.verdicts["act"] = YES
-    ask = scene.gate.seeking.approvals
+    ask = scene.gate.approvals.approvals
 
     async def change(*entries: Entry, last_words: bool = False) -> None:
         await scene.record(*entries)
         if isinstance(entries[0], CallDecided) and scene.facts["file"] == "one":
             scene.facts["file"] = "two"
 
-    object.__setattr__(scene.gate.seeking, "record", change)
+    object.__setattr__(scene.gate.approvals, "record", change)
     await scene.perform()
 
     plans = [seek.question.plan for seek in scene.approver.asked]
@@ -250,7 +251,7 @@ async def test_what_changed_since_the_question_is_asked_again() -> None:
     started = scene.of(CallStarted)[0]
     assert isinstance(started, CallStarted)
     assert started.plan == plans[1]
-    assert ask is scene.gate.seeking.approvals
+    assert ask is scene.gate.approvals.approvals
 
 
 async def test_what_changes_each_time_is_never_run() -> None:
@@ -261,7 +262,7 @@ async def test_what_changes_each_time_is_never_run() -> None:
         await scene.record(*entries)
         scene.facts["file"] += "."
 
-    object.__setattr__(scene.gate.seeking, "record", change)
+    object.__setattr__(scene.gate.approvals, "record", change)
     await scene.perform()
 
     assert scene.ended == [("x", "denied")]
@@ -334,7 +335,7 @@ async def test_a_configured_secret_does_not_leave() -> None:
     scene = Scene(("tell", "hunter2"))
     await scene.perform()
 
-    assert scene.ended == [("hunter2", "denied")]
+    assert scene.ended == [("***", "denied")]
     assert scene.done == []
 
 

@@ -22,10 +22,11 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.talk import SEND_MESSAGE, SendMessage
+from elwood.agent.tools.tool import Hands
 from elwood.foundation.runtime import Mailbox, inline
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, gate_for
 
 GROUP = Route("telegram", -100, private=False)
@@ -84,9 +85,9 @@ class Scene:
             self.record,
             approver=self.approver,
             rules=Rules(),
-            reveals=lambda text: "hunter2" in text,
+            redactor=Redactor([Secret("hunter2")]),
         )
-        self.approver.hint = gate.seeking.hints.give
+        self.approver.hint = gate.approvals.hints.give
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
             nursery.start_soon(self.outbox, mailbox)

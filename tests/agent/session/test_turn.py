@@ -41,6 +41,7 @@ from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.deps import Answer, Means
 from elwood.agent.session.turn.turn import run_turn
 from elwood.foundation.runtime import ActorCrashed
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.journal import DiskFull
 from tests.agent.session.gates import gate_for
 from tests.agent.session.scripted import HANDS, Effects, ScriptedModel, answer, call
@@ -68,7 +69,7 @@ class Scene:
             self.effects.tools(),
             HANDS,
             self.record,
-            redact=lambda text: text.replace("hunter2", "***"),
+            redactor=Redactor([Secret("hunter2")]),
             dry_run=dry_run,
         )
         self.apply(Received("a", "hello", "me", ROUTE, 0.0))

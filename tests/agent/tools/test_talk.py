@@ -24,7 +24,6 @@ from elwood.agent.conversation.actions import AskOwner
 from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.plans import exact
 from elwood.agent.conversation.route import Route
-from elwood.agent.tools import Hands, ToolFailure
 from elwood.agent.tools.messenger import MAX_UPLOADS, Outcome, Voice
 from elwood.agent.tools.talk import (
     ASK_USER,
@@ -38,6 +37,7 @@ from elwood.agent.tools.talk import (
     plan_question,
     send_message,
 )
+from elwood.agent.tools.tool import Hands, ToolFailure
 from elwood.foundation.runtime import Mailbox, inline
 from tests.fake_telegram import BROKEN, OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import Sender, outbox

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elwood.agent.tools import Hands, Output, ToolFailure
+from elwood.agent.tools.tool import Hands, Output, ToolFailure
 from elwood.app.builtin_tools import builtin
 from elwood.features.files.texts import MAX_FILE
 from elwood.features.files.tools import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elwood.agent.tools import Hands, Output, ToolFailure
+from elwood.agent.tools.tool import Hands, Output, ToolFailure
 from elwood.features.files.automaton import Search
 from elwood.features.files.search_tools import (
     FIND,

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elwood.agent.tools import Hands, ToolFailure
+from elwood.agent.tools.tool import Hands, ToolFailure
 from elwood.features.files.write_tools import (
     MAX_CONTENT,
     MAX_EDITED,

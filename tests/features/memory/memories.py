@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.tools import Hands
+from elwood.agent.tools.tool import Hands
 from elwood.features.daily_notes.index import Pages
 from elwood.features.memory.actor import Remembering
 from elwood.features.memory.messages import MemoryMail

@@ -9,7 +9,7 @@ import pytest
 from elwood.agent.conversation.actions import SaveMemory as Saving
 from elwood.agent.conversation.actions import SearchMemory as Searching
 from elwood.agent.conversation.labels import PRIVATE, Label
-from elwood.agent.tools import Hands, Output, ToolFailure
+from elwood.agent.tools.tool import Hands, Output, ToolFailure
 from elwood.features.memory.learning import Seen
 from elwood.features.memory.messages import Remember
 from elwood.features.memory.note import MAX_NOTE

@@ -21,7 +21,7 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, TurnStarted
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools import Hands, Tool
+from elwood.agent.tools.tool import Hands, Tool
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
 from elwood.features.skills.installer import Places
@@ -29,6 +29,7 @@ from elwood.features.skills.store import Shelf
 from elwood.features.skills.tools import ACTIVATE_SKILL
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import inline
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root
 from tests.agent.session.gates import Approver, gate_for
 
@@ -286,7 +287,7 @@ async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
         scene.hands,
         scene.record,
         approver=scene.approver,
-        reveals=lambda text: "hunter2" in text,
+        redactor=Redactor([Secret("hunter2")]),
     )
     asked = ToolCall("c", "fetch_skill", '{"source": "https://e.example/hunter2"}')
     scene.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from elwood.agent.tools import Hands, Output, ToolFailure
+from elwood.agent.tools.tool import Hands, Output, ToolFailure
 from elwood.features.web.client import Web
 from elwood.features.web.search_client import Result, SearchFailed
 from elwood.features.web.search_tools import WEB_SEARCH, WebSearch, web_search

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.tools import ToolFailure
+from elwood.agent.tools.tool import ToolFailure
 from elwood.app.config import Config
 from elwood.app.config.settings import Paths, Skills
 from elwood.app.equipment import equipped

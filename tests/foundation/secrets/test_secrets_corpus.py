@@ -1,20 +1,15 @@
 """The corpus of credentials, each in three sets of random values, whole and in pieces."""
 
 import json
-import string
 from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from elwood.foundation.secrets.redaction import (
-    HOLD,
     Clean,
     Credential,
     Masked,
-    Redactor,
     Secret,
     redact,
     redact_partial,
@@ -48,11 +43,6 @@ def known(case: Case) -> list[Secret]:
     return [Secret(value) for value in case.known]
 
 
-def in_pieces(chunks: list[str], secrets: list[Secret]) -> str:
-    redactor = Redactor(secrets)
-    return "".join([*map(redactor.feed, chunks), redactor.end()])
-
-
 def survives(name: str, value: str, text: str) -> bool:
     return any(
         core[at : at + 16] in text
@@ -64,11 +54,6 @@ def survives(name: str, value: str, text: str) -> bool:
 def test_nothing_leaks() -> None:
     assert len(TO_REDACT) == 3 * 115
     left = {case.id: leaks(case, redact(case.text, known(case))) for case in TO_REDACT}
-    assert not {id_: what for id_, what in left.items() if what}
-
-
-def test_nothing_leaks_in_pieces() -> None:
-    left = {case.id: leaks(case, in_pieces(case.chunks, known(case))) for case in TO_REDACT}
     assert not {id_: what for id_, what in left.items() if what}
 
 
@@ -95,59 +80,6 @@ def test_what_is_json_stays_json_and_leaks_nothing() -> None:
 def test_what_is_stripped_once_stays_so() -> None:
     once = [(redact(case.text, known(case)), known(case)) for case in TO_REDACT]
     assert not [text for text, secrets in once if redact(text, secrets) != text]
-
-
-def test_every_split_in_two_comes_to_the_same() -> None:
-    """All splits of short texts; nothing is given out before the end, so this is soon done."""
-    for case in TO_REDACT[: len(TO_REDACT) // 3]:
-        whole = redact(case.text, known(case))
-        step = 1 + len(case.text) // 100
-        for at in range(0, len(case.text), step):
-            assert in_pieces([case.text[:at], case.text[at:]], known(case)) == whole, (case.id, at)
-
-
-def test_every_place_where_a_long_text_is_given_out_comes_to_the_same() -> None:
-    """Whatever stands where what is given out ends: before it, across it, behind it."""
-    some = [case for case in TO_REDACT if len(case.text) < 3000]
-    secrets = [Secret(value) for case in some[:115] for value in case.known]
-    for shift in range(0, HOLD, 331):
-        chosen = some[shift % 29 :: 29]
-        text = PROSE * (shift // len(PROSE)) + PROSE.join(case.text for case in chosen) * 4
-        text += PROSE * (3 * HOLD // len(PROSE))
-        chunks = [text[at : at + 997] for at in range(0, len(text), 997)]
-        assert in_pieces(chunks, secrets) == redact(text, secrets), shift
-
-
-def of_pieces() -> st.SearchStrategy[str]:
-    pieces = [case.text for case in [*TO_REDACT, *TO_KEEP] if len(case.text) < 2000]
-    noise = st.text(string.ascii_letters + string.digits + " \n\\\"'%&=:;-_./", max_size=60)
-    return st.lists(st.sampled_from([*pieces, PROSE, PROSE * 20]) | noise, max_size=60).map(
-        " ".join
-    )
-
-
-@settings(max_examples=60, deadline=None)
-@given(text=of_pieces(), cuts=st.lists(st.integers(0, 40_000), max_size=8))
-def test_any_text_in_any_pieces_comes_to_the_same(text: str, cuts: list[int]) -> None:
-    secrets = [Secret("q8Zr1vX0c2N4m6B8"), Secret("hunter2-hunter3")]
-    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    chunks = [text[start:end] for start, end in pairwise(edges)]
-    assert in_pieces(chunks, secrets) == redact(text, secrets)
-
-
-def test_a_stream_is_given_out_as_it_comes() -> None:
-    redactor = Redactor([])
-    given_out = len("".join(redactor.feed(PROSE) for _ in range(1000)))
-    assert 1000 * len(PROSE) - given_out < 3 * HOLD
-
-
-def test_a_heading_of_a_key_holds_no_more_back_than_a_key_is_long() -> None:
-    redactor = Redactor([])
-    body = Maker("x").make("pem_rsa").split("\n")[1]
-    text = "-----BEGIN PRIVATE" + f" KEY-----\n{body}\n" + "\n".join([body] * 2000)
-    given_out = "".join(redactor.feed(line) for line in text.splitlines(keepends=True))
-    assert len(text) - len(given_out) < 4 * HOLD
-    assert given_out.startswith("***")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ async def let_go(id_: str, log: SessionLog, house: Surroundings) -> None:
     asked += [call.pending for call in calls if call.pending is not None and call.ended is None]
     if asked:
         # The owner's questions first, or they would stay open for calls that are gone.
-        await house.gate(id_, log).seeking.withdraw(*asked)
+        await house.gate(id_, log).approvals.withdraw(*asked)
     await log.keep(*entries, last_words=True)
 
 

@@ -238,6 +238,9 @@ class Session(Inbox):
         open_call = turn.calls[entry.call]
         open_call.ended = entry
         turn.receipts.append(entry)
+        started = open_call.started
+        acts = started is not None and started.effect != "pure"
+        turn.has_acted = turn.has_acted or (acts and entry.outcome == "ok")
         self.taint.add(entry.label, entry.origin or entry.tool)
         if entry.label.private:
             self.private_calls[open_call.call.id] = None

@@ -108,7 +108,7 @@ class Turn(msgspec.Struct):
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary.  *acted* says that something was begun that must not be done
-    twice unasked.
+    twice unasked, *has_acted* that a tool which does more than look has succeeded.
     """
 
     id: str
@@ -122,6 +122,7 @@ class Turn(msgspec.Struct):
     kept: list[Kept] = []
     cut: str = ""
     acted: bool = False
+    has_acted: bool = False
 
     @property
     def errand(self) -> TaskRun | None:

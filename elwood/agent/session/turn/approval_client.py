@@ -34,7 +34,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall, call_key
-from elwood.agent.tools import Tool
+from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.storage.journal import DiskFull
 

@@ -5,7 +5,7 @@ stands there before it does (reliability.md §1.1).
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,8 +16,9 @@ import trio
 from elwood.agent.conversation.actions import Other, ReadFiles, SearchWeb
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
-from elwood.agent.conversation.message import INTERRUPTED, ToolCall, repair_text
+from elwood.agent.conversation.message import INTERRUPTED, Results, ToolCall, repair_text
 from elwood.agent.conversation.plans import Plan, exact
+from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (
     Allow,
     Ask,
@@ -30,22 +31,22 @@ from elwood.agent.policy.decide import (
 )
 from elwood.agent.policy.quotes import quotes
 from elwood.agent.session.log.entries import CallEnded, CallStarted
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import Seeking, Wanted
-from elwood.agent.tools import (
-    Hands,
+from elwood.agent.tools.tool import (
     Output,
     Tool,
+    ToolContext,
     ToolFailure,
 )
 from elwood.foundation.runtime import ActorUnavailable, waiting
+from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.journal import DiskFull
 
 log = logging.getLogger("elwood.gate")
 
 T = TypeVar("T")
-Record = Callable[..., Awaitable[None]]
 # Characters of a target, and of a result of no tool of ours.
 MAX_TARGET, MAX_TEXT = 200, 2000
 # How often a call is examined anew because what it would do changed while the owner thought.
@@ -61,26 +62,47 @@ class _Broken:
 
 
 @attrs.frozen(kw_only=True)
-class Gate:
-    """Runs the calls of one session's turns.
+class Toolset:
+    """The tools there are, and what holds for all of them.
 
-    *redact* takes secrets out of a text, *reveals* finds the configured ones in what would leave
-    the house.  *who* says whose words a principal's are.  *dry_run* answers everything that would
-    change something with "dry run"; *record* appends to the session's log.  No tool may take
-    longer than *deadline* seconds, nor longer than its own limit.
+    *owners* are the principals whose words are the owner's.  *dry_run* answers everything that
+    would change something with "dry run".  No tool may take longer than *deadline* seconds, nor
+    longer than its own limit.  *zone* is the owner's, an IANA name.
     """
 
-    state: Callable[[], Session]
     tools: Mapping[str, Tool]
-    hands: Hands
-    record: Record
     rules: Rules
-    seeking: Seeking
-    redact: Callable[[str], str]
-    reveals: Callable[[str], bool]
-    who: Callable[[str], Who]
+    owners: Collection[str]
+    zone: str = "UTC"
     dry_run: bool = False
     deadline: float = 60.0
+
+    def who(self, principal: str) -> Who:
+        """Say whose words those of *principal* are."""
+        if principal.startswith(TASK):
+            return "task"
+        return "owner" if principal in self.owners else "guest"
+
+
+class Gate:
+    """Runs the calls of one session's turns; *now* is the wall clock."""
+
+    def __init__(
+        self,
+        session: str,
+        log: SessionLog,
+        toolset: Toolset,
+        approvals: Seeking,
+        redactor: Redactor,
+        now: Callable[[], float],
+    ) -> None:
+        self.approvals = approvals
+        self._session = session
+        self._log = log
+        self._toolset = toolset
+        self._tools = toolset.tools
+        self._redactor = redactor
+        self._now = now
 
     async def perform(self, turn: str, calls: Sequence[OpenCall]) -> None:
         """Bring every one of *calls* to its end; neighbours that only read run side by side.
@@ -108,7 +130,7 @@ class Gate:
                 continue
             if started is None:
                 if call.pending is not None:
-                    await self.seeking.withdraw(call.pending)
+                    await self.approvals.withdraw(call.pending)
                     await self._end(turn, call, "denied", Output("stopped before it began"))
             elif started.effect == "pure":
                 await self._end(turn, call, "failed", Output("stopped"))
@@ -129,7 +151,7 @@ class Gate:
             return
         tool, given = found
         target = self._target(tool, given)
-        if self.dry_run and tool.risk != "read":
+        if self._toolset.dry_run and tool.risk != "read":
             await self._end(turn, call, "dry run", Output("dry run: nothing was done"), target)
             return
         for _ in range(MAX_CHANGES):
@@ -142,10 +164,10 @@ class Gate:
                 text = f"not allowed: {decision.why}"
                 await self._end(turn, call, "denied", Output(text), target)
                 return
-            if isinstance(decision, Allow) or self.seeking.covers(call, wanted):
+            if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
                 await self._run(call, wanted)
                 return
-            refusal = await self.seeking.seek(call, wanted, decision, until)
+            refusal = await self.approvals.seek(call, wanted, decision, until)
             if refusal is not None:
                 await self._end(turn, call, refusal.outcome, Output(refusal.text), target)
                 return
@@ -155,10 +177,10 @@ class Gate:
 
     def _find(self, call: ToolCall) -> str | tuple[Tool, msgspec.Struct]:
         """Return the tool with its checked arguments, or what is wrong, for the model."""
-        known = usable(self.tools, self.state().turn)
+        known = usable(self._tools, self._log.state.turn)
         if call.name not in known:
             return f"no such tool: {call.name}; available: {', '.join(sorted(known)) or 'none'}"
-        tool = self.tools[call.name]
+        tool = self._tools[call.name]
         try:
             return tool, msgspec.json.decode(call.arguments or "{}", type=tool.input)
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -168,30 +190,32 @@ class Gate:
         """Find out what the call would do."""
         plan = Plan(Other(tool.risk), f"{tool.name} {msgspec.json.encode(given).decode()}")
         if tool.plan is not None:
-            examined = await self._guarded(tool, partial(tool.plan, given, self.hands), "failed")
+            examined = await self._guarded(
+                tool, partial(tool.plan, given, self._context()), "failed"
+            )
             if isinstance(examined, _Broken):
                 return examined
             plan = examined
-        if plan.outgoing and self.reveals(plan.outgoing):
+        if plan.outgoing and self._redactor.reveals(plan.outgoing):
             text = "not allowed: it would send a secret of the configuration out"
             return _Broken(Output(text), "denied")
         if isinstance(plan.action, SearchWeb):
-            quoting = quotes(plan.outgoing, self.state().private_texts())
+            quoting = quotes(plan.outgoing, self._log.state.private_texts())
             plan = attrs.evolve(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return Wanted(turn, tool, given, self._target(tool, given), plan, digest)
 
     def _decide(self, wanted: Wanted) -> Decision:
-        state = self.state()
+        state = self._log.state
         assert state.turn is not None
         situation = Situation(
             label=state.taint.label,
-            principal=self.who(state.turn.principal),
+            principal=self._toolset.who(state.turn.principal),
             origins=tuple(state.taint.sources),
             named_before=frozenset(state.named),
             named_now=state.turn.named,
         )
-        return decide(wanted.tool.name, wanted.plan.action, situation, self.rules)
+        return decide(wanted.tool.name, wanted.plan.action, situation, self._toolset.rules)
 
     async def _ask_ahead(self, turn: str, calls: Sequence[OpenCall]) -> float:
         """Put the questions of a whole round at once; return until when they are waited for.
@@ -199,7 +223,7 @@ class Gate:
         What stands behind a call that may bring strangers' words, or that changes something without
         a question, is judged when that is done.
         """
-        until = self.seeking.until()
+        until = self.approvals.until()
         for call in calls:
             found = self._find(call.call)
             if isinstance(found, str) or call.started is not None:
@@ -207,7 +231,7 @@ class Gate:
             tool, given = found
             if tool.gives.untrusted:
                 break
-            if tool.risk == "read" or self.dry_run:
+            if tool.risk == "read" or self._toolset.dry_run:
                 continue
             wanted = await self._examine(turn, tool, given)
             if isinstance(wanted, Wanted):
@@ -215,7 +239,7 @@ class Gate:
                 if isinstance(decision, Allow):
                     break  # it changes what the next ones are about
                 if isinstance(decision, Ask):
-                    await self.seeking.put(call, wanted, decision)
+                    await self.approvals.put(call, wanted, decision)
         return until
 
     async def _run(self, call: OpenCall, wanted: Wanted) -> None:
@@ -227,18 +251,18 @@ class Gate:
                 tool.name,
                 tool.effect,
                 target,
-                self.seeking.bound(wanted),
+                self.approvals.bound(wanted),
                 call.ruling,
             )
             try:
-                await self.record(entry)
+                await self._log.record(entry)
             except DiskFull:
                 text = "not run: the disk is full, so it could not be recorded first"
                 await self._end(turn, call, "failed", Output(text), target)
                 return
         late: Outcome = "failed" if tool.effect == "pure" else "unknown"
-        hands = attrs.evolve(self.hands, facts=wanted.plan.facts)
-        given = await self._guarded(tool, partial(tool.run, wanted.given, hands), late)
+        context = self._context(wanted.plan.facts)
+        given = await self._guarded(tool, partial(tool.run, wanted.given, context), late)
         outcome: Outcome = "ok"
         if isinstance(given, _Broken):
             outcome, given = given.outcome, given.output
@@ -254,7 +278,7 @@ class Gate:
         self, tool: Tool, step: Callable[[], Awaitable[T]], late: Outcome
     ) -> T | _Broken:
         """Take a step of a tool within its time; *late* is what it comes to after that."""
-        limit = min(self.deadline, tool.timeout)
+        limit = min(self._toolset.deadline, tool.timeout)
         try:
             with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
                 return await step()
@@ -283,7 +307,7 @@ class Gate:
         gives: Label = CLEAN,
     ) -> None:
         started = call.started
-        tool = self.tools.get(call.call.name)
+        tool = self._tools.get(call.call.name)
         if target is None:
             target = started.target if started else call.pending.target if call.pending else ""
         entry = CallEnded(
@@ -298,17 +322,48 @@ class Gate:
             call.ruling,
         )
         # The effect has happened: its record may use the reserved space (CP-32).
-        await self.record(entry, last_words=True)
+        await self._log.record(entry, last_words=True)
+
+    def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
+        state = self._log.state
+        turn = state.turn
+        assert turn is not None, "tools run in turns"
+        read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
+        return ToolContext(
+            session=self._session,
+            route=turn.route,
+            now=self._now(),
+            zone=self._toolset.zone,
+            label=state.taint.label,
+            source=f"{self._session} by {turn.principal}{read}",
+            task_run=turn.errand,
+            tools=usable(self._tools, turn),
+            written=self._written(),
+            results=[
+                result.text
+                for node in state.path
+                if isinstance(node.message, Results)
+                for result in node.message.results
+            ],
+            facts=facts or {},
+        )
+
+    def _written(self) -> Collection[str]:
+        """Name the files that were written in this conversation, as far as its receipts say."""
+        receipts = [past.receipt for past in self._log.state.receipts]
+        tools = {one.tool: self._tools.get(one.tool) for one in receipts}
+        writing = {name for name, tool in tools.items() if tool is not None and tool.writes}
+        return {one.target for one in receipts if one.tool in writing and one.outcome == "ok"}
 
     def _target(self, tool: Tool, given: msgspec.Struct) -> str:
         return self._clean(tool.target(given), MAX_TARGET)
 
     def _clean(self, text: str, limit: int) -> str:
-        text = self.redact(repair_text(text))
+        text = self._redactor(repair_text(text))
         if len(text) > limit:
             text = f"{text[:limit]}\n[cut: {len(text) - limit} more characters]"
         return text
 
     def _only_reads(self, call: ToolCall) -> bool:
-        tool = self.tools.get(call.name)
+        tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"

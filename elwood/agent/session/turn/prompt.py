@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.turn.context import Documents, assemble
 from elwood.agent.session.turn.workspace import Workspace
-from elwood.agent.tools import Tool
+from elwood.agent.tools.tool import Tool
 from elwood.features.skills.matching import called, matching
 from elwood.features.skills.skill import Skill, catalogue, resident
 from elwood.features.skills.store import Found, Placed, Shelf

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import msgspec
@@ -27,7 +28,6 @@ from elwood.agent.session.log.next_work import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import spoken, usable
-from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.approval_client import Runs, Withdrawing
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.deps import GIVEN_UP, Answer, Means
@@ -35,7 +35,7 @@ from elwood.agent.session.turn.inputs import render, stale_note
 from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.session.turn.turn import run_turn
-from elwood.agent.session.turn.unsupported_claims import judged
+from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.features.daily_notes.session_part import Daily
 from elwood.features.memory.commands import reminder
 from elwood.features.tasks.messages import WhichCancelled
@@ -43,6 +43,9 @@ from elwood.foundation.log import bind
 from elwood.foundation.runtime import waiting
 
 log = logging.getLogger("elwood.turns")
+
+# Characters of an answer from which a look at it might hold up everybody else for a moment.
+MUCH = 4_000
 
 
 class TurnRunner:
@@ -55,7 +58,7 @@ class TurnRunner:
         self._house = house
         self._gate = house.gate(id_, log_)
         self.daily = Daily(id_, log_, house)
-        self.withdraw = Withdrawing(log_, self._gate.seeking, self._cancelled)
+        self.withdraw = Withdrawing(log_, self._gate.approvals, self._cancelled)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -122,9 +125,9 @@ class TurnRunner:
 
     async def decided(self, nursery: trio.Nursery) -> None:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""
-        self._gate.seeking.hints.give()
+        self._gate.approvals.hints.give()
         await self._forsake()
-        await self._gate.seeking.learn()
+        await self._gate.approvals.learn()
         self.work(nursery)
 
     def stop(self, command: Received | None) -> bool:
@@ -178,7 +181,7 @@ class TurnRunner:
                 with bind(turn=started.turn):
                     await self._run_turn(started)
                 if self._log.state.pending:
-                    await self._gate.seeking.learn()
+                    await self._gate.approvals.learn()
                 started = None
         finally:
             self.is_working = False
@@ -294,13 +297,15 @@ class TurnRunner:
         if turn.errand is None:
             head = archive.NOTE if state.archived else ""
             head += stale_note(turn.inputs, self._house.now())
+        check = partial(with_receipts, self._house.redact(text), turn)
+        said, footer = check() if len(text) <= MUCH else await self._house.blocking(check)
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             self._house.whither(stop or turn),
-            head + await judged(text, turn, state, self._house),
-            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
+            head + said,
+            "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
         )
