@@ -19,8 +19,9 @@ from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ButtonPressed, Decided
 from elwood.agent.approvals.prompt_text import button_pressed
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.approvals.state import Answer, ApprovalBook, ApprovalEntry
+from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
 from elwood.agent.channels.messages import Post
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.message import (
     Assistant,
@@ -51,7 +52,7 @@ from tests.journeys.scene import ALWAYS, ME, ROUTE, House, World, living
 # Seconds: within the time that a turn waits, and long after it.
 SOON, LATE = 5.0, 100.0
 # How the owner answers, and after how many seconds; not at all, or only in the next life.
-MANNERS: dict[str, tuple[Answer, float]] = {
+MANNERS: dict[str, tuple[OwnerAnswer, float]] = {
     "soon": ("once", SOON),
     "late": ("once", LATE),
     "brink": ("once", 59.0),
@@ -204,7 +205,7 @@ class Owner:
                 self._waiting.add(id)
                 self._nursery.start_soon(self._later, button.data, manner[1])
 
-    def _manner(self, text: str) -> tuple[Answer, float] | None:
+    def _manner(self, text: str) -> tuple[OwnerAnswer, float] | None:
         found = [word for word in MANNERS if f'"name":"{word} ' in text]
         if not found or (found[0] == "next" and self.lives == 1):
             return None

@@ -53,7 +53,6 @@ from elwood.agent.approvals.prompt_text import (
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
     TYPED_LENGTH,
-    Answer,
     ApprovalBook,
     ApprovalDecided,
     ApprovalEntry,
@@ -70,6 +69,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Budget, Window
 from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
@@ -321,7 +321,7 @@ class Approvals:
                 )
             return await self._decide(requests[0], answer, by)
 
-    async def _decide_typed(self, code: str, answer: Answer, by: str) -> CommandResult:
+    async def _decide_typed(self, code: str, answer: OwnerAnswer, by: str) -> CommandResult:
         if (refused := self._refused(by)) is not None:
             return refused
         async with self._deciding:
@@ -330,7 +330,9 @@ class Approvals:
                 return self._guessed(by, NO_SUCH)
             return await self._decide(request, answer, by)
 
-    async def _decide(self, request: ApprovalRequest, answer: Answer, by: str) -> CommandResult:
+    async def _decide(
+        self, request: ApprovalRequest, answer: OwnerAnswer, by: str
+    ) -> CommandResult:
         clocks, lasts = self._clocks(), self._settings.standing
         return await self._take(
             decisions.decide_request(self._state, request, answer, by, clocks, lasts)

@@ -18,7 +18,6 @@ from elwood.agent.approvals.prompt_text import (
 )
 from elwood.agent.approvals.state import (
     MAX_STANDING,
-    Answer,
     ApprovalDecided,
     ApprovalRequest,
     ApprovalState,
@@ -33,7 +32,7 @@ from elwood.agent.approvals.state import (
     is_over,
     permission_of,
 )
-from elwood.agent.conversation.calls import Ruling, allows
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.escape_invisible import escape_invisible
 
@@ -149,7 +148,7 @@ def withdraw(
 def decide_request(
     state: ApprovalState,
     request: ApprovalRequest,
-    answer: Answer,
+    answer: OwnerAnswer,
     by: str,
     clocks: Clocks,
     lasts: float,
@@ -180,7 +179,7 @@ def decide_request(
 
 
 def decide_group(
-    requests: Sequence[ApprovalRequest], answer: Answer, by: str, clocks: Clocks
+    requests: Sequence[ApprovalRequest], answer: OwnerAnswer, by: str, clocks: Clocks
 ) -> Step[CommandResult]:
     """Decide about those of *requests* that are still open, each by its own hash (AP-30)."""
     still = [one for one in requests if one.ruling is None and not clocks.is_over(one)]

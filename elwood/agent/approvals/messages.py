@@ -3,8 +3,8 @@
 import attrs
 import msgspec
 
-from elwood.agent.approvals.state import Answer, Question
-from elwood.agent.conversation.calls import Ruling, allows
+from elwood.agent.approvals.state import Question
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Request
 
@@ -142,7 +142,7 @@ class DecideRequest(Request[CommandResult]):
     """
 
     code: str
-    answer: Answer
+    answer: OwnerAnswer
     by: str
 
 

@@ -8,14 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from elwood.agent.approvals.state import (
-    Answer,
-    ApprovalRequest,
-    Permission,
-    Question,
-    answers,
-    gist,
-)
+from elwood.agent.approvals.state import ApprovalRequest, Permission, Question, answers, gist
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
@@ -38,7 +32,7 @@ FRAME = 300
 REASON, SOURCE, SOURCES = 300, 80, 5
 # Characters of a source's name on a button.
 LABEL = 30
-LETTERS: dict[Answer, str] = {
+LETTERS: dict[OwnerAnswer, str] = {
     "once": "o",
     "conversation": "c",
     "always": "a",
@@ -121,7 +115,7 @@ def packs(requests: Sequence[ApprovalRequest]) -> list[list[ApprovalRequest]]:
 def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
     """List the buttons under one question: what they say and what they carry."""
     origins = request.question.origins
-    words: dict[Answer, str] = {
+    words: dict[OwnerAnswer, str] = {
         "once": "Allow once",
         "conversation": "For this conversation",
         "always": "Always this exact thing",
@@ -143,7 +137,7 @@ def group_buttons(id: str, count: int) -> tuple[tuple[str, str], ...]:
     )
 
 
-def button(kind: Literal["a", "g"], id: str, answer: Answer) -> str:
+def button(kind: Literal["a", "g"], id: str, answer: OwnerAnswer) -> str:
     """Write what a button carries: at most 64 bytes; *kind* tells one question from a group.
 
     >>> button("a", "x" * 22, "once")
@@ -152,7 +146,7 @@ def button(kind: Literal["a", "g"], id: str, answer: Answer) -> str:
     return f"{kind}:{id}:{LETTERS[answer]}"
 
 
-def button_pressed(data: str) -> tuple[Literal["a", "g"], str, Answer] | None:
+def button_pressed(data: str) -> tuple[Literal["a", "g"], str, OwnerAnswer] | None:
     """Read what a button carries; None if it is not one of these.
 
     >>> button_pressed("g:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
@@ -164,13 +158,13 @@ def button_pressed(data: str) -> tuple[Literal["a", "g"], str, Answer] | None:
     return None
 
 
-def answer_of(word: str) -> Answer | None:
+def answer_of(word: str) -> OwnerAnswer | None:
     """Read an answer as people type it.
 
     >>> answer_of("Always"), answer_of("yes")
     ('always', None)
     """
-    return next((answer for answer in get_args(Answer) if answer == word.lower()), None)
+    return next((answer for answer in get_args(OwnerAnswer) if answer == word.lower()), None)
 
 
 def domain_of(text: str) -> str | None:

@@ -16,7 +16,7 @@ from elwood.agent.approvals.people import (
     People,
     PeopleEntry,
 )
-from elwood.agent.conversation.calls import Ruling
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 
@@ -32,10 +32,6 @@ GIST = 160
 TYPED_LENGTH = 6
 # Who the control socket speaks for: it admits only the user who runs Elwood, and root.
 CONTROL = "console:control"
-
-# What can be answered: this once, for this conversation, always this exact thing, this once and
-# trust what was read in this conversation, no.
-Answer = Literal["once", "conversation", "always", "source", "denied"]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,19 +53,19 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     route: Route
     principal: str
-    offered: tuple[Answer, ...] = ()
+    offered: tuple[OwnerAnswer, ...] = ()
     origins: tuple[str, ...] = ()
     host: str | None = None
 
 
-def answers(question: Question) -> tuple[Answer, ...]:
+def answers(question: Question) -> tuple[OwnerAnswer, ...]:
     """List what may be answered, in the order in which it is shown.
 
     >>> answers(Question(session="s", call="c", tool="t", plan="", exact="", subject="", why="",
     ...                  route=Route("x"), principal="p", offered=("always", "source")))
     ('once', 'always', 'denied')
     """
-    more: Iterable[Answer] = ("conversation", "always", "source")
+    more: Iterable[OwnerAnswer] = ("conversation", "always", "source")
     # There must be something to trust.
     offered = [a for a in more if a in question.offered and (a != "source" or question.origins)]
     return ("once", *offered, "denied")

@@ -25,7 +25,7 @@ from elwood.agent.approvals.messages import (
     Verdict,
 )
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.approvals.state import CONTROL, Answer, ApprovalBook, ApprovalEntry, Question
+from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry, Question
 from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
@@ -34,6 +34,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
@@ -123,7 +124,7 @@ class Asker:
         await trio.testing.wait_all_tasks_blocked()
         return answer
 
-    async def rule(self, code: str, answer: Answer, by: str = OWNER) -> CommandResult:
+    async def rule(self, code: str, answer: OwnerAnswer, by: str = OWNER) -> CommandResult:
         return await self.box.address.ask(DecideRequest(code=code, answer=answer, by=by))
 
 

@@ -26,7 +26,6 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import (
     CONTROL,
     MAX_OPEN_HERE,
-    Answer,
     ApprovalDecided,
     ApprovalRequested,
     DomainTrusted,
@@ -41,6 +40,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.storage.syscalls import Calls
 from tests.agent.approvals.approving import (
@@ -277,7 +277,7 @@ async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_
         await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
         assert await ask.seek(question("b", exact="get", **tainted)) == Pending()
         assert labels(world.posts[-1]) == ["Allow once", "Trust https://evil.example", "Deny"]
-        answers: tuple[Answer, ...] = ("always", "conversation")
+        answers: tuple[OwnerAnswer, ...] = ("always", "conversation")
         for answer in answers:
             settled = await ask.rule(CODES[1][-6:], answer)
             assert (settled.ok, "only: once, source, denied" in settled.text) == (False, True)

@@ -14,7 +14,8 @@ from elwood.agent.approvals.prompt_text import (
     packs,
     request_messages,
 )
-from elwood.agent.approvals.state import Answer, ApprovalRequest, Question
+from elwood.agent.approvals.state import ApprovalRequest, Question
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.escape_invisible import escape_invisible
@@ -95,7 +96,7 @@ def test_a_list_fits_and_shows_every_call_whole(subjects: list[str], why: str) -
 
 
 @given(st.sampled_from(["once", "conversation", "always", "source", "denied"]), st.booleans())
-def test_a_button_reads_back_as_it_was_written(answer: Answer, group: bool) -> None:
+def test_a_button_reads_back_as_it_was_written(answer: OwnerAnswer, group: bool) -> None:
     data = button("g" if group else "a", "A-_9" * 5 + "xy", answer)
     assert len(data.encode()) <= 64
     assert button_pressed(data) == ("g" if group else "a", "A-_9" * 5 + "xy", answer)

@@ -19,8 +19,9 @@ from elwood.agent.approvals.messages import (
     Verdict,
     WithdrawRequests,
 )
-from elwood.agent.approvals.state import Answer, Question, is_fresh
+from elwood.agent.approvals.state import Question, is_fresh
 from elwood.agent.conversation.actions import FetchUrl, SendRequest
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.labels import NAMELESS
 from elwood.agent.conversation.plans import Plan, bound
 from elwood.agent.conversation.task_run import job_of
@@ -277,7 +278,7 @@ class Seeking:
         assert state.turn is not None
         action = wanted.plan.action
         origins = tuple(state.taint.sources)
-        offered: list[Answer] = ["conversation", "always"] if why.remember else []
+        offered: list[OwnerAnswer] = ["conversation", "always"] if why.remember else []
         if len(origins) == 1 and origins[0] not in NAMELESS:
             offered.append("source")
         return Question(
