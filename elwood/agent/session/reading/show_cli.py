@@ -21,7 +21,7 @@ from elwood.agent.session.reading.transcript import (
     transcript,
     turns,
 )
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.foundation.storage.chain import Unsound, entries_of
 
 
