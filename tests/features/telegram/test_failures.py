@@ -33,9 +33,9 @@ from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity, Rich
+from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 from tests.features.telegram.neighbours import intake, outbox, settings
-from tests.loopback import JUMP
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "telegram_failures.jsonl"
 GROUP = -100123

@@ -10,9 +10,9 @@ from elwood.agent.channels.messages import Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
+from tests.fake_http import JUMP
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
-from tests.loopback import JUMP
 
 GROUP = -100123
 STRANGER = 666

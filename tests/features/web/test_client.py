@@ -20,8 +20,7 @@ from elwood.features.web.client import (
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.pinned import is_reachable, resolved
 from elwood.foundation.net.urls import Url
-from tests.fake_http import Reply, Request, connection
-from tests.loopback import JUMP
+from tests.fake_http import JUMP, Reply, Request, connection
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"

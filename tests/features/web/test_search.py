@@ -21,8 +21,7 @@ from elwood.features.web.search_client import (
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
-from tests.fake_http import Reply, Request, serving
-from tests.loopback import JUMP
+from tests.fake_http import JUMP, Reply, Request, serving
 
 KEY = "k" * 30
 

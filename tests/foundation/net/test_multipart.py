@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elwood.foundation.net.multipart import MAX_NAME, encode, sendable
-from tests.loopback import Asked
+from tests.fake_http import Request
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -19,7 +19,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 @settings(max_examples=100)
 def test_what_went_in_comes_out(fields: dict[str, str], name: str, data: bytes) -> None:
     kind, body = encode(fields, "document", name, data)
-    got, files = Asked("POST", "/", body, kind.decode()).form()
+    got, files = Request("POST", "/", {"content-type": kind.decode()}, body).form()
     assert got == fields
     assert files == {"document": (sendable(name), data)}
 
