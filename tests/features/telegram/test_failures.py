@@ -106,6 +106,17 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
         assert not fake.actions
 
 
+async def test_tg_03_the_wait_is_a_little_longer_than_asked_for(mock_clock: MockClock) -> None:
+    """At random, so that all the chats of a flood do not come back at once."""
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake, outbox(fake) as out:
+        for parameters, wait in (({"retry_after": 7}, 7.125), (None, 5.125)):
+            fake.fault("sendMessage", code=429, parameters=parameters)
+            begun = trio.current_time()
+            await out.post("hello")
+            assert fake.sent[-1].at - begun == pytest.approx(wait, abs=0.01)
+
+
 async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
         wrong = Rich("short", (Entity("bold", 0, 500),))
@@ -624,6 +635,31 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
         assert [message.text for message in fake.sent] == ["I think that it …", "It is."]
         assert fake.gone == {fake.sent[0].message_id}
         assert not fake.drafts
+
+
+async def test_edits_leave_a_group_room_for_what_is_final(mock_clock: MockClock) -> None:
+    """Of four messages in four seconds two are kept for it: no answer waits for its draft."""
+    mock_clock.autojump_threshold = JUMP
+    group = Route("telegram", GROUP, private=False)
+    pacing = Pacing(edit_gap=0.0)
+    async with fake_telegram(clock=trio.current_time) as fake, outbox(fake, pacing=pacing) as out:
+        begun = trio.current_time()
+        for number in range(1, 5):
+            out.draft("x" * number, route=group)
+            await trio.sleep(0.1)
+        assert isinstance(await out.post("first", route=group), Sent)
+        assert isinstance(await out.post("second", route=group), Sent)
+        draft, _, second = fake.sent
+        assert (draft.text, draft.edits) == ("xx …", 1)
+        assert second.at - begun < 1.0
+
+
+async def test_only_the_first_piece_answers_the_question() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        route = Route("telegram", GROUP, private=False, reply_to=7)
+        assert isinstance(await out.post("word " * 2000, route=route), Sent)
+        answers = [message.params.get("reply_parameters") for message in fake.sent]
+        assert answers == [{"message_id": 7, "allow_sending_without_reply": True}, None, None]
 
 
 async def test_a_server_without_drafts_is_not_asked_twice() -> None:

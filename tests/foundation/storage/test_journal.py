@@ -1,6 +1,8 @@
 """Journals: what is acknowledged stays, what was torn is cut, what is damaged is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import msgspec
@@ -30,6 +32,8 @@ from tests.foundation.storage.diary import (
     names,
     opened,
 )
+
+T = TypeVar("T")
 
 
 async def fill(path: Path, count: int = 5) -> list[bytes]:
@@ -153,6 +157,29 @@ async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_in_neither(
             await journal.append(Wrote("never"))
         await journal.append(Wrote("two"))
         assert (await opened(journal.path)).state.texts == journal.state.texts
+
+
+async def test_who_is_cancelled_while_a_snapshot_is_written_learns_that_the_entries_stand(
+    tmp_path: Path,
+) -> None:
+    scope = trio.CancelScope()
+    done: list[str] = []
+
+    async def blocking(act: Callable[[], T]) -> T:
+        done.append("wrote")
+        if len(done) == 3:  # opening, appending, and now the snapshot
+            scope.cancel()
+        await trio.lowlevel.checkpoint()
+        return act()
+
+    journal = await opened(tmp_path / "a.jsonl", make_disk(blocking=blocking), snapshot_every=1)
+    with scope:
+        await journal.append(Wrote("one"))
+        done.append("told")
+    assert done == ["wrote", "wrote", "wrote", "told"]
+    assert snapshot_of(journal.path).exists()
+    await journal.append(Wrote("two"))
+    assert (await opened(journal.path)).state == journal.state
 
 
 async def test_two_writers_are_noticed(tmp_path: Path) -> None:
