@@ -7,11 +7,9 @@ import pytest
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
-from elwood.app.config.tasks import MAX_TASKS
-from elwood.features.tasks.changes import problem
-from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.tasks.rules import problem
+from elwood.features.tasks.settings import MAX_PROMPT, MAX_TASKS, HeartbeatSettings, TaskForm
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import MAX_PROMPT, TaskForm
 from elwood.features.tasks.when import Cron, Every, Hours
 from tests.app.test_config import complaints, configured
 

@@ -12,7 +12,7 @@ from elwood.app.config import load
 from elwood.app.config.keys import BY_PATH, KEYS
 from elwood.app.config.reference import reference, template
 from elwood.app.config.settings import SECTIONS
-from elwood.features.tasks.task_toml import TaskForm
+from elwood.features.tasks.settings import TaskForm
 
 REFERENCE = Path(elwood.__file__).parents[1] / "docs" / "reference" / "config.md"
 

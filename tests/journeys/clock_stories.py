@@ -10,8 +10,8 @@ from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import CallEnded
 from elwood.app.config.settings import Backups, Owner, Policy
-from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
@@ -121,9 +121,9 @@ async def is_paused(trial: Trial) -> None:
     await trial.quiet()
     at = DUE
     for _ in range(5):
-        trial.armed = trial.table().rows[ID].failed == 4
+        trial.armed = trial.table().tasks[ID].failures == 4
         await trial.until_time(at)
-        again = trial.table().rows[ID].again
+        again = trial.table().tasks[ID].retry
         at = again.at + 1 if again else DUE + HOUR
     await trial.until_time(DUE + 2 * HOUR)  # paused: nothing runs
     trial.is_well = True
@@ -148,7 +148,7 @@ async def is_allowed(trial: Trial, wait: bool) -> None:
     trial.wake()
     await trial.until(partial(trial.button, "once"))
     if wait:
-        await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+        await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
         await trial.quiet()
     await trial.press("once")
     await trial.until(partial(has_acted, trial))
@@ -161,7 +161,7 @@ async def is_allowed_in_the_morning(trial: Trial) -> None:
     await trial.quiet()
     trial.armed = True
     await trial.until_time(DUE)
-    await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+    await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
     await trial.quiet()
     assert trial.button("once") is None
     trial.home.clock_error -= 10 * HOUR

@@ -20,8 +20,8 @@ from elwood.agent.models.budget import Limits
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import Received
 from elwood.app.config.settings import Policy
-from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import ListTasks, Woken
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.tools import LIST_TASKS, SCHEDULE
 from elwood.features.tasks.when import Every, Once

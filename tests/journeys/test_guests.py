@@ -11,8 +11,8 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.commands.slash import COMMANDS
 from elwood.app.config.settings import Policy
 from elwood.features.memory.tools import SAVE_MEMORY
-from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
 from elwood.agent.session.log.inbox import Done
-from elwood.features.tasks.changes import Verb
 from elwood.features.tasks.chores import Report
+from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import (
     Cadence,

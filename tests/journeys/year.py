@@ -20,10 +20,8 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Ta
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.inbox import Done
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
-from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.changes import Verb
+from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.chores import Chore, Report
-from elwood.features.tasks.entries import TimetableEntry
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
@@ -31,9 +29,9 @@ from elwood.features.tasks.messages import (
     TimetableMail,
     Woken,
 )
-from elwood.features.tasks.run import Errands
-from elwood.features.tasks.scheduler import Scheduler
-from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.rules import Verb
+from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (
     ActorTable,
@@ -224,7 +222,7 @@ class House:
             clock=world.now,
             zone="Europe/Berlin",
         )
-        errands = Errands(
+        errands = TaskRunner(
             self.sessions.address,
             chores={name: self._chore(name) for name in world.chore_names},
             watching=self._watching,

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from elwood.app.config.problems import Wrong
-from elwood.features.tasks import patterns as watching
+from elwood.features.tasks import watch as watching
 from elwood.features.tasks.notation import (
     advice,
     read_hours,
@@ -14,7 +14,8 @@ from elwood.features.tasks.notation import (
     read_route,
     read_when,
 )
-from elwood.features.tasks.task_toml import MAX_PROMPT, MAX_TITLE, bad_id
+from elwood.features.tasks.settings import MAX_PROMPT, MAX_TITLE
+from elwood.features.tasks.task import bad_id
 
 Check = Callable[[object], None]
 # What a session may be called; it becomes the name of a file.

@@ -28,9 +28,8 @@ from elwood.app.config.source import (
     parse,
 )
 from elwood.app.config.structure import described, structure, unknown
-from elwood.app.config.tasks import read_tasks
+from elwood.features.tasks.settings import TaskForm, read_tasks
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import TaskForm
 from elwood.foundation.secrets.store import SecretUnusable, look_up
 
 # Bytes of a configuration file.

@@ -13,7 +13,7 @@ from elwood.agent.models.routing import ProviderSettings
 from elwood.app.config.keys import BY_PATH, Key
 from elwood.app.config.keys import SECTIONS as ABOUT
 from elwood.app.config.settings import SECTIONS
-from elwood.features.tasks.task_toml import TaskForm
+from elwood.features.tasks.settings import TaskForm
 from elwood.foundation.secrets.redaction import Secret
 
 _INTRODUCTION = """\

@@ -16,7 +16,7 @@ from elwood.agent.models.routing import ModelSettings, ProviderSettings, candida
 from elwood.agent.policy.decide import Word
 from elwood.features.memory.learning import LearningSettings
 from elwood.features.memory.settings import MemorySettings
-from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.features.web.settings import SearchSettings

@@ -1,10 +1,10 @@
-"""A task as it is written in TOML: ``[[tasks]]`` of config.toml, and of agent.toml."""
+"""Tasks as they are written in TOML: ``[[tasks]]``, agent.toml, and ``[heartbeat]``."""
+
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from elwood.agent.conversation.task_run import Purse
-from elwood.features.tasks.heartbeat import ID as HEARTBEAT
-from elwood.features.tasks.house_tasks import IDS
 from elwood.features.tasks.notation import (
     advice,
     never,
@@ -18,35 +18,41 @@ from elwood.features.tasks.notation import (
     write_route,
     write_when,
 )
-from elwood.features.tasks.patterns import MAX_PATTERNS
-from elwood.features.tasks.task import (
-    CATCH_UP,
-    CATCH_UP_ONCE,
-    ID,
-    MAX_ID,
-    Origin,
-    Task,
-)
-from elwood.features.tasks.when import (
-    Cadence,
-    Cron,
-    Every,
-    Once,
-    When,
-)
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Origin, Task, bad_id
+from elwood.features.tasks.watch import MAX_PATTERNS
+from elwood.features.tasks.when import Every, Once, When
 from elwood.foundation.text.slugs import slug
 
+# Tasks of config.toml; more are no longer written by people.
+MAX_TASKS = 200
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200
 # Characters of a title that is made of what is asked or said.
 _TITLE = 60
 # What is wrong with the key *0*, and the remedy.
 Fault = tuple[str, str, str]
+Complain = Callable[[tuple[str | int, ...], str, str], None]
+"""Takes the key that something is wrong with, what it is, and the remedy."""
+
+
+@attrs.frozen(kw_only=True)
+class HeartbeatSettings:
+    """How HEARTBEAT.md is gone through: each *every* seconds, within *hours*, by *model*.
+
+    *hours* "" are the owner's.  *tokens* and *usd* bound the checklist, and each entry, in a day.
+    """
+
+    on: bool = True
+    every: float = 1800.0
+    hours: str = ""
+    model: str = "cheap"
+    tokens: int = 500_000
+    usd: float = 0.50
 
 
 @attrs.frozen(kw_only=True)
 class TaskForm:
-    """The keys of a task; `core.tasks.Task` says what they mean.
+    """The keys of a task; `Task` says what they mean.
 
     *deliver* is the route, *start* that of an interval; *zone* "" is the owner's.
     """
@@ -72,20 +78,26 @@ class TaskForm:
     untrusted: bool = False
 
 
-def bad_id(text: str) -> str:
-    """Say what is wrong with the id *text* and what to write instead; "" if it is fine.
+def read_tasks(forms: Sequence[object], zone: str, complain: Complain) -> tuple[Task, ...]:
+    """Make the tasks of the *forms* that were sound, and complain of what does not go together.
 
-    >>> bad_id("water-plants"), bad_id("Water!")
-    ('', "'Water!' is no id: write small letters, digits and dashes, 64 at most")
+    *zone* is the owner's.
     """
-    if not text:
-        return "no id can be made of the title: write one, like water-plants"
-    if not ID.fullmatch(text):
-        shown = text[:MAX_ID]
-        return f"{shown!r} is no id: write small letters, digits and dashes, {MAX_ID} at most"
-    if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
-        return f"ids like {text!r} are those of HEARTBEAT.md: write another"
-    return f"the id {text!r} is that of a task of the house: write another" if text in IDS else ""
+    if len(forms) > MAX_TASKS:
+        complain(("tasks",), f"more than {MAX_TASKS} tasks", "take some away")
+    tasks: dict[str, Task] = {}
+    for number, form in enumerate(forms[:MAX_TASKS]):
+        if not isinstance(form, TaskForm):
+            continue  # complained about already
+        task = read_task(form, zone, "config")
+        if isinstance(task, list):
+            for key, what, remedy in task:
+                complain(("tasks", number, key), what, remedy)
+        elif task.id in tasks:
+            complain(("tasks", number, "id"), f"there is another {task.id}", "write another id")
+        else:
+            tasks[task.id] = task
+    return tuple(tasks.values())
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
@@ -95,9 +107,6 @@ def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
     ...                  "Europe/London", "config")
     >>> task.id, task.when, task.zone
     ('tea', Cron(expression='0 16 * * *'), 'Europe/London')
-    >>> read_task(TaskForm(title="Tea", when="hourly"), "UTC", "config")
-    [('prompt', 'is missing', 'write what is to be done as prompt, or what is to be said as \
-message')]
     """
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
@@ -109,7 +118,7 @@ message')]
     wrong_id = (bad_id(id) or None) if id or title else None
     read = {"when": when, "ends": ends, "hours": hours, "deliver": route, "id": wrong_id}
     faults = [(key, *advice(made)) for key, made in read.items() if isinstance(made, str)]
-    if form.start and isinstance(when, Cron | Once | Cadence):
+    if form.start and not isinstance(when, Every | str):
         faults.append(("start", "only intervals are counted from a time", "take it away"))
     if not form.prompt and not form.message:
         remedy = "write what is to be done as prompt, or what is to be said as message"
@@ -124,8 +133,7 @@ message')]
         return faults
     if never(when, hours, zone, id):
         return [("hours", "no time of when is ever within them", "change one of the two")]
-    once = isinstance(when, Once) and bool(form.message)
-    late = CATCH_UP_ONCE if once else CATCH_UP
+    late = CATCH_UP_ONCE if isinstance(when, Once) and form.message else CATCH_UP
     is_bounded = form.tokens is not None or form.usd is not None
     return Task(
         id=id,
@@ -163,10 +171,6 @@ def write_task(task: Task) -> dict[str, object]:
     """Return the keys of *task* in TOML, those that say something; `read_task` reads them.
 
     Moments are written by the second; chores are not for people to write.
-
-    >>> write_task(Task("tea", "Tea", Every(7200.0), message="Tea!", catch_up=60.0))
-    {'title': 'Tea', 'id': 'tea', 'when': 'every 2 hours', 'zone': 'UTC', 'message': 'Tea!', \
-'catch_up': 60.0}
     """
     purse = task.purse or Purse()
     start = task.when.start if isinstance(task.when, Every) else 0.0
