@@ -25,6 +25,7 @@ from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
+    ListTasks,
     Schedule,
     TimetableMail,
     Woken,
@@ -259,6 +260,11 @@ class House:
     async def change(self, id_: str, verb: Verb) -> None:
         """Do what a person does about a task."""
         await self.timetable.address.ask(Change(id=id_, verb=verb, by="me"))
+
+    async def is_paused(self, id_: str) -> bool:
+        """Tell whether a task is paused."""
+        tasks = await self.timetable.address.ask(ListTasks(chores=True))
+        return any(one.task.id == id_ and one.paused for one in tasks)
 
     async def schedule(self, task: Task) -> None:
         """Take in a task as a conversation makes it."""

@@ -322,7 +322,7 @@ def _resume(one: TaskState, now: float) -> Decision:
             return Decision(entries, "It goes on, by what the clock shows now.")
         return Decision(words="It is not paused.")
     task = one.task
-    after = now if one.mark - now > FAR_BEHIND else max(now, one.mark)
+    after = max(now, one.mark)
     is_over = upcoming(task.when, after, task.zone, task.id, task.ends) is None and one.run is None
     if is_over and one.failures:
         return Decision((*entries, _requested(one, now)), "It is tried once more, now.")

@@ -20,8 +20,8 @@ MAX_NEWS = 400
 MAX_CANCELLED = 1_000
 # Seconds for which a session is told again: two looks of the scheduler, which may be in a crash.
 TOLD_FOR = 150.0
-# Seconds by which a clock must be behind what is dealt with to be told, and for a task to be
-# resumed: an hour set wrong, or a zone taken for another, is made up by itself.
+# Seconds by which a clock must be behind what is dealt with for the owner to be told, and to have
+# a task go on: an hour set wrong, or a zone taken for another, is made up by itself.
 FAR_BEHIND = 86_400.0
 
 
@@ -267,9 +267,9 @@ class TaskState(msgspec.Struct):
                 self.slow_told = at
 
     def resume(self, since: float) -> None:
-        """Go on; also from behind what a clock that was far ahead has passed over."""
+        """Go on; what is not paused rests since the clock was put back, and goes on at *since*."""
+        self.mark = max(self.mark, since) if self.paused else since
         self.paused, self.failures = "", 0
-        self.mark = since if self.mark - since > FAR_BEHIND else max(self.mark, since)
 
 
 class Timetable(msgspec.Struct):

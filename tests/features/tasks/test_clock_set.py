@@ -51,11 +51,13 @@ def test_who_resumes_a_task_has_it_go_on_by_what_the_clock_shows_now() -> None:
     assert book.change("resume").words == "It is not paused."
 
 
-def test_a_paused_task_is_resumed_from_behind_too() -> None:
+def test_a_pause_ends_before_the_rest_does() -> None:
     book = Book(HOURLY)
     book.at(YEAR)
     book.change("pause")
     book.at(HOUR / 2)
+    book.change("resume")
+    assert following(book.table.tasks["t"]) == YEAR + HOUR
     book.change("resume")
     assert following(book.table.tasks["t"]) == HOUR
 
