@@ -42,8 +42,8 @@ from elwood.features.health.actor import VITAL, Health, listener
 from elwood.features.health.disk_monitor import Vitals
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
-from elwood.features.tasks.file_words import read_hours
 from elwood.features.tasks.messages import TimetableMail
+from elwood.features.tasks.notation import read_hours
 from elwood.features.tasks.when import next_active
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (

@@ -106,7 +106,7 @@ def demo() -> int:
     )
     if sys.stdin.isatty():
         print(
-            "This is Elwood with an offline model: a few rules, no language model. Everything\n"
+            "This is Elwood with an offline model: eight commands, no language model. Everything\n"
             f"else is real; the state is in {folder}.\n"
             'Try "help", "list the files" or "read SOUL.md"; /quit ends.'
         )

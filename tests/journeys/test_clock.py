@@ -22,9 +22,8 @@ from elwood.agent.session.log.entries import Received
 from elwood.app.config.settings import Policy
 from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import ListTasks, Woken
-from elwood.features.tasks.schedule_tool import SCHEDULE
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.tools import LIST_TASKS
+from elwood.features.tasks.tools import LIST_TASKS, SCHEDULE
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
@@ -170,7 +169,7 @@ async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str
     """Its model is let go of at once; that is no failure, and not done again after a restart."""
     async with home(tmp_path, mock_clock) as h:
         h.more_tools = (SCHEDULE,)
-        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         began, gone = trio.Event(), trio.Event()
 
         async def think(request: ModelRequest) -> Completion:

@@ -10,14 +10,13 @@ from trio.testing import MockClock
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.reading.receipts import HEAD, NOTHING
-from elwood.features.tasks.schedule_tool import SCHEDULE
-from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS
+from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, SCHEDULE
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import Home, Life, home, newest
 
 TOOLS = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
-MUM = {"title": "call mum", "when": "in 1 minute", "remind": "Call mum!"}
+MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
 STRANGER = 31_337
 PROMISE = "I'll remind you in a minute."
 
@@ -55,7 +54,7 @@ async def test_a_reminder_is_planned_told_from_the_records_and_comes(
             [told] = h.texts()
             assert told.startswith(PROMISE)
             assert NOTHING not in told
-            assert "✓ scheduled: call mum, today at" in told
+            assert "✓ scheduled: call mum, today, " in told
             asked = len(h.asked)
         # The reminder is still planned after a restart, and no model has a part in it.
         async with h.life() as life:

@@ -18,8 +18,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.models.budget import Limits
 from elwood.agent.models.provider import ModelRequest
 from elwood.features.tasks.messages import Woken
-from elwood.features.tasks.schedule_tool import SCHEDULE
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.tools import SCHEDULE
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import answer, call
@@ -151,7 +151,7 @@ async def test_a_task_of_a_conversation_answers_there_wherever_the_owner_is(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         desk, model = Desk(h.now), Thinking(plan=json.dumps(given))
         h.more_channels, h.think, h.more_tools = (desk.channel,), model, (SCHEDULE,)
         async with h.life() as life:

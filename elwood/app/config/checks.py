@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from elwood.app.config.problems import Wrong
 from elwood.features.tasks import patterns as watching
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.notation import (
     advice,
     read_hours,
     read_moment,

@@ -111,7 +111,7 @@ KEYS = (
     Key("heartbeat.usd", "most US dollars a day, of the checklist and of each entry", at_least(0)),
     Key("tasks.title", "what it is called", is_title, default="made of what is to be done"),
     Key("tasks.id", "small letters, digits, dashes", is_task_id, default="made of the title"),
-    Key("tasks.when", "when it runs", is_when, example='"every monday at 8"'),
+    Key("tasks.when", "when it runs", is_when, example='"0 8 * * 1"'),
     Key("tasks.start", "since when an interval is counted, as date and time", is_moment),
     Key("tasks.ends", "the date, or date and time, after which it runs no more", is_moment),
     Key("tasks.zone", "the time zone of its times", is_zone, default="owner.timezone"),
@@ -263,9 +263,9 @@ SECTIONS = {
         "Nothing in it, or nothing that changed, costs nothing. See docs/operating.md."
     ),
     "tasks": (
-        "What is done at times, one table each. `when` is `every 20 minutes`, `hourly`, `daily`, "
-        "`every weekday at 7:30`, `on the 1st of every month at 10:00`, `2026-12-24 18:00`, or a "
-        "cron expression such as `30 7 * * 1-5`. See docs/operating.md."
+        "What is done at times, one table each. `when` is `every 30 minutes`, `hourly`, `daily`, "
+        "`weekly`, `biweekly`, `monthly`, `2026-12-24 18:00`, or a cron expression such as "
+        "`30 7 * * 1-5`. See docs/operating.md."
     ),
     "turn": "Bounds of one answer.",
     "approvals": "How you are asked whether a tool may do something.",

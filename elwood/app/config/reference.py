@@ -47,7 +47,7 @@ _PROVIDER = """\
 _TASK = """\
 #[[tasks]]
 #title = "Inbox"
-#when = "every monday at 8"
+#when = "0 8 * * 1"
 #prompt = "Summarise what is new in the folder inbox."
 #hours = "mon-fri 08:00-18:00"
 #watch = ["inbox/*.md"]

@@ -18,7 +18,7 @@ from elwood.features.tasks.checklist import (
     parse,
 )
 from elwood.features.tasks.crontab import ALIASES
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.notation import (
     never,
     placed,
     read_hours,

@@ -19,7 +19,7 @@ from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.session.log.inbox import Done
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
-from elwood.features.tasks import notices as tidings
+from elwood.features.tasks import texts
 from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.due_runs import Run
 from elwood.features.tasks.entries import Planned
@@ -129,9 +129,9 @@ class Errands:
             return Outcome("failed", "there is no place yet where it could be said")
         due, now = run.planned.due, self._now()
         if task.message:
-            words = tidings.said(task, due=due, now=now, zone=self._zone)
+            words = texts.said(task, due=due, now=now, zone=self._zone)
         else:
-            words = tidings.framed(
+            words = texts.framed(
                 task, prompt, due=due, now=now, trouble=run.trouble, zone=self._zone
             )
         refused = await self._hand_on(run, words, route, course)

@@ -3,7 +3,9 @@
 import attrs
 
 from elwood.agent.conversation.task_run import Purse
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.heartbeat import ID as HEARTBEAT
+from elwood.features.tasks.house_tasks import IDS
+from elwood.features.tasks.notation import (
     advice,
     never,
     placed,
@@ -16,8 +18,6 @@ from elwood.features.tasks.file_words import (
     write_route,
     write_when,
 )
-from elwood.features.tasks.heartbeat import ID as HEARTBEAT
-from elwood.features.tasks.house_tasks import IDS
 from elwood.features.tasks.patterns import MAX_PATTERNS
 from elwood.features.tasks.task import (
     CATCH_UP,
@@ -91,7 +91,7 @@ def bad_id(text: str) -> str:
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
     """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
 
-    >>> task = read_task(TaskForm(title="Tea", when="every day at 16:00", message="Tea!"),
+    >>> task = read_task(TaskForm(title="Tea", when="0 16 * * *", message="Tea!"),
     ...                  "Europe/London", "config")
     >>> task.id, task.when, task.zone
     ('tea', Cron(expression='0 16 * * *'), 'Europe/London')

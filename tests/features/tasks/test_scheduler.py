@@ -22,10 +22,10 @@ from elwood.features.tasks.entries import (
     Passed,
     Summed,
 )
-from elwood.features.tasks.notices import ACTED, framed
 from elwood.features.tasks.run import RUN_LIMIT
 from elwood.features.tasks.scheduler import MAX_REMINDERS, MAX_RUNS
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.texts import ACTED, framed
 from elwood.features.tasks.when import Cron, Every, Once
 from tests.journeys.year import House, World
 
@@ -58,8 +58,8 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     assert asked.errand == TaskRun("tea", "cheap", ("look",), Purse(1000), follows=True, series=1)
     assert not asked.untrusted
     assert asked.text.startswith(
-        '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 (Europe/Berlin). '
-        "Nobody is waiting"
+        '[A run of the task "Make tea" (tea), planned for Sat 2026-03-28 14:00 CET '
+        "(Europe/Berlin). Nobody is waiting"
     )
     assert QUIET in asked.text
     assert asked.text.endswith("\n\nPut the kettle on.")
@@ -207,7 +207,7 @@ def test_the_model_is_told_how_late_it_is(world: World) -> None:
     world.end = world.true + HOUR
     world.live()
     (work,) = world.works.values()
-    assert "It comes 3 hours late: it is Sat 2026-03-28 17:00 now" in work.asked.text
+    assert "It comes 3 hours late: it is Sat 2026-03-28 17:00 CET now" in work.asked.text
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> Non
     assert len([entry for _, _, entry in world.entries() if isinstance(entry, Passed)]) == 1
     ((first, _), again) = world.told
     assert again == (first, True)
-    assert first.startswith('Missed: "Make tea", planned for Sat 2026-03-28 14:00: ')
+    assert first.startswith('Missed: "Make tea", planned for Sat 2026-03-28 14:00 CET: ')
 
 
 @pytest.mark.parametrize("step", [5 * HOUR, -5 * HOUR])

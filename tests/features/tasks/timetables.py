@@ -21,7 +21,7 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.state import Timetable as Kept
 from elwood.features.tasks.task import Result, Seen, Task
-from elwood.features.tasks.task_text import runs
+from elwood.features.tasks.texts import runs
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal

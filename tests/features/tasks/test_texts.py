@@ -4,14 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.features.tasks.notation import say_moment
 from elwood.features.tasks.task import Seen, Task
-from elwood.features.tasks.task_text import (
+from elwood.features.tasks.texts import (
     MAX_BUTTONS,
     buttons,
     cadence,
     find,
+    limits,
     listing,
-    moment,
     runs,
     state,
     table,
@@ -40,14 +41,14 @@ def task(when: When, **more: object) -> Task:
 @pytest.mark.parametrize(
     ("ahead", "said"),
     [
-        (HOUR, "today at 13:00 CET"),
-        (DAY, "tomorrow at 12:00 CET, Mon 23 Nov"),
-        (2 * DAY, "Tue 24 Nov at 12:00 CET"),
-        (-DAY, "yesterday at 12:00 CET, Sat 21 Nov"),
+        (HOUR, "today, Sun 2026-11-22 13:00 CET"),
+        (DAY, "tomorrow, Mon 2026-11-23 12:00 CET"),
+        (2 * DAY, "Tue 2026-11-24 12:00 CET"),
+        (-DAY, "yesterday, Sat 2026-11-21 12:00 CET"),
     ],
 )
 def test_a_day_that_has_a_name_has_its_date_too(ahead: float, said: str) -> None:
-    assert moment(NOW + ahead, PARIS, NOW) == said
+    assert say_moment(NOW + ahead, PARIS, NOW) == said
 
 
 def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
@@ -80,8 +81,8 @@ def test_a_cadence_has_times_only_with_its_id() -> None:
     ("one", "said"),
     [
         (task(Every(1200.0)), "every 20 minutes"),
-        (task(Once(NOW)), "once, 2026-11-22 12:00 CET"),
-        (task(Cron("0 8 * * 1"), ends=NOW), "every Monday at 08:00, until 2026-11-22 12:00"),
+        (task(Once(NOW)), "once, Sun 2026-11-22 12:00 CET"),
+        (task(Cron("0 8 * * 1"), ends=NOW), "every Mon at 08:00, until Sun 2026-11-22 12:00 CET"),
         (task(Every(1200.0), hours=Hours("08:00", "20:00", (5,))), "every 20 minutes, only sat "
          "08:00-20:00"),
     ],
@@ -94,10 +95,11 @@ def test_when_a_task_runs_is_said(one: Task, said: str) -> None:
     ("seen", "said"),
     [
         (Seen(task(Once(0.0))), "no further run"),
-        (Seen(task(Once(0.0)), running=NOW), "running since today at 12:00 CET"),
+        (Seen(task(Once(0.0)), running=NOW), "running since today, Sun 2026-11-22 12:00 CET"),
         (
             Seen(task(Every(HOUR)), next=NOW + HOUR, last=NOW, result="failed", failures=2),
-            "next today at 13:00 CET; last today at 12:00 CET: failed; failed 2 times in a row",
+            "next today, Sun 2026-11-22 13:00 CET; last today, Sun 2026-11-22 12:00 CET: failed; "
+            "failed 2 times in a row",
         ),
         (Seen(task(Every(HOUR)), paused="paused by the owner"), "paused by the owner"),
         (Seen(task(Every(HOUR)), paused="it\nbroke"), "paused: it broke"),
@@ -136,3 +138,8 @@ def test_what_is_looked_for_is_found_or_told(wanted: str) -> None:
     found = find(wanted, [seen])
     assert found == seen
     assert isinstance(find(f"{wanted}?", [seen]), str)
+
+
+def test_what_bounds_a_task_is_said() -> None:
+    assert limits(task(Once(0.0))) == []
+    assert limits(task(Once(0.0), tools=())) == ["without tools"]
