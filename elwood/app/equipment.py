@@ -16,19 +16,15 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.policy.decide import (
-    Rules,
-    Word,
-    version,
-)
+from elwood.agent.policy.decide import Rules, version
+from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.approval_client import Hints, Seeking
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.tool import Hands, Tool, with_hands
-from elwood.app.config import Config
-from elwood.app.config.settings import Policy
+from elwood.app.config.settings import Config
 from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.index import Pages
 from elwood.features.daily_notes.store import Threads
@@ -221,7 +217,7 @@ class Equipment:
         return f"Commands run in: {sandbox.rung}."
 
 
-def words(policy: Policy, tools: Sequence[Tool]) -> dict[str, Word]:
+def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
     """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
 
     What the owner's words name and no tool bears is told in the log.

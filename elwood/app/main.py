@@ -29,7 +29,7 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
 from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.app.equipment import (
     Equipment,
     learning,

@@ -17,9 +17,10 @@ import trio.testing
 
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import Decided, Pressed
-from elwood.agent.approvals.permissions import ApprovalEntry, ApprovalSettings, Book
+from elwood.agent.approvals.permissions import ApprovalEntry, Book
 from elwood.agent.approvals.prompt_text import pressed
 from elwood.agent.approvals.questions import Answer
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.message import (

@@ -17,12 +17,8 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.grants import Answered, Asked, GrantEntry
-from elwood.agent.approvals.permissions import (
-    ApprovalEntry,
-    ApprovalSettings,
-    Ruled,
-    Sought,
-)
+from elwood.agent.approvals.permissions import ApprovalEntry, Ruled, Sought
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.actions import Other
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Taken
@@ -39,7 +35,8 @@ from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -51,16 +48,17 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
-from elwood.app.config import Config, Paths, Sessions
-from elwood.app.config.settings import Policy
+from elwood.app.config.settings import Config
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread, inline
 from elwood.foundation.sandbox import NoSandbox, SandboxSettings, pick
 from elwood.foundation.sandbox.command import Rung
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import decoder, is_sound
 from elwood.foundation.storage.disk import Disk, temporary
 from elwood.foundation.storage.journal import (
@@ -394,7 +392,7 @@ async def test_who_was_let_in_stays_so_and_a_question_has_its_hour(
 
 def asking(h: Home) -> Home:
     """Let no tool act unasked, and the script of the workspace be one of those."""
-    h.settings["policy"] = Policy()
+    h.settings["policy"] = PolicySettings()
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
     h.more_tools = (script(h),)
     return h
@@ -1020,7 +1018,7 @@ async def test_cp_34_a_damaged_journal_is_left_alone_and_told(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.settings["sessions"] = Sessions(idle=100.0)
+        h.settings["sessions"] = SessionSettings(idle=100.0)
         h.fake.say("hello")
         h.fake.say("hello", chat=OTHER, user=OTHER)
         await recover(h)
@@ -1084,13 +1082,11 @@ def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
 ) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    config = Config(
-        paths=Paths(state=state, workspace=tmp_path / "workspace", runtime=tmp_path / "run"),
-        providers={"offline": ProviderSettings(api="offline")},
-        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
-        telegram=TelegramSettings(
-            token=Secret(TOKEN), owners=(OWNER,), base_url="http://127.0.0.1:9"
-        ),
+    config = Config.holding(
+        Paths(state=state, workspace=tmp_path / "workspace", runtime=tmp_path / "run"),
+        Providers({"offline": ProviderSettings(api="offline")}),
+        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        TelegramSettings(token=Secret(TOKEN), owners=(OWNER,), base_url="http://127.0.0.1:9"),
         file=tmp_path / "config.toml",
     )
     with holding(state):

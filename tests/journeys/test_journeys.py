@@ -21,7 +21,7 @@ from elwood.agent.approvals.permissions import ApprovalEntry, Sought
 from elwood.agent.approvals.questions import Question
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -34,7 +34,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.app.config import load
+from elwood.app.config.load import load
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.journal import Verified, verify
@@ -206,11 +206,10 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
     config = load(tmp_path / ".config/elwood/config.toml", environ)
     async with home(tmp_path, mock_clock) as h:
         # The model is the scripted one, and the socket's path must be short.
-        h.made = attrs.evolve(
-            config,
-            models=ModelSettings(default=MODEL, summarizer=MODEL),
-            providers={"scripted": ProviderSettings(api="offline")},
-            paths=attrs.evolve(config.paths, runtime=h.runtime),
+        h.made = config.having(
+            ModelSettings(default=MODEL, summarizer=MODEL),
+            Providers({"scripted": ProviderSettings(api="offline")}),
+            attrs.evolve(config.paths, runtime=h.runtime),
         )
         h.state_folder = config.paths.state
         async with h.life() as life:

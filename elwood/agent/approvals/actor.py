@@ -43,9 +43,10 @@ from elwood.agent.approvals.messages import (
     Trust,
     Withdraw,
 )
-from elwood.agent.approvals.permissions import ApprovalEntry, ApprovalSettings, Book
+from elwood.agent.approvals.permissions import ApprovalEntry, Book
 from elwood.agent.approvals.prompts import QuestionPosts
 from elwood.agent.approvals.requests import Cases
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.post_until_delivered import Posting
 from elwood.agent.conversation.identity import flatten

@@ -10,7 +10,6 @@ import trio
 from elwood.agent.approvals.grants import STEP_BACK
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.approvals.permissions import (
-    ApprovalSettings,
     Case,
     PermissionEntry,
     Permissions,
@@ -20,6 +19,7 @@ from elwood.agent.approvals.permissions import (
     is_fresh,
     is_over,
 )
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Ruling, allows
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from elwood.app.cli.parser import (
 )
 
 if TYPE_CHECKING:
-    from elwood.app.config import Config
+    from elwood.app.config.settings import Config
 
 # Exit codes; 78 is EX_CONFIG of sysexits.h, at which systemd does not start us again.
 OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
@@ -295,7 +295,7 @@ def _configured(
     On a *console* only what goes wrong is logged, unless the person wants more.  Without *secrets*
     everybody can run it who may read the configuration.
     """
-    from elwood.app.config import ConfigErrors, load
+    from elwood.app.config.load import ConfigErrors, load
 
     try:
         config = load(found(given.config), os.environ, secrets=secrets)

@@ -25,13 +25,9 @@ from elwood.agent.approvals.messages import (
     Stranger,
     Verdict,
 )
-from elwood.agent.approvals.permissions import (
-    CONTROL,
-    ApprovalEntry,
-    ApprovalSettings,
-    Book,
-)
+from elwood.agent.approvals.permissions import CONTROL, ApprovalEntry, Book
 from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import (
     OutboxMail,
     Post,

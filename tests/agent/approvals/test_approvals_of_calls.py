@@ -23,7 +23,6 @@ from elwood.agent.approvals.messages import (
 from elwood.agent.approvals.permissions import (
     CONTROL,
     MAX_OPEN_HERE,
-    ApprovalSettings,
     Grouped,
     Revoked,
     Ruled,
@@ -33,6 +32,7 @@ from elwood.agent.approvals.permissions import (
 from elwood.agent.approvals.prompt_text import MAX_SHOWN
 from elwood.agent.approvals.prompts import GATHER
 from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.channels.messages import (
     Post,
     Sent,

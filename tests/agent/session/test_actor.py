@@ -21,8 +21,8 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Human
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.entries import (
     Entry,

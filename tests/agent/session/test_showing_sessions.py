@@ -10,16 +10,16 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import (
     Assistant,
     Human,
     Prompt,
     Usage,
 )
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     Compacted,
     Prompted,
@@ -31,7 +31,8 @@ from elwood.agent.session.reading.cli import Sent, body_of, sent, show
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.tables import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
-from elwood.app.config import Config, load
+from elwood.app.config.load import load
+from elwood.app.config.settings import Config
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.agent.session.test_auditing import STORY, write
@@ -127,7 +128,7 @@ async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
         await say(h, *[f"{n}: {LONG}" for n in range(18)])
         await say(h, "/new", "hello again", acting)
         entries = h.entries()
-        config = attrs.evolve(h.config(), providers={"fake": api})
+        config = h.config().having(Providers({"fake": api}))
 
         count = sum(isinstance(e, TurnStarted) for e in entries)
         shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
@@ -169,7 +170,7 @@ async def test_going_back_shows_and_sends_what_was_thought_behind(
         assert has_summary(h)
         await say(h, "/resume early", "early", "/new", "anew", "/undo", "/resume early", "/retry")
         entries = h.entries()
-        config = attrs.evolve(h.config(), providers={"fake": api})
+        config = h.config().having(Providers({"fake": api}))
 
         count = sum(isinstance(e, TurnStarted) for e in entries)
         shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]

@@ -18,7 +18,7 @@ import msgspec
 from elwood.agent.conversation.message import Message, Prompt
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.providers import encoder
-from elwood.agent.models.routing import ProviderSettings
+from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import Entry, Said
 from elwood.agent.session.log.next_work import is_command
 from elwood.agent.session.log.state import Session

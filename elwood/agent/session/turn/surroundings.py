@@ -8,9 +8,9 @@ import trio
 
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.messages import Attachment, OutboxMail
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
