@@ -1,7 +1,6 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
@@ -10,8 +9,7 @@ from zoneinfo import ZoneInfo
 import attrs
 import trio
 
-from elwood.agent.approvals.grants import CODE_ALPHABET
-from elwood.agent.approvals.messages import ApprovalsMail, Recognise
+from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.route import Route
@@ -127,11 +125,6 @@ def learning(
     )
 
 
-def typed_code(length: int) -> str:
-    """Make a code that nobody can guess, and that can be typed."""
-    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
-
-
 class Equipment:
     """Makes the gates of all sessions.
 
@@ -175,7 +168,7 @@ class Equipment:
         self._voice = Voice(
             outboxes=outboxes,
             owners=self.places,
-            recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
+            recognise=lambda principal: approvals.ask(FindPerson(principal=principal)),
         )
         carrying = frozenset(channel.name for channel in channels if channel.files)
         self.export = Exports(hands.root, hands.blocking, self._voice, carrying)

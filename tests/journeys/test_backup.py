@@ -12,8 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalEntry, Book
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
 from elwood.features.backup.restore import restore
@@ -138,7 +138,7 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(
                 h.fake.say("and on")
                 await life.settled()
             assert h.effects.done == ["act x"]
-            book = Book()
+            book = ApprovalBook()
             for seq, at, entry in entries_of(there.state / "approvals.jsonl", ApprovalEntry):
                 book.apply(seq, at, entry)
             assert not book.calls.open()

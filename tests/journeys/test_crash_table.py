@@ -16,9 +16,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.grants import Answered, Asked, GrantEntry
-from elwood.agent.approvals.permissions import ApprovalEntry, Ruled, Sought
+from elwood.agent.approvals.people import AccessDecided, AccessRequested, PeopleEntry
 from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import ApprovalDecided, ApprovalEntry, ApprovalRequested
 from elwood.agent.conversation.actions import Other
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Taken
@@ -112,10 +112,10 @@ async def recover(h: Home) -> None:
     assert h.broken() == []
 
 
-def approvals(h: Home) -> list[GrantEntry]:
+def approvals(h: Home) -> list[PeopleEntry]:
     path = h.state / "approvals.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return [entry for line in lines for entry in decoder(GrantEntry).decode(line).entries]
+    return [entry for line in lines for entry in decoder(PeopleEntry).decode(line).entries]
 
 
 # --- taking a message in --------------------------------------------------------------------------
@@ -343,7 +343,7 @@ async def test_letting_in_counts_only_when_it_is_written(
             h.kill("before write answered")
             h.fake.press(pairings(h)[0][0])
             await life.died()
-        assert [type(entry) for entry in approvals(h)] == [Asked]
+        assert [type(entry) for entry in approvals(h)] == [AccessRequested]
         h.fake.forget()
         async with h.life() as life:
             h.fake.say("am I in?", chat=STRANGER, user=STRANGER)
@@ -354,7 +354,7 @@ async def test_letting_in_counts_only_when_it_is_written(
             h.fake.say("and now?", chat=STRANGER, user=STRANGER)
             await life.settled()
         assert h.fake.texts(STRANGER)[-1] == "re: and now?"
-        assert sum(isinstance(entry, Answered) for entry in approvals(h)) == 1
+        assert sum(isinstance(entry, AccessDecided) for entry in approvals(h)) == 1
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -480,7 +480,7 @@ async def test_cp_12_a_press_counts_only_when_it_is_written(
             h.kill("before write ruled")
             h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
             await life.died()
-        assert [type(entry) for entry in rulings(h)] == [Sought]
+        assert [type(entry) for entry in rulings(h)] == [ApprovalRequested]
         assert h.effects.done == []
         if forgotten:
             h.fake.forget()
@@ -493,7 +493,7 @@ async def test_cp_12_a_press_counts_only_when_it_is_written(
                 await life.until(lambda: not h.fold().pending)
                 await life.settled()
         assert h.effects.done == ["act boldly"]
-        assert [type(entry) for entry in rulings(h)] == [Sought, Ruled]
+        assert [type(entry) for entry in rulings(h)] == [ApprovalRequested, ApprovalDecided]
         assert h.broken() == []
 
 
@@ -1074,7 +1074,7 @@ async def test_cp_35_time_is_not_order(tmp_path: Path, mock_clock: MockClock) ->
         assert [text.rpartition("\n")[2] for text in humans] == ["one", "two", "three"]
         # Nobody can tell how old the question is now: it is not answered, but asked anew.
         assert "expired" in h.fake.answered[query]
-        assert not any(isinstance(entry, Answered) for entry in approvals(h))
+        assert not any(isinstance(entry, AccessDecided) for entry in approvals(h))
 
 
 def test_cp_36_a_second_house_on_the_same_state_ends_at_once(

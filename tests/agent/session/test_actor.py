@@ -9,10 +9,10 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    Revoke,
-    Rule,
-    Standing,
-    Trust,
+    DecideRequest,
+    ListApprovals,
+    RevokePermission,
+    TrustDomain,
 )
 from elwood.agent.channels.messages import (
     Sent,
@@ -293,12 +293,12 @@ async def test_new_starts_over(world: World, autojump_clock: object) -> None:
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("/allow abc-234", Rule(code="abc-234", answer="once", by="me")),
-        ("/Allow ABC234 Always", Rule(code="ABC234", answer="always", by="me")),
-        ("/deny ABC234", Rule(code="ABC234", answer="denied", by="me")),
-        ("/approvals", Standing(by="me")),
-        ("/approvals revoke 12", Revoke(number=12, by="me")),
-        ("/trust example.org", Trust(host="example.org", by="me")),
+        ("/allow abc-234", DecideRequest(code="abc-234", answer="once", by="me")),
+        ("/Allow ABC234 Always", DecideRequest(code="ABC234", answer="always", by="me")),
+        ("/deny ABC234", DecideRequest(code="ABC234", answer="denied", by="me")),
+        ("/approvals", ListApprovals(by="me")),
+        ("/approvals revoke 12", RevokePermission(number=12, by="me")),
+        ("/trust example.org", TrustDomain(host="example.org", by="me")),
     ],
 )
 async def test_decisions_are_typed_as_commands(

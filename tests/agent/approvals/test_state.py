@@ -4,20 +4,20 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.approvals.grants import Answered, Asked, Moved
-from elwood.agent.approvals.permissions import (
+from elwood.agent.approvals.people import AccessDecided, AccessRequested, ChatMoved
+from elwood.agent.approvals.state import (
     GIST,
     MAX_KEPT,
-    Book,
-    Grouped,
+    ApprovalBook,
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalState,
+    DomainTrusted,
     PermissionEntry,
-    Permissions,
-    Revoked,
-    Ruled,
-    Sought,
-    Trusted,
+    PermissionRevoked,
+    Question,
+    RequestsGrouped,
 )
-from elwood.agent.approvals.questions import Question
 from elwood.agent.conversation.calls import Ruling
 from elwood.agent.conversation.route import Route
 
@@ -50,8 +50,8 @@ def question(call: str, session: str = "s", **more: str) -> Question:
     )
 
 
-def sought(id: str, **more: str) -> Sought:
-    return Sought(id, f"C{id}", question(f"call {id}", **more), 300.0)
+def sought(id: str, **more: str) -> ApprovalRequested:
+    return ApprovalRequested(id, f"C{id}", question(f"call {id}", **more), 300.0)
 
 
 IDS = st.sampled_from(["a", "b", "c"])
@@ -59,7 +59,7 @@ ENTRIES = st.lists(
     st.one_of(
         st.builds(sought, IDS),
         st.builds(
-            Ruled,
+            ApprovalDecided,
             IDS,
             st.sampled_from(RULINGS),
             st.just("tg:1"),
@@ -67,11 +67,11 @@ ENTRIES = st.lists(
             st.integers(0, 4),
             st.just(50.0),
         ),
-        st.builds(Grouped, st.just("g"), st.lists(IDS, max_size=3).map(tuple)),
+        st.builds(RequestsGrouped, st.just("g"), st.lists(IDS, max_size=3).map(tuple)),
         st.builds(
-            Trusted, st.integers(1, 4), st.just("example.org"), st.just("tg:1"), st.just(9.0)
+            DomainTrusted, st.integers(1, 4), st.just("example.org"), st.just("tg:1"), st.just(9.0)
         ),
-        st.builds(Revoked, st.integers(0, 4), st.just("tg:1")),
+        st.builds(PermissionRevoked, st.integers(0, 4), st.just("tg:1")),
     ),
     max_size=25,
 )
@@ -80,29 +80,29 @@ ENTRIES = st.lists(
 @given(ENTRIES)
 def test_the_first_decision_about_a_question_stands(entries: list[PermissionEntry]) -> None:
     """In whatever order answers and expiry come (AP-05)."""
-    calls, first = Permissions(), dict[str, Ruling | None]()
+    calls, first = ApprovalState(), dict[str, Ruling | None]()
     for seq, entry in enumerate(entries):
-        if isinstance(entry, Sought) and entry.id in first:
+        if isinstance(entry, ApprovalRequested) and entry.id in first:
             continue  # ids are random: none comes twice
-        calls.apply(seq, float(seq), entry)
-        if isinstance(entry, Sought):
+        calls.apply(float(seq), entry)
+        if isinstance(entry, ApprovalRequested):
             first[entry.id] = None
-        elif isinstance(entry, Ruled) and entry.id in first and first[entry.id] is None:
+        elif isinstance(entry, ApprovalDecided) and entry.id in first and first[entry.id] is None:
             first[entry.id] = entry.ruling
-        assert {case.id: case.ruling for case in calls.cases.values()} == first
+        assert {one.id: one.ruling for one in calls.requests.values()} == first
 
 
 @given(ENTRIES)
 def test_a_permission_stands_for_a_yes_and_its_time_only(entries: list[PermissionEntry]) -> None:
-    calls = Permissions()
+    calls = ApprovalState()
     for seq, entry in enumerate(entries):
-        calls.apply(seq, float(seq), entry)
+        calls.apply(float(seq), entry)
     now = float(len(entries))
     for permission in calls.standing(now):
         assert now - permission.at < permission.lasts
         given_by = entries[int(permission.at)]
-        assert isinstance(given_by, Trusted) or (
-            isinstance(given_by, Ruled) and given_by.ruling in ("conversation", "always")
+        assert isinstance(given_by, DomainTrusted) or (
+            isinstance(given_by, ApprovalDecided) and given_by.ruling in ("conversation", "always")
         )
     assert not calls.standing(now + 50.0)
     assert not calls.standing(now - 1000.0)  # a clock set back far
@@ -110,30 +110,30 @@ def test_a_permission_stands_for_a_yes_and_its_time_only(entries: list[Permissio
 
 @given(ENTRIES)
 def test_the_fold_survives_a_snapshot(entries: list[PermissionEntry]) -> None:
-    book = Book()
+    book = ApprovalBook()
     for seq, entry in enumerate(entries):
         book.apply(seq, float(seq), entry)
-    assert msgspec.json.decode(msgspec.json.encode(book), type=Book) == book
+    assert msgspec.json.decode(msgspec.json.encode(book), type=ApprovalBook) == book
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    calls = Permissions()
-    calls.apply(0, 0.0, sought("open"))
+    calls = ApprovalState()
+    calls.apply(0.0, sought("open"))
     for number in range(MAX_KEPT + 10):
-        calls.apply(0, 0.0, sought(str(number)))
-        calls.apply(0, 0.0, Grouped(f"g{number}", (str(number),)))
-        calls.apply(0, 0.0, Ruled(str(number), "once", "tg:1", ""))
-    assert len(calls.cases) == MAX_KEPT + 1
-    assert [case.id for case in calls.open()] == ["open"]
+        calls.apply(0.0, sought(str(number)))
+        calls.apply(0.0, RequestsGrouped(f"g{number}", (str(number),)))
+        calls.apply(0.0, ApprovalDecided(str(number), "once", "tg:1", ""))
+    assert len(calls.requests) == MAX_KEPT + 1
+    assert [one.id for one in calls.open()] == ["open"]
     assert not calls.groups
-    assert len(calls.cases["100"].question.subject) == GIST
-    assert len(calls.cases["open"].question.subject) == 1000
+    assert len(calls.requests["100"].question.subject) == GIST
+    assert len(calls.requests["open"].question.subject) == 1000
 
 
 def test_the_newest_question_about_a_call_counts() -> None:
-    calls = Permissions()
+    calls = ApprovalState()
     for id, plan in (("a", "1"), ("b", "2")):
-        calls.apply(0, 0.0, Sought(id, id, question("c", plan=plan), 300.0))
+        calls.apply(0.0, ApprovalRequested(id, id, question("c", plan=plan), 300.0))
     found = calls.of_call("s", "c")
     assert found is not None
     assert found.id == "b"
@@ -141,11 +141,11 @@ def test_the_newest_question_about_a_call_counts() -> None:
 
 
 def test_an_open_code_comes_before_a_used_one() -> None:
-    calls = Permissions()
+    calls = ApprovalState()
     for id in "ab":
-        calls.apply(0, 0.0, Sought(id, "ABC234", question(id), 300.0))
+        calls.apply(0.0, ApprovalRequested(id, "ABC234", question(id), 300.0))
         if id == "a":
-            calls.apply(0, 0.0, Ruled("a", "once", "tg:1", ""))
+            calls.apply(0.0, ApprovalDecided("a", "once", "tg:1", ""))
     found = calls.of_code("ABC234")
     assert found is not None
     assert found.id == "b"
@@ -153,15 +153,15 @@ def test_an_open_code_comes_before_a_used_one() -> None:
 
 
 def test_people_and_calls_share_a_journal() -> None:
-    book = Book()
+    book = ApprovalBook()
     for entry in (
-        Asked("ABCD2345", "tg:7", "Eve", ROUTE),
+        AccessRequested("ABCD2345", "tg:7", "Eve", ROUTE),
         sought("a"),
-        Answered("ABCD2345", True, "tg:1"),
-        Ruled("a", "once", "tg:1", ""),
-        Moved(-5, -100),
+        AccessDecided("ABCD2345", True, "tg:1"),
+        ApprovalDecided("a", "once", "tg:1", ""),
+        ChatMoved(-5, -100),
     ):
         book.apply(0, 0.0, entry)
     assert book.people.known == {"tg:7": "Eve"}
     assert book.people.moved == {-100: -5}
-    assert book.calls.cases["a"].ruling == "once"
+    assert book.calls.requests["a"].ruling == "once"

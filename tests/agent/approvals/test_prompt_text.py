@@ -3,19 +3,19 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.agent.approvals.permissions import Case
 from elwood.agent.approvals.prompt_text import (
     ENDS,
     answer_of,
     button,
+    button_pressed,
     buttons,
-    one,
+    group_messages,
     overview,
     packs,
-    pressed,
-    together,
+    request_messages,
 )
-from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.approvals.state import ApprovalRequest, Question
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.escape_invisible import escape_invisible
@@ -32,7 +32,7 @@ SUBJECTS = st.tuples(EVIL, st.sampled_from([0, 1, 7, 30, 90])).map(lambda t: t[0
 INVISIBLE = set("\u202e\u200b\x1b\0\u3164\ufe0f")
 
 
-def case(subject: str, id: str = "x" * 22, **more: str) -> Case:
+def case(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
     question = Question(
         session=more.get("session", "tg-1"),
         call="c",
@@ -46,7 +46,7 @@ def case(subject: str, id: str = "x" * 22, **more: str) -> Case:
         offered=("conversation", "always", "source"),
         origins=tuple(more.get("origins", "").split("|")),
     )
-    return Case(0.0, id, "ABC234", question, 300.0)
+    return ApprovalRequest(0.0, id, "ABC234", question, 300.0)
 
 
 def sound(rich: Rich) -> None:
@@ -67,7 +67,7 @@ def test_one_question_shows_the_call_whole_and_the_rest_flat(
     subject: str, why: str, origin: str
 ) -> None:
     asked = case(subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why)
-    parts = one(asked, Route("telegram", 1))
+    parts = request_messages(asked, Route("telegram", 1))
     for part in parts:
         sound(part)
     shown = escape_invisible(subject) or "(nothing)"
@@ -87,7 +87,7 @@ def test_a_list_fits_and_shows_every_call_whole(subjects: list[str], why: str) -
     divided = packs(cases)
     assert [c for pack in divided for c in pack] == cases
     for pack in divided:
-        parts = together(pack)
+        parts = group_messages(pack)
         for part in parts:
             sound(part)
         everything = code_in(parts)
@@ -96,15 +96,15 @@ def test_a_list_fits_and_shows_every_call_whole(subjects: list[str], why: str) -
 
 
 @given(st.sampled_from(["once", "conversation", "always", "source", "denied"]), st.booleans())
-def test_a_button_reads_back_as_it_was_written(answer: Answer, group: bool) -> None:
+def test_a_button_reads_back_as_it_was_written(answer: OwnerAnswer, group: bool) -> None:
     data = button("g" if group else "a", "A-_9" * 5 + "xy", answer)
     assert len(data.encode()) <= 64
-    assert pressed(data) == ("g" if group else "a", "A-_9" * 5 + "xy", answer)
+    assert button_pressed(data) == ("g" if group else "a", "A-_9" * 5 + "xy", answer)
 
 
 @given(st.text(max_size=64))
 def test_any_button_and_any_word_can_be_read(data: str) -> None:
-    found = pressed(data)
+    found = button_pressed(data)
     assert found is None or data.startswith(("a:", "g:"))
     answer_of(data)
 

@@ -1,24 +1,24 @@
-"""What may be done: questions about calls, their answers, and what is permitted for good.
+"""What was asked and answered, and what is permitted for good: a fold over the approvals journal.
 
-A fold over the calls' entries of the approvals journal; `Book` is the whole journal's.  Nothing
-here knows the time: who asks says what it is.
+Nothing here knows the time: who asks says what it is.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from elwood.agent.approvals.grants import (
+from elwood.agent.approvals.people import (
     STEP_BACK,
-    Answered,
-    Asked,
-    GrantEntry,
-    Grants,
-    Moved,
+    AccessDecided,
+    AccessRequested,
+    ChatMoved,
+    People,
+    PeopleEntry,
 )
-from elwood.agent.approvals.questions import Question
-from elwood.agent.conversation.calls import Ruling
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling
 from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.route import Route
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
 # more before them decides nothing with care.
@@ -34,10 +34,59 @@ TYPED_LENGTH = 6
 CONTROL = "console:control"
 
 
-class Sought(msgspec.Struct, frozen=True, tag="sought"):
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """May this call run?
+
+    *call* is unique within *session*.  *plan* binds the answer to what would run in the present
+    circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
+    it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
+    *offered* are the answers besides once and no.  *host* is where it would go, if to one.
+    *route* is where the conversation is, *principal* who made it happen.
+    """
+
+    session: str
+    call: str
+    tool: str
+    plan: str
+    exact: str
+    subject: str
+    why: str
+    route: Route
+    principal: str
+    offered: tuple[OwnerAnswer, ...] = ()
+    origins: tuple[str, ...] = ()
+    host: str | None = None
+
+
+def answers(question: Question) -> tuple[OwnerAnswer, ...]:
+    """List what may be answered, in the order in which it is shown.
+
+    >>> answers(Question(session="s", call="c", tool="t", plan="", exact="", subject="", why="",
+    ...                  route=Route("x"), principal="p", offered=("always", "source")))
+    ('once', 'always', 'denied')
+    """
+    more: Iterable[OwnerAnswer] = ("conversation", "always", "source")
+    # There must be something to trust.
+    offered = [a for a in more if a in question.offered and (a != "source" or question.origins)]
+    return ("once", *offered, "denied")
+
+
+def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
+    """Say where to ask: in the conversation if it is an owner's own chat, else at an owner's.
+
+    None if there is no owner to be asked.
+    """
+    here = question.route
+    if here.private and any((here.channel, here.chat) == (o.channel, o.chat) for o in owners):
+        return here
+    near = [owner for owner in owners if owner.channel == here.channel]
+    return next(iter([*near, *owners]), None)
+
+
+class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
     """The owner is asked *question*; *id* stands on buttons, *code* can be typed.
 
-    No answer within *lasts* seconds means no; of a *held* one, after it was `Shown`.
+    No answer within *lasts* seconds means no; of a *held* one, after it was `RequestsShown`.
     """
 
     id: str
@@ -47,20 +96,20 @@ class Sought(msgspec.Struct, frozen=True, tag="sought"):
     held: bool = False
 
 
-class Shown(msgspec.Struct, frozen=True, tag="shown"):
+class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
     """The owner has the questions *ids* before them, which were held until then."""
 
     ids: tuple[str, ...]
 
 
-class Grouped(msgspec.Struct, frozen=True, tag="grouped"):
+class RequestsGrouped(msgspec.Struct, frozen=True, tag="grouped"):
     """The questions *members* were put to the owner as one; *id* stands on its buttons."""
 
     id: str
     members: tuple[str, ...]
 
 
-class Ruled(msgspec.Struct, frozen=True, tag="ruled"):
+class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
     """*by* decided the question *id*: the one decision that counts, about *plan*'s hash.
 
     *number* and *lasts* (seconds) are those of the permission that this gave for good, if any.
@@ -74,7 +123,7 @@ class Ruled(msgspec.Struct, frozen=True, tag="ruled"):
     lasts: float = 0.0
 
 
-class Trusted(msgspec.Struct, frozen=True, tag="trusted"):
+class DomainTrusted(msgspec.Struct, frozen=True, tag="trusted"):
     """*by* trusts the domain *host* for *lasts* seconds, as permission *number*."""
 
     number: int
@@ -83,18 +132,25 @@ class Trusted(msgspec.Struct, frozen=True, tag="trusted"):
     lasts: float
 
 
-class Revoked(msgspec.Struct, frozen=True, tag="revoked"):
+class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
     """*by* took the permission *number* back."""
 
     number: int
     by: str
 
 
-PermissionEntry = Sought | Shown | Grouped | Ruled | Trusted | Revoked
-ApprovalEntry = GrantEntry | PermissionEntry
+PermissionEntry = (
+    ApprovalRequested
+    | RequestsShown
+    | RequestsGrouped
+    | ApprovalDecided
+    | DomainTrusted
+    | PermissionRevoked
+)
+ApprovalEntry = PeopleEntry | PermissionEntry
 
 
-class Case(msgspec.Struct, frozen=True):
+class ApprovalRequest(msgspec.Struct, frozen=True):
     """A question that is before the owner since *at*, Unix time; while it is *held* it is not.
 
     *ruling* is None while it is open; of a decided one the subject is cut to its gist.
@@ -141,53 +197,48 @@ class Permission(msgspec.Struct, frozen=True):
                 return inside and "always" in question.offered
 
 
-class Permissions(msgspec.Struct):
+class ApprovalState(msgspec.Struct):
     """What the calls' entries add up to; *numbers* is the newest permission's."""
 
-    cases: dict[str, Case] = {}
+    requests: dict[str, ApprovalRequest] = {}
     groups: dict[str, tuple[str, ...]] = {}
     permissions: dict[int, Permission] = {}
     numbers: int = 0
 
-    def apply(self, seq: int, at: float, entry: PermissionEntry) -> None:
+    def apply(self, at: float, entry: PermissionEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case Sought(id, code, question, lasts, held):
-                self.cases[id] = Case(at, id, code, question, lasts, held=held)
-            case Shown(ids):
-                for case in filter(None, map(self.cases.get, ids)):
-                    self.cases[case.id] = msgspec.structs.replace(case, at=at, held=False)
-            case Grouped(id, members):
+            case ApprovalRequested(id, code, question, lasts, held):
+                self.requests[id] = ApprovalRequest(at, id, code, question, lasts, held=held)
+            case RequestsShown(ids):
+                for request in filter(None, map(self.requests.get, ids)):
+                    self.requests[request.id] = msgspec.structs.replace(request, at=at, held=False)
+            case RequestsGrouped(id, members):
                 self.groups[id] = members
-            case Ruled():
-                self._rule(at, entry)
-            case Trusted(number, host, by, lasts):
+            case ApprovalDecided():
+                self._decide(at, entry)
+            case DomainTrusted(number, host, by, lasts):
                 self._permit(Permission(at, number, "domain", host, "", host, by, lasts))
-            case Revoked(number):
+            case PermissionRevoked(number):
                 self.permissions.pop(number, None)
 
-    def _rule(self, at: float, ruled: Ruled) -> None:
-        case = self.cases.get(ruled.id)
-        if case is None or case.ruling is not None:
+    def _decide(self, at: float, decided: ApprovalDecided) -> None:
+        request = self.requests.get(decided.id)
+        if request is None or request.ruling is not None:
             return  # the first decision stands (AP-05)
-        question = case.question
-        what = gist(question)
-        if ruled.number and (ruled.ruling == "conversation" or ruled.ruling == "always"):
-            session = question.session if ruled.ruling == "conversation" else ""
-            key, kind = question.exact, ruled.ruling
-            self._permit(
-                Permission(at, ruled.number, kind, key, session, what, ruled.by, ruled.lasts)
-            )
-        self.cases[ruled.id] = msgspec.structs.replace(
-            case,
+        question = request.question
+        if (permission := permission_of(decided, question, at)) is not None:
+            self._permit(permission)
+        self.requests[decided.id] = msgspec.structs.replace(
+            request,
             question=msgspec.structs.replace(question, subject=question.subject[:GIST]),
-            ruling=ruled.ruling,
-            by=ruled.by,
+            ruling=decided.ruling,
+            by=decided.by,
             decided_at=at,
         )
-        done = [case.id for case in self.cases.values() if case.ruling is not None]
+        done = [request.id for request in self.requests.values() if request.ruling is not None]
         for id in done[: max(0, len(done) - MAX_KEPT)]:
-            del self.cases[id]
+            del self.requests[id]
         for id, members in list(self.groups.items()):
             if not any(self._is_open(member) for member in members):
                 del self.groups[id]
@@ -200,27 +251,27 @@ class Permissions(msgspec.Struct):
         self.permissions[permission.number] = permission
 
     def _is_open(self, id: str) -> bool:
-        case = self.cases.get(id)
-        return case is not None and case.ruling is None
+        request = self.requests.get(id)
+        return request is not None and request.ruling is None
 
-    def open(self) -> list[Case]:
+    def open(self) -> list[ApprovalRequest]:
         """List the questions without a decision, the oldest first; some may have expired."""
-        return [case for case in self.cases.values() if case.ruling is None]
+        return [request for request in self.requests.values() if request.ruling is None]
 
-    def of_call(self, session: str, call: str) -> Case | None:
+    def of_call(self, session: str, call: str) -> ApprovalRequest | None:
         """Return the newest question about a call."""
         found = None
-        for case in self.cases.values():
-            if (case.question.session, case.question.call) == (session, call):
-                found = case
+        for request in self.requests.values():
+            if (request.question.session, request.question.call) == (session, call):
+                found = request
         return found
 
-    def of_code(self, code: str) -> Case | None:
+    def of_code(self, code: str) -> ApprovalRequest | None:
         """Return the question with *code*: the open one, else the newest."""
         found = None
-        for case in self.cases.values():
-            if case.code == code and (found is None or found.ruling is not None):
-                found = case
+        for request in self.requests.values():
+            if request.code == code and (found is None or found.ruling is not None):
+                found = request
         return found
 
     def standing(self, now: float) -> list[Permission]:
@@ -233,30 +284,48 @@ class Permissions(msgspec.Struct):
 
     def recent(self, now: float, within: float) -> int:
         """Count the questions of the last *within* seconds, whatever became of them."""
-        return sum(0 <= now - case.at < within for case in self.cases.values())
+        return sum(0 <= now - request.at < within for request in self.requests.values())
 
     def full(self, session: str) -> str | None:
         """Say why no further question of *session* can be asked; None if one can."""
         open_ = self.open()
-        here = sum(case.question.session == session for case in open_)
+        here = sum(request.question.session == session for request in open_)
         if len(open_) < MAX_OPEN and here < MAX_OPEN_HERE:
             return None
         return f"too many questions wait for the owner already ({here} of this conversation)"
 
 
-class Book(msgspec.Struct):
+def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Permission | None:
+    """Return what a decision about *question* permits for good from *at* on, if anything."""
+    ruling = decided.ruling
+    if not decided.number or (ruling != "conversation" and ruling != "always"):
+        return None
+    session = question.session if ruling == "conversation" else ""
+    return Permission(
+        at=at,
+        number=decided.number,
+        kind=ruling,
+        key=question.exact,
+        session=session,
+        what=gist(question),
+        by=decided.by,
+        lasts=decided.lasts,
+    )
+
+
+class ApprovalBook(msgspec.Struct):
     """What the approvals journal adds up to."""
 
-    people: Grants = msgspec.field(default_factory=Grants)
-    calls: Permissions = msgspec.field(default_factory=Permissions)
+    people: People = msgspec.field(default_factory=People)
+    calls: ApprovalState = msgspec.field(default_factory=ApprovalState)
 
     def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case Asked() | Answered() | Moved():
-                self.people.apply(seq, at, entry)
+            case AccessRequested() | AccessDecided() | ChatMoved():
+                self.people.apply(at, entry)
             case _:
-                self.calls.apply(seq, at, entry)
+                self.calls.apply(at, entry)
 
 
 def is_over(lasts: float, wall: float, steady: float) -> bool:
@@ -282,7 +351,6 @@ def is_fresh(lasts: float, age: float) -> bool:
 def gist(question: Question) -> str:
     r"""Name a call in one short line.
 
-    >>> from elwood.agent.conversation.route import Route
     >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
     ...               why="", route=Route("x"), principal="p"))
     'run ls -l'
