@@ -26,11 +26,11 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.route import Route
+from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.log.branch import Line
-from elwood.agent.session.log.branch_entries import Archived
-from elwood.agent.session.log.branching import Branching
 from elwood.agent.session.log.entries import (
+    Archived,
     CallDecided,
     CallEnded,
     CallPending,

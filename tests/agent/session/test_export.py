@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.branch_entries import Archived, Resumed, Retried
 from elwood.agent.session.log.entries import (
+    Archived,
     CallDecided,
     CallEnded,
     CallPending,
@@ -23,6 +23,8 @@ from elwood.agent.session.log.entries import (
     Joined,
     Received,
     Replied,
+    Resumed,
+    Retried,
     Rewound,
     Said,
     TurnStarted,

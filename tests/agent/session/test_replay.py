@@ -17,7 +17,6 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.branch_entries import Resumed
 from elwood.agent.session.log.entries import (
     MAX_SEEN,
     CallDecided,
@@ -33,19 +32,20 @@ from elwood.agent.session.log.entries import (
     Prompted,
     Received,
     Replied,
+    Resumed,
     Rewound,
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.next_work import (
+from elwood.agent.session.log.state import (
     GiveUp,
     Nothing,
     Resume,
+    Session,
     Start,
     commands,
     next_work,
 )
-from elwood.agent.session.log.state import Session
 
 ROUTE = Route("console")
 U = Label(untrusted=True)

@@ -16,9 +16,11 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.branch import resumed
-from elwood.agent.session.log.branch_entries import Archived, Branched
 from elwood.agent.session.log.entries import (
+    Archived,
+    Branched,
     Entry,
+    Node,
     Observed,
     Received,
     Replied,
@@ -26,10 +28,9 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.nodes import Node
 from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.state import Session
-from elwood.features.memory.observer_backlog import (
+from elwood.agent.session.log.tree import (
     MAX_OWED,
     Stretch,
     Unobserved,

@@ -20,8 +20,7 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.providers import encoder
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import Entry, Said
-from elwood.agent.session.log.next_work import is_command
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, is_command
 from elwood.agent.session.reading.export import Format, items_of, written
 from elwood.agent.session.reading.records import CallRecord, Log, read_history
 from elwood.agent.session.reading.tables import calls_table, columns, transcript, turns_table

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.session.log.branch_entries import Retried
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -15,6 +14,7 @@ from elwood.agent.session.log.entries import (
     Joined,
     Received,
     Replied,
+    Retried,
     Said,
     TurnStarted,
 )

@@ -18,7 +18,8 @@ from elwood.agent.session.log.entries import (
     Rewound,
     TurnStarted,
 )
-from elwood.agent.session.log.next_work import (
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import (
     GiveUp,
     Nothing,
     Resume,
@@ -26,7 +27,6 @@ from elwood.agent.session.log.next_work import (
     is_command,
     next_work,
 )
-from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.turn.approval_client import Runs, Withdrawing
 from elwood.agent.session.turn.compaction import told
