@@ -38,7 +38,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import (
-    GiveUp,
+    GiveUpTurn,
     Nothing,
     Resume,
     Session,
@@ -95,7 +95,9 @@ def test_commands_are_no_inputs_of_a_turn() -> None:
     assert not session.is_idle
 
 
-@pytest.mark.parametrize(("starts", "expected"), [(1, Resume(2)), (2, GiveUp()), (3, GiveUp())])
+@pytest.mark.parametrize(
+    ("starts", "expected"), [(1, Resume(2)), (2, GiveUpTurn()), (3, GiveUpTurn())]
+)
 def test_poison_is_given_up_at_the_third_start(starts: int, expected: object) -> None:
     again = [TurnStarted("t1", (), attempt, "") for attempt in range(2, starts + 1)]
 

@@ -32,8 +32,8 @@ from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.tree import (
     MAX_OWED,
-    Stretch,
     Unobserved,
+    UnobservedRange,
     fresh,
 )
 
@@ -122,7 +122,10 @@ def test_what_was_looked_at_stays_so() -> None:
 def test_what_is_put_away_is_owed_by_new_the_archive_and_another_line() -> None:
     talk = Talk().say("a").new().say("b").add(Archived()).say("c").resume("1")
 
-    assert talk.state.unobserved.owed == [Stretch(5, 8, 9), Stretch(10, 13, 14)]  # a is here again
+    assert talk.state.unobserved.owed == [
+        UnobservedRange(5, 8, 9),
+        UnobservedRange(10, 13, 14),
+    ]  # a is here again
     assert talk.quiet().heard == ["b", "c", "a"]
     assert talk.state.unobserved.owed == []
 

@@ -1,6 +1,6 @@
 """The present line of a conversation: what the model sees of it, and what it has been told.
 
-`Line` is the part of a session that moves with the head.  Everything else a session knows (what
+`Branch` is the part of a session that moves with the head.  Everything else a session knows (what
 waits, what is on its way, receipts) stays when the conversation goes another way.
 """
 
@@ -33,7 +33,7 @@ NO_NATIVE = msgspec.Raw(b"null")
 CHARACTERS = 3
 
 
-class Line(msgspec.Struct):
+class Branch(msgspec.Struct):
     """One line of the conversation.  Changed in place by the session's fold.
 
     *prompt_tokens* is an estimate.  *taint* is what was read on it; *named* are URLs and hosts that
@@ -123,7 +123,7 @@ class Line(msgspec.Struct):
         self.untold = []
 
 
-def resumed(present: Line, found: Line, to: int, number: int = 0) -> Resumed:
+def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed:
     """Make the entry that moves from *present* to *found*, what the log added up to at *to*."""
     keep = 0
     for here, there in zip(present.path, found.path, strict=False):

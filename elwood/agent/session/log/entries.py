@@ -1,8 +1,8 @@
-"""A session's log: its entries, what they add up to, and what is left to do.
+"""The entries of a session's log.
 
 The log is the truth: this fold over it is all a session knows.  It is also the tree of the
 conversation: each entry's parent is the head at the time it was written, and `Rewound` and
-`Resumed` (`core/branches.py`) move the head, so a branch is a path back to the root.
+`Resumed` move the head, so a branch is a path back to the root.
 """
 
 import msgspec
@@ -254,7 +254,7 @@ class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
     *number* is the branch whose end that is, 0 if something was taken back.  What was known there
     stands here, read from the log when the head moved: the first *keep* messages of the line that
     was left, then *nodes*; *prompt*, unless it is the *same_prompt*; the label, by *sources* and
-    *private*; and what else belongs to a line (`core.line.Line`).
+    *private*; and what else belongs to a line (`branch.Branch`).
     """
 
     to: int

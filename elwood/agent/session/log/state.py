@@ -1,6 +1,6 @@
 """What a session's log adds up to, and what is left to do.
 
-`Session` is the fold over the entries of `core/session.py`, in the order of the log.  It is
+`Session` is the fold over the entries of `log.entries`, in the order of the log.  It is
 changed in place by `apply` alone, so that a turn costs the same however long the log is.
 """
 
@@ -44,11 +44,11 @@ from elwood.agent.session.log.inbox import Inbox
 from elwood.agent.session.log.tree import Tree, Unobserved, Why
 from elwood.agent.session.log.turns import (
     UNANSWERED,
-    Kept,
     OpenCall,
-    Past,
+    PastCall,
     Turn,
     Undelivered,
+    WaitingCall,
     call_key,
     is_answer,
     outcome,
@@ -75,8 +75,8 @@ class Session(Inbox):
     turn: Turn | None = None
     turns: int = 0
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
-    pending: dict[str, Kept] = msgspec.field(default_factory=dict)
-    receipts: list[Past] = msgspec.field(default_factory=list)
+    pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
+    receipts: list[PastCall] = msgspec.field(default_factory=list)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
@@ -124,7 +124,7 @@ class Session(Inbox):
                 turn.acted = turn.acted or effect == "once"
             case CallEnded(_, call):
                 self._end_call(seq, self._open_turn(entry), entry)
-                self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
+                self.receipts.append(PastCall(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto, why):
                 self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)
@@ -247,7 +247,9 @@ class Session(Inbox):
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
         if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
-            kept = Kept(open_call.call, pending, turn.principal, turn.route, errand=turn.errand)
+            kept = WaitingCall(
+                open_call.call, pending, turn.principal, turn.route, errand=turn.errand
+            )
             self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
@@ -300,7 +302,7 @@ class Resume:
 
 
 @attrs.frozen
-class GiveUp:
+class GiveUpTurn:
     """The open turn has been started too often without progress: say so and move on."""
 
 
@@ -311,7 +313,7 @@ class Nothing:
 
 # Commands that move the conversation: what is said behind them is for the place they move it to.
 MOVING = frozenset({"/new", "/undo", "/retry", "/branch", "/resume"})
-Work = Start | Resume | GiveUp | Nothing
+Work = Start | Resume | GiveUpTurn | Nothing
 
 
 def is_command(received: Received) -> bool:
@@ -368,7 +370,7 @@ def next_work(session: Session) -> Work:
     """Decide what the session must do next about turns (deliveries go on beside)."""
     if session.turn is not None:
         attempt = session.turn.attempts + 1
-        return GiveUp() if attempt >= MAX_ATTEMPTS else Resume(attempt)
+        return GiveUpTurn() if attempt >= MAX_ATTEMPTS else Resume(attempt)
     if (calls := allowed(session)) and not any(map(moves, session.waiting.values())):
         return Start((), calls)
     taken = inputs(session)

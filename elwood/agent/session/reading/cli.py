@@ -252,7 +252,7 @@ def export(
 
 
 @attrs.frozen
-class Sent:
+class SentRequest:
     """What a model was sent, and the response that was kept."""
 
     prompt: Prompt
@@ -266,7 +266,7 @@ def show(
     zone: tzinfo,
     *,
     turn: int | None = None,
-    body: Callable[[Sent], tuple[bytes, str]] | None = None,
+    body: Callable[[SentRequest], tuple[bytes, str]] | None = None,
 ) -> int:
     """Print the turns of *session*, or one of them whole.
 
@@ -297,7 +297,7 @@ def show(
     return _complain([_not_shown(journal)]) or (0 if is_shown else 1)
 
 
-def sent(log: Log, turn: str) -> Iterator[Sent]:
+def sent(log: Log, turn: str) -> Iterator[SentRequest]:
     """Yield the requests of a turn that led to responses, as the same code made them then.
 
     Those that led to none are not in the log: failures, and answers that were thrown away.
@@ -305,11 +305,13 @@ def sent(log: Log, turn: str) -> Iterator[Sent]:
     session = Session()
     for seq, at, entry in log:
         if isinstance(entry, Said) and entry.turn == turn:
-            yield Sent(session.prompt or Prompt(""), session.messages, entry)
+            yield SentRequest(session.prompt or Prompt(""), session.messages, entry)
         session.apply(seq, at, entry)
 
 
-def _print_sent(body: Callable[[Sent], tuple[bytes, str]], requests: Iterator[Sent]) -> bool:
+def _print_sent(
+    body: Callable[[SentRequest], tuple[bytes, str]], requests: Iterator[SentRequest]
+) -> bool:
     """Print bodies: they are what is hashed and cached, so not a byte is changed for a reader."""
     found = False
     for one in requests:
@@ -324,7 +326,7 @@ def _print_sent(body: Callable[[Sent], tuple[bytes, str]], requests: Iterator[Se
 
 
 def body_of(
-    one: Sent, providers: Mapping[str, ProviderSettings], default: str, max_tokens: int
+    one: SentRequest, providers: Mapping[str, ProviderSettings], default: str, max_tokens: int
 ) -> tuple[bytes, str]:
     """Make the body of a request anew; say what of it is not in the log, if anything is not.
 

@@ -20,7 +20,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import (
-    GiveUp,
+    GiveUpTurn,
     Nothing,
     Resume,
     Start,
@@ -201,7 +201,7 @@ class TurnRunner:
             match next_work(state):
                 case Nothing():
                     return None
-                case GiveUp():
+                case GiveUpTurn():
                     assert state.turn is not None
                     await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
                     await self._reply(Answer(GIVEN_UP, failed=True))
