@@ -5,9 +5,9 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from elwood.app.config.settings import Backups
+from elwood.features.backup.settings import BackupSettings
 from elwood.features.tasks.messages import Change, Woken
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.journeys.home import EPOCH, Home, Life, home
@@ -34,9 +34,9 @@ async def test_a_clock_that_was_a_year_ahead_is_told_and_a_task_goes_on_when_res
     """It is told once, also over restarts; nothing is said twice."""
     async with home(tmp_path, mock_clock) as h:
         h.settings |= {
-            "tasks": (TEA,),
+            "tasks": ConfiguredTasks((TEA,)),
             "heartbeat": HeartbeatSettings(every=0),
-            "backup": Backups(every=0),
+            "backup": BackupSettings(every=0),
         }
         async with h.life() as life:
             await until(h, life, EPOCH + HOUR)

@@ -11,7 +11,7 @@ from typing import assert_never
 
 import trio
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import (
     Adopt,
@@ -157,7 +157,7 @@ class TimetableActor:
             self._hint(Woken())
         return rules.task_status(self._table.tasks[task.id], now)
 
-    async def _change(self, change: Change) -> Settled:
+    async def _change(self, change: Change) -> CommandResult:
         decision = rules.change(
             self._table,
             change.id,
@@ -168,11 +168,11 @@ class TimetableActor:
             own=change.own,
         )
         if not await self._record(decision.entries):
-            return Settled("There is no room on the disk to write that down.", ok=False)
+            return CommandResult("There is no room on the disk to write that down.", ok=False)
         if decision.entries or decision.stop:
             log.info("task changed", extra={"task": change.id, "verb": change.verb})
             self._hint(Woken(stop=change.id if decision.stop else ""))
-        return Settled(decision.words, decision.ok)
+        return CommandResult(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:
         decision, problems = rules.adopt(self._table, adopt.origin, adopt.tasks, self._clock())

@@ -12,8 +12,7 @@ from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
 from elwood.agent.session.messages import SessionsMail
-from elwood.app.config import Config
-from elwood.app.config.tasks import read_checklist
+from elwood.app.config.settings import Config
 from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.store import Threads
 from elwood.features.memory.messages import MemoryMail
@@ -30,6 +29,7 @@ from elwood.features.tasks.chores import (
     TidyMemory,
     house_tasks,
 )
+from elwood.features.tasks.heartbeat import read_checklist
 from elwood.features.tasks.messages import Adopt, TimetableMail, Woken
 from elwood.features.tasks.run import TaskRunner
 from elwood.features.tasks.state import Timetable, TimetableEntry

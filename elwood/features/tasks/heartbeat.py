@@ -11,12 +11,16 @@ from hashlib import sha256
 
 import msgspec
 
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import QUIET, Purse
+from elwood.agent.models.routing import split_name
+from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks import watch as watching
 from elwood.features.tasks.notation import never, placed, read_hours, read_when
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import HEARTBEAT, Task
 from elwood.features.tasks.when import Cron, Every, Hours, Once, When, cron_fields
+from elwood.foundation.settings import Config
 from elwood.foundation.text.slugs import slug
 
 FILE = "HEARTBEAT.md"
@@ -88,6 +92,14 @@ def read(
     reader.read(text)
     problems = sorted(reader.problems, key=lambda problem: problem.number)
     return Checklist(tuple(reader.tasks.values()), tuple(map(_told, problems)))
+
+
+def read_checklist(config: Config, text: str) -> Checklist:
+    """Make the tasks of the *text* of HEARTBEAT.md, as *config* has it."""
+    owner = config.of(Owner)
+    # Others have no client.
+    providers = {split_name(model)[0] for model in models_in_use(config)}
+    return read(text, config.of(HeartbeatSettings), owner.timezone, owner.hours, providers)
 
 
 class _Reader:

@@ -267,8 +267,9 @@ class TaskState(msgspec.Struct):
                 self.slow_told = at
 
     def resume(self, since: float) -> None:
-        """Go on; what is not paused rests since the clock was put back, and goes on at *since*."""
-        self.mark = max(self.mark, since) if self.paused else since
+        """Go on; what is not paused, and rests far ahead of the clock, goes on at *since*."""
+        rests = not self.paused and self.mark - since > FAR_BEHIND
+        self.mark = since if rests else max(self.mark, since)
         self.paused, self.failures = "", 0
 
 
