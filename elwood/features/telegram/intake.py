@@ -38,8 +38,8 @@ from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
-    Message,
-    Unreadable,
+    TelegramMessage,
+    UnreadableUpdate,
     Update,
 )
 from elwood.features.telegram.client import Bot
@@ -113,7 +113,7 @@ class Intake:
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
         self._poll = self._new_poll()
-        self._talks: dict[Order, deque[Update | Unreadable]] = {}
+        self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
         self._handing = Handing(self._outbox)
         self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
         self._albums = Albums()
@@ -145,7 +145,7 @@ class Intake:
         except FAILURES as error:  # the commands work without a menu
             log.warning("command menu not set", extra={"why": explain(error)})
 
-    def _hand_on(self, update: Update | Unreadable, nursery: trio.Nursery) -> None:
+    def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
         talk = self._talks.get(chat)
         if talk is not None:
@@ -170,9 +170,9 @@ class Intake:
             self._poll.settle(waiting_for.popleft().update_id)
         del self._talks[chat]
 
-    async def _handle(self, update: Update | Unreadable) -> bool:
+    async def _handle(self, update: Update | UnreadableUpdate) -> bool:
         """Deal with one update; False if it must not be confirmed yet."""
-        if isinstance(update, Unreadable):
+        if isinstance(update, UnreadableUpdate):
             log.warning("update not readable", extra={"update": update.update_id, "at": update.why})
         elif (query := update.callback_query) is not None:
             if is_choice(query.data):
@@ -186,7 +186,7 @@ class Intake:
             return await self._message(update.update_id, message, update.edited_message is not None)
         return True
 
-    async def _message(self, number: int, message: Message, edited: bool) -> bool:
+    async def _message(self, number: int, message: TelegramMessage, edited: bool) -> bool:
         if message.migrate_to_chat_id is not None:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
@@ -213,7 +213,7 @@ class Intake:
         return await self._inbound(number, message, edited, who, route)
 
     async def _inbound(
-        self, number: int, message: Message, edited: bool, who: Addressed, route: Route
+        self, number: int, message: TelegramMessage, edited: bool, who: Addressed, route: Route
     ) -> bool:
         name = f"{message.chat.id}:{message.message_id}"
         sent_at = message.edit_date if edited and message.edit_date else message.date
