@@ -19,7 +19,7 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.intake_replies import Handing, ask
+from elwood.agent.channels.intake_replies import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.choices import is_choice, types
 from elwood.agent.conversation.identity import (
@@ -114,7 +114,7 @@ class Intake:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
         self._poll = self._new_poll()
         self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
-        self._handing = Handing(self._outbox)
+        self._replies = IntakeReplies(self._outbox)
         self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
         self._albums = Albums()
         async with trio.open_nursery() as nursery:
@@ -161,9 +161,9 @@ class Intake:
             pause = 1.0
             while not await self._handle(waiting_for[0]):
                 report_error(
-                    HAND_ON, self._handing.why or "nobody takes it and its sender cannot be told"
+                    HAND_ON, self._replies.why or "nobody takes it and its sender cannot be told"
                 )
-                self._handing.why = ""
+                self._replies.why = ""
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
             clear_error(HAND_ON)
@@ -203,12 +203,12 @@ class Intake:
             if met is None:
                 return False
             if isinstance(met, Stranger):
-                return met.code is None or await self._handing.tell(route, PAIRING.format(met.code))
+                return met.code is None or await self._replies.tell(route, PAIRING.format(met.code))
         complaint = unsupported(message)
         if complaint is not None:
             # One complaint about an album is enough, and none about a live location that moves.
             seen = edited or self._albums.continues(message)
-            return seen or await self._handing.tell(route, complaint)
+            return seen or await self._replies.tell(route, complaint)
         self._albums.continues(message)
         return await self._inbound(number, message, edited, who, route)
 
@@ -232,7 +232,7 @@ class Intake:
                 untrusted=says_others_words(message, self._house),
             ),
         )
-        return await self._handing.settle(taken, number, route)
+        return await self._replies.settle(taken, number, route)
 
     async def _choose(self, number: int, query: CallbackQuery) -> bool:
         """Take a press on the answer to a question as a message that says so.
@@ -266,7 +266,7 @@ class Intake:
             await self._answer(query, f"✓ {first}", done=True)
         else:
             await self._answer(query, "")
-        return await self._handing.settle(taken, number, route)
+        return await self._replies.settle(taken, number, route)
 
     async def _is_known(self, principal: Principal) -> bool:
         recognise = partial(FindPerson, principal=principal.id)
