@@ -27,7 +27,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.cli import Sent, body_of, sent, show
+from elwood.agent.session.reading.cli import SentRequest, body_of, sent, show
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.tables import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
@@ -89,7 +89,7 @@ async def say(h: Home, *texts: str) -> None:
             await life.settled()
 
 
-def form_of(config: Config) -> Callable[[Sent], tuple[bytes, str]]:
+def form_of(config: Config) -> Callable[[SentRequest], tuple[bytes, str]]:
     default, most = config.models.default, config.models.max_tokens
     return partial(body_of, providers=config.providers, default=default, max_tokens=most)
 
@@ -262,7 +262,7 @@ def test_what_an_old_log_does_not_say_is_said(tmp_path: Path) -> None:
     """Before it was noted how long an answer might be; and who answers for a bare name."""
     said = Said("t1", Assistant((), "", "rules", msgspec.Raw(b"null")), Usage())
     form = form_of(config_at(tmp_path))
-    body, note = form(Sent(Prompt("Be kind."), (Human("hello"),), said))
+    body, note = form(SentRequest(Prompt("Be kind."), (Human("hello"),), said))
 
     assert b"hello" in body
     assert "max_tokens is not in the log" in note

@@ -11,8 +11,7 @@ import attrs
 
 from elwood.agent.session.commands.slash import Command
 from elwood.agent.session.log.branch import resumed
-from elwood.agent.session.log.branch_entries import Branched, Resumed, Retried
-from elwood.agent.session.log.entries import Entry, Received, Rewound
+from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
 from elwood.agent.session.log.replay_until import Since, since, state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.tree import MAX_NAME, measured
