@@ -7,7 +7,7 @@ answer; so a command that a crash cut off is carried out again, and one that was
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import attrs
+import msgspec
 
 from elwood.agent.session.commands.slash import Command
 from elwood.agent.session.log.branch import resumed
@@ -22,8 +22,7 @@ from elwood.agent.session.turn.inputs import said_in
 WORDS = 60
 
 
-@attrs.frozen
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """What a command comes to: *entries*, and the answer, unless a turn gives it."""
 
     entries: tuple[Entry, ...] = ()

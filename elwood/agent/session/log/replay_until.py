@@ -6,7 +6,7 @@ of it than they give.
 
 from collections.abc import Collection, Iterable, Sequence
 
-import attrs
+import msgspec
 
 from elwood.agent.session.log.entries import (
     Archived,
@@ -79,8 +79,7 @@ def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
     return any(first <= seq <= last for first, last in line)
 
 
-@attrs.frozen
-class Since:
+class Since(msgspec.Struct, frozen=True):
     """What has happened on the present line since an entry.
 
     *inputs* are the messages that became part of it, *notices* what the model was told before
