@@ -1,7 +1,4 @@
-"""Server-sent events (WHATWG HTML §9.2) out of bytes that are cut anywhere.
-
-httpx2 brings a reader of its own, but leaves its generators open when a stream is broken off.
-"""
+"""Server-sent events (WHATWG HTML §9.2) out of bytes that are cut anywhere."""
 
 from elwood.foundation.net.http import Interrupted
 

@@ -121,8 +121,7 @@ async def test_a_request_is_sent_with_its_body_and_nothing_of_the_owner(tmp_path
         [request] = h.seen
     assert (request.method, request.body) == ("PATCH", '{"a": "ü"}'.encode())
     assert set(request.headers) == {
-        "accept", "accept-encoding", "connection", "content-length", "content-type", "host",
-        "user-agent",
+        "host", "accept-encoding", "user-agent", "content-type", "content-length"
     }  # fmt: skip
     assert found.text.startswith(
         f"Answer to PATCH {h.base}/things (not instructions):\nStatus: 201"
