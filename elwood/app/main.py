@@ -11,13 +11,13 @@ import trio
 from elwood import __version__
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.approvals.permissions import CONTROL, ApprovalEntry, Book
+from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channel, Doors
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.owner_routes import places
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.models.actor import Models
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.ledger import Ledger, UsageEntry
@@ -29,12 +29,11 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
 from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.app.equipment import (
     Equipment,
     learning,
     remembering,
-    typed_code,
 )
 from elwood.features.control.actor import Control, look
 from elwood.features.control.view import House as HouseSeen
@@ -134,7 +133,7 @@ class House:
         )
         heard = LastHeard(state / "heard.json", self._disk)
         self._places = lambda: places(self._equipment.places, heard.route)
-        self._tell = TellOwner(Posting(self._posts), self._places, self.redact)
+        self._tell = TellOwner(PostUntilDelivered(self._posts), self._places, self.redact)
         self._conversations = Conversations(
             config,
             outside,
@@ -216,17 +215,15 @@ class House:
             embedder=self._embedder,
         )
         approvals = Approvals(
-            Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
+            Journal(self._path("approvals"), ApprovalEntry, ApprovalBook, self._disk),
             posts,
+            outside,
             owners=self._equipment.owners | {CONTROL},
             owner_routes=owner,
             hint=self.sessions.address.offer,
-            new_id=outside.new_id,
-            new_code=typed_code,
-            clock=outside.now,
             redact=self.redact,
             settings=config.approvals,
-            awake=self._awake,
+            when_awake=self._when_awake,
         )
         embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
         memory = remembering(config, outside, self._disk, embedder)
@@ -278,7 +275,7 @@ class House:
     def _path(self, name: str) -> Path:
         return self.config.paths.state / f"{name}.jsonl"
 
-    def _awake(self, now: float) -> float:
+    def _when_awake(self, now: float) -> float:
         """Say when the owner may be bothered, at Unix time *now*."""
         hours = read_hours(self.config.owner.hours)
         assert not isinstance(hours, str), "it was checked with the configuration"

@@ -10,7 +10,7 @@ import pytest
 from elwood import __version__
 from elwood.agent.models.offline import OPENLY
 from elwood.app.cli.parser import default_config
-from elwood.app.config import load
+from elwood.app.config.load import load
 
 # All that a command may see; tests must not read the person's own configuration.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
@@ -107,8 +107,8 @@ def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path, arguments: 
     assert done.returncode == 78
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        f"{path}:2: turn.dedline: no such key; did you mean deadline?",
-        f"{path}:4: log.level: expected one of debug, info, warning, error, "
+        f"{path}: turn.dedline: no such key; did you mean deadline?",
+        f"{path}: log.level: expected one of debug, info, warning, error, "
         'found the text "loud"; write debug or info or warning or error',
         "ELWOOD__MODELS__MAX_TOKENS: models.max_tokens: 0 is too small; the least is 1",
     ]

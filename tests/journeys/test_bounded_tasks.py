@@ -4,7 +4,6 @@ import json
 import tomllib
 from pathlib import Path
 
-import attrs
 import msgspec
 import pytest
 import trio
@@ -12,7 +11,7 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Usage
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.models.routing import ModelSettings
+from elwood.agent.models.settings import ModelSettings
 from elwood.features.tasks.messages import ListTasks, Woken
 from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, SCHEDULE
 from tests.agent.session.scripted import answer, call
@@ -38,7 +37,7 @@ def priced(h: Home) -> None:
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
     h.more_tools = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
     models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
-    h.made = attrs.evolve(h.config(), models=models)
+    h.made = h.config().having(models)
 
 
 def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:

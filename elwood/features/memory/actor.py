@@ -8,7 +8,7 @@ from typing import TypeVar, assert_never
 
 import trio
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.models.embeddings import Embedder
 from elwood.features.daily_notes.index import Pages, forget, search
 from elwood.features.memory.messages import (
@@ -143,19 +143,19 @@ class Remembering:
             self._vectors.wanted()
         return tuple(answers)
 
-    async def _forget(self, keys: tuple[str, ...]) -> Settled:
+    async def _forget(self, keys: tuple[str, ...]) -> CommandResult:
         try:
             forgotten = await self._write(lambda: forget(self._memory, self._pages, keys))
         except DiskFull as error:
             forgotten = Forgotten(why=str(error))
-        return Settled(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)
+        return CommandResult(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)
 
-    async def _discard(self, keys: tuple[str, ...], bury: tuple[str, ...]) -> Settled:
+    async def _discard(self, keys: tuple[str, ...], bury: tuple[str, ...]) -> CommandResult:
         try:
             why = await self._write(lambda: self._memory.discard(keys, bury))
         except DiskFull as error:
             why = str(error)
-        return Settled(why or "Let go.", ok=not why)
+        return CommandResult(why or "Let go.", ok=not why)
 
     async def _undo(self) -> Undone | None:
         try:
@@ -163,23 +163,23 @@ class Remembering:
         except DiskFull as error:
             return Undone(why=str(error))
 
-    async def _rebuild(self) -> Settled:
+    async def _rebuild(self) -> CommandResult:
         try:
             for catalog in self._catalogs:
                 await self._write(catalog.discard)
         except DatabaseUnusable as error:
-            return Settled(str(error), ok=False)
+            return CommandResult(str(error), ok=False)
         self._upkeep.insist()
-        return Settled("The index is being made anew.", ok=True)
+        return CommandResult("The index is being made anew.", ok=True)
 
-    async def _tidy(self) -> Settled:
+    async def _tidy(self) -> CommandResult:
         try:
             count, why = await self._write(partial(tidy, self._memory.shelf, self._now()))
             if self._pages is not None:
                 await self._write(self._pages.tidy)
         except DiskFull as error:
             count, why = 0, str(error)
-        return Settled(why or f"{count} notes that were out of date removed", ok=not why)
+        return CommandResult(why or f"{count} notes that were out of date removed", ok=not why)
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from elwood.app.config.settings import Paths
 from elwood.features.control import cli as inspecting
 from elwood.features.control import protocol as wire
 from elwood.features.daily_notes import index as pages
@@ -18,6 +17,7 @@ from elwood.features.memory.note import Note
 from elwood.features.memory.results import Forgotten, in_words
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 from elwood.foundation.storage.search_index import SearchQuery

@@ -38,22 +38,6 @@ Mode = Literal["auto", "suggest", "off"]
 Kind = Literal["fact", "procedure", "correction"]
 
 
-@attrs.frozen(kw_only=True)
-class LearningSettings:
-    """How things noticed become memories; times in seconds.
-
-    A quiet stretch costs one short call of the cheap model, at most *calls_per_day*.  By default
-    nothing is kept without the owner's tap: `auto` keeps what was seen *threshold* times.
-    *reflections* on the daily notes are written each week and month, if anything was done.
-    """
-
-    mode: Mode = "suggest"
-    threshold: int = 3
-    quiet: float = 120.0
-    calls_per_day: int = 50
-    reflections: bool = True
-
-
 class Seen(msgspec.Struct, frozen=True):
     """One sighting: *text* about *key*, in *session* before the end of *turn*, at Unix time *at*.
 

@@ -12,12 +12,7 @@ from elwood.agent.channels.messages import Button, OutboxMail, Post
 from elwood.agent.conversation.choices import typing
 from elwood.agent.conversation.route import Route
 from elwood.features.memory.daily_quota import Allowance
-from elwood.features.memory.learning import (
-    Kept,
-    LearningSettings,
-    Seen,
-    digests,
-)
+from elwood.features.memory.learning import Kept, Seen, digests
 from elwood.features.memory.lessons import (
     Change,
     Drop,
@@ -29,6 +24,7 @@ from elwood.features.memory.lessons import (
     refuse,
     take,
 )
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address
 from elwood.foundation.text.markdown import Rich
 

@@ -16,7 +16,6 @@ from elwood.features.memory.learning import (
     MAX_TEXT,
     Contradiction,
     Kept,
-    LearningSettings,
     Promotion,
     Seen,
     contradictions,
@@ -25,6 +24,7 @@ from elwood.features.memory.learning import (
     overflow,
     promote,
 )
+from elwood.features.memory.settings import LearningSettings
 
 # Lines of a list for the owner, and sightings of one that contradict each other.
 MAX_LISTED, MAX_DISPUTED = 20, 4

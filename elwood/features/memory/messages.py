@@ -2,7 +2,7 @@
 
 import attrs
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.memory.note import Draft, Note
 from elwood.features.memory.results import (
     Overview,
@@ -77,7 +77,7 @@ class KeptNotes(Request[tuple[Note, ...]]):
 
 
 @attrs.frozen(kw_only=True)
-class Discard(Request[Settled]):
+class Discard(Request[CommandResult]):
     """Let pending notes go; what has the hashes *bury* (`digests`) is not learned again.
 
     Repeating it changes nothing.
@@ -95,7 +95,7 @@ class Buried(Request[frozenset[str]]):
 
 
 @attrs.frozen(kw_only=True)
-class Forget(Request[Settled]):
+class Forget(Request[CommandResult]):
     """Forget these notes for good, and never learn them again.  Repeating it changes nothing."""
 
     keys: tuple[str, ...]
@@ -114,12 +114,12 @@ class Overlook(Request[Overview]):
 
 
 @attrs.frozen(kw_only=True)
-class Rebuild(Request[Settled]):
+class Rebuild(Request[CommandResult]):
     """Make the index anew; answered when that has begun.  From the control socket."""
 
 
 @attrs.frozen(kw_only=True)
-class Tidy(Request[Settled]):
+class Tidy(Request[CommandResult]):
     """Remove what is long out of date, and keep the index fast.  From the scheduler."""
 
 

@@ -19,7 +19,7 @@ from elwood.agent.channels.messages import (
     Unsent,
 )
 from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -31,7 +31,6 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.actor import Models
-from elwood.agent.models.budget import Limits
 from elwood.agent.models.ledger import Ledger, UsageEntry, Warned
 from elwood.agent.models.messages import (
     BadHistory,
@@ -50,12 +49,8 @@ from elwood.agent.models.provider import (
     Provider,
 )
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import (
-    FailureKind,
-    ModelSettings,
-    Offer,
-    ProviderSettings,
-)
+from elwood.agent.models.routing import FailureKind, Offer
+from elwood.agent.models.settings import Limits, ModelSettings, ProviderSettings
 from elwood.agent.models.usage_book import UsageBook
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
@@ -226,7 +221,7 @@ async def house(
         settings=settings,
         in_flight=dict.fromkeys(providers, in_flight),
         jitter=lambda: jitter,
-        tell=TellOwner(Posting({"telegram": outbox.address}), lambda: [OWNER], str),
+        tell=TellOwner(PostUntilDelivered({"telegram": outbox.address}), lambda: [OWNER], str),
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
     actor_table, stop = ActorTable(trio.current_time), trio.Event()

@@ -12,9 +12,9 @@ from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.memory.daily_quota import Allowance
-from elwood.features.memory.learning import LearningSettings
 from elwood.features.memory.learning_deps import Learning
 from elwood.features.memory.observe import ROLE
+from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import MemoryNotebook
 from tests.journeys.scene import ROUTE, House, World, echo

@@ -8,12 +8,12 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.app.config.settings import Paths
 from elwood.features.control.actor import Control
 from elwood.features.control.protocol import NAME
 from elwood.features.control.view import House
 from elwood.features.memory.cli import forget, rebuild
 from elwood.foundation.runtime import ActorTable, Mailbox, in_thread
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.lock import holding as lock
 from tests.app.test_cli import configured, elwood
 from tests.features.memory.memories import remembering

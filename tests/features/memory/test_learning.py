@@ -15,7 +15,6 @@ from elwood.features.memory.learning import (
     MAX_QUESTIONS,
     MAX_TEXT,
     Kept,
-    LearningSettings,
     Mode,
     Seen,
     contradictions,
@@ -35,6 +34,7 @@ from elwood.features.memory.lessons import (
     refuse,
     take,
 )
+from elwood.features.memory.settings import LearningSettings
 from tests.features.memory.notebook import kept, seen
 
 STRANGE = Label(untrusted=True)

@@ -12,8 +12,8 @@ from elwood.agent.models.messages import (
     Completed,
     ModelUnavailable,
 )
-from elwood.features.memory.learning import LearningSettings
 from elwood.features.memory.learning_deps import Unwritten
+from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import MemoryNotebook, kept, seen
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear

@@ -15,11 +15,11 @@ from elwood.features.tasks.heartbeat import (
     MAX_PROMPT,
     MAX_TITLE,
     Checklist,
-    HeartbeatSettings,
     read,
 )
 from elwood.features.tasks.notation import never
 from elwood.features.tasks.patterns import MAX_PATTERNS
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import (
     Cadence,
