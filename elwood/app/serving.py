@@ -33,7 +33,8 @@ from elwood.app.config.settings import Config
 from elwood.app.equipment import equipped
 from elwood.app.init import copy_documents
 from elwood.app.main import LAST_TURN, House
-from elwood.features.backup.sources import STAGE, BackupFailed
+from elwood.features.backup.rules import BackupFailed
+from elwood.features.backup.store import STAGE
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify

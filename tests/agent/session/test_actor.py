@@ -32,8 +32,8 @@ from elwood.agent.session.log.entries import (
     Replied,
     TurnStarted,
 )
+from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
-from elwood.features.backup.restored import Restored
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal

@@ -13,10 +13,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from elwood.agent.session.log.restored import Restored, restored
 from elwood.features.backup.restore import restore
-from elwood.features.backup.restored import Restored, restored
-from elwood.features.backup.rules import MAX_DEPTH
-from elwood.features.backup.sources import BackupFailed
+from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
 from elwood.features.backup.store import found, take
 from elwood.foundation.storage import taint_marks as marks
 from elwood.foundation.storage.lock import AlreadyRunning, holding

@@ -4,9 +4,9 @@ from datetime import datetime
 
 from elwood.agent.session.log.after_restore import settle
 from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.backup.restored import Restored
 
 AGAIN = (
     "I was restored from a backup of {}. This may have been done since, so I have not done it; ask "
