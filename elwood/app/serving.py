@@ -20,6 +20,7 @@ from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
+from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.agent.tools.catalog import merge
 from elwood.agent.tools.tool import Tool
 from elwood.app.builtin_tools import builtin
@@ -130,7 +131,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
                 copy_documents(config.paths.workspace, say=log.info)
             _tune_collector()
             return trio.run(body)
-    except (AlreadyRunning, BackupFailed, Escalated) as error:
+    except (AlreadyRunning, BackupFailed, RestoredDamaged, Escalated) as error:
         print(error, file=sys.stderr)
         return FAILURE
     except OSError as error:

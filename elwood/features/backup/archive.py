@@ -1,9 +1,9 @@
 """The file format of a backup: a packed tar archive, whose last member lists all others.
 
-Any tar program can read it; marks are kept as GNU tar does (``--xattrs``).  Unpacking trusts nothing
-in it: files are made by us, one by one, below folders that we made; no member is reached by a link,
-and no name but a plain one is taken (tarfile's own filters are not needed, as it never writes
-anything).  Everything here blocks.
+Any tar program can read it; marks are kept as GNU tar does (``--xattrs``).  Unpacking trusts
+nothing in it: files are made by us, one by one, below folders that we made; no member is reached by
+a link, and no name but a plain one is taken (tarfile's own filters are not needed, as it never
+writes anything).  Everything here blocks.
 """
 
 import hashlib

@@ -1,10 +1,8 @@
-"""What ``elwood backup`` does: takes backups, lists them, puts one in place; so does the chore."""
+"""What ``elwood backup`` does: takes backups, lists them, puts one in place."""
 
-import logging
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +11,6 @@ from elwood.foundation.command_line import FAILURE, OK, CliCommand, CliFailure, 
 if TYPE_CHECKING:
     from elwood.features.backup.rules import Backup
     from elwood.foundation.settings import Config
-
-log = logging.getLogger("elwood.backup")
 
 
 def now(config: "Config", given: Namespace) -> int:
@@ -42,21 +38,6 @@ def now(config: "Config", given: Namespace) -> int:
     for line in taken.stuck:
         print(line, file=sys.stderr)
     return OK
-
-
-def planned(config: "Config", clock: Callable[[], float]) -> str:
-    """Take the backup that is due, and say what came of it; blocks.  Raises BackupFailed."""
-    from elwood.features.backup.rules import size_text, told
-    from elwood.features.backup.settings import BackupSettings
-    from elwood.features.backup.store import Scope, take
-
-    taken = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
-    left_out = told(taken.manifest.left_out)
-    if left_out:
-        log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
-    if taken.stuck:
-        log.warning("old backups stay", extra={"what": "; ".join(taken.stuck)})
-    return "\n".join([f"{taken.path}, {size_text(taken.size)}", *taken.stuck, *left_out])
 
 
 def show_list(config: "Config", given: Namespace) -> int:

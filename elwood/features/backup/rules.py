@@ -74,7 +74,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A file that is a backup by its name, begun at Unix time *at*; *whole* if nothing is cut off."""
+    """A file that is a backup by its name, begun at Unix time *at*; is it *whole*, by its end?"""
 
     path: Path
     at: float

@@ -14,6 +14,7 @@ going on (`restored.json`).
 import errno
 import fcntl
 import io
+import logging
 import os
 import re
 import shutil
@@ -45,6 +46,8 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.chain import Place, Unsound, decoder, follow
 from elwood.foundation.storage.syscalls import FULL
 from elwood.foundation.storage.taint_marks import is_marked
+
+log = logging.getLogger("elwood.backup")
 
 # Of zlib: higher ones take twice the time for a twentieth less.
 LEVEL = 6
@@ -132,6 +135,17 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
             return Taken(path, size, manifest, *_rotate(scope.folder, keep))
     except OSError as error:
         raise failed(error, scope.folder) from error
+
+
+def planned(config: Config, clock: Callable[[], float]) -> str:
+    """Take the backup that is due, and say what came of it.  Raises BackupFailed."""
+    taken = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
+    left_out = rules.told(taken.manifest.left_out)
+    if left_out:
+        log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
+    if taken.stuck:
+        log.warning("old backups stay", extra={"what": "; ".join(taken.stuck)})
+    return "\n".join([f"{taken.path}, {rules.size_text(taken.size)}", *taken.stuck, *left_out])
 
 
 def found(folder: Path) -> list[Backup]:

@@ -178,8 +178,8 @@ class Clockwork:
 
         async def back_up(last: float) -> Report:
             # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
-            from elwood.features.backup.cli import planned
             from elwood.features.backup.rules import BackupFailed
+            from elwood.features.backup.store import planned
 
             try:
                 return Report(await blocking(lambda: planned(config, now)))

@@ -129,7 +129,6 @@ EVIL = {
     "the backups": [member("state/backups", FOLDER)],
     "a workspace that is a file": [member("workspace")],
     "a workspace that is a link": [member("workspace", LINK, "state")],
-    "a bundle without a head": [member("workspace.bundle")],
     "too many folders": [member("state/" + "/".join("d" * n), FOLDER) for n in range(1, 99)],
 }
 
