@@ -18,6 +18,7 @@ import attrs
 import msgspec
 
 from elwood.agent.session.log import restored
+from elwood.agent.session.log.after_restore import Restored
 from elwood.features.backup.archive import unpack
 from elwood.features.backup.rules import (
     BUNDLE,
@@ -171,7 +172,7 @@ def _prepared(
     if bad:
         raise BackupFailed(f"{archive} holds {bad[0]}, which no backup of ours does")
     _mark_all(new)
-    note = msgspec.json.encode(restored.Restored(manifest.at, now))
+    note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)
     problems = []
     if (stage / BUNDLE).exists():

@@ -8,18 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from elwood.agent.session.log.after_restore import Restored
+
 NAME = "restored.json"
 
 
 class RestoredDamaged(Exception):
     """Somebody changed the note; the backup must be restored again."""
-
-
-class Restored(msgspec.Struct, frozen=True):
-    """The state is as it was at *backup_at*, and was put here at *restored_at* (Unix times)."""
-
-    backup_at: float
-    restored_at: float
 
 
 def restored(state: Path) -> Restored | None:

@@ -12,8 +12,8 @@ from elwood.agent.conversation.message import Prompt
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
+from elwood.agent.session.log.after_restore import Restored
 from elwood.agent.session.log.entries import Received
-from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
