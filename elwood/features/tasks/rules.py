@@ -363,12 +363,7 @@ def clock_behind(table: Timetable, now: float, zone: str) -> list[TimetableEntry
 
 
 def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """List the planned times that can never run any more.
-
-    >>> one = TaskState(Task("t", "t", when.Every(60.0), watch=()), series=1, mark=0.0)
-    >>> [(it.first, it.last) for it in missed_runs(Timetable({"t": one}), 180.0, "UTC")]
-    [(60.0, 120.0)]
-    """
+    """List the planned times that can never run any more."""
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
         if one.run is None and not one.removed and not one.paused:
