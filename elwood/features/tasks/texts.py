@@ -130,7 +130,7 @@ def _span(seconds: float) -> str:
 # --- how tasks are listed ------------------------------------------------------------------------
 
 
-def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
+def next_runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
     """List when *task* runs next, as far as its id is known."""
     if isinstance(task.when, Cadence) and not task.id:
         return []  # its time of day hangs on the id
