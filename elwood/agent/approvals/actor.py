@@ -82,9 +82,8 @@ from elwood.foundation.runtime import (
 )
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import DiskFull
-from elwood.foundation.text.characters import utf16_length
+from elwood.foundation.text.characters import normal_code, utf16_length
 from elwood.foundation.text.markdown import Entity, Rich
-from elwood.foundation.text.typed_codes import normal_code
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
-from elwood.foundation.text.characters import utf16_length, utf16_offsets
-from elwood.foundation.text.escape_invisible import escape_invisible, remark
+from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import LIMIT
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from elwood import __version__
-from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.words import KEY
 
 Command = Callable[[argparse.Namespace], int]
 SINCE = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"

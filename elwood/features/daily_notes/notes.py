@@ -20,8 +20,8 @@ from elwood.features.daily_notes.entries import (
     id_of,
     parts,
 )
+from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate, fit
-from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 
 # Characters of one day: about 300 turns.  What comes after is in the journals only.
 MAX_DAILY = 64 << 10

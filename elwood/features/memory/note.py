@@ -15,7 +15,7 @@ import attrs
 
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
-from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.words import KEY
 
 TAG = r"^\w[\w-]{0,31}$"
 TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"

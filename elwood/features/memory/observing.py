@@ -27,8 +27,8 @@ from elwood.features.memory.learning import (
     normal,
 )
 from elwood.foundation.secrets.redaction import MASK
+from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 
 # Tokens of the conversation that are shown, the newest; with them a pass of the cheapest models
 # costs less than a cent.

@@ -30,7 +30,7 @@ from elwood.features.tasks.task import (
     Task,
 )
 from elwood.features.tasks.task_toml import bad_id
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.words import slug
 
 # Characters of a title, and of what is to be done: what files may have, and the house's own words.
 MAX_TITLE, MAX_TEXT = 200, 21_000

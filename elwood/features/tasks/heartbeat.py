@@ -37,7 +37,7 @@ from elwood.features.tasks.when import (
     When,
 )
 from elwood.foundation.settings import Config
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.words import slug
 
 FILE = "HEARTBEAT.md"
 # The id of the checklist's task; those of entries begin with it.

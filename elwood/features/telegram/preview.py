@@ -5,7 +5,7 @@ from contextlib import suppress
 from elwood.agent.channels.pacing import Pacing
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import FAILURES
-from elwood.foundation.text.drafts import LIMIT, clipped, frame
+from elwood.foundation.text.splitting import MESSAGE_LIMIT, clipped, frame
 
 # Seconds for which a draft is taken to be on the screen (the API shows it for 30).
 DRAFT_SHOWN = 25.0
@@ -55,7 +55,7 @@ class Preview:
     async def edit(self, bot: Bot, chat: int, topic: int | None, text: str, now: float) -> None:
         """Show *text* in a group, where there are no drafts.  Raises what the bot raises."""
         self._shown, self._shown_at = text, now
-        text = clipped(text, LIMIT - len(UNFINISHED)) + UNFINISHED
+        text = clipped(text, MESSAGE_LIMIT - len(UNFINISHED)) + UNFINISHED
         if self.message is not None:
             await bot.edit_message_text(chat, self.message, text)
             return

@@ -7,9 +7,8 @@ import attrs
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import Way
 from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.drafts import LIMIT
 from elwood.foundation.text.markdown import Rich
-from elwood.foundation.text.splitting import split
+from elwood.foundation.text.splitting import MESSAGE_LIMIT, split
 
 # UTF-16 units of the text under a file.
 MAX_CAPTION = 1024
@@ -79,5 +78,5 @@ def pieces(text: Rich, files: Sequence[Parcel]) -> tuple[Piece, ...]:
     """Cut a message into what single calls can send; a short text goes under the first file."""
     if files and utf16_length(text.text) <= MAX_CAPTION:
         return (Piece(text, files[0]), *(Piece(Rich(""), file) for file in files[1:]))
-    parts = (text,) if utf16_length(text.text) <= LIMIT else split(text, LIMIT)
+    parts = (text,) if utf16_length(text.text) <= MESSAGE_LIMIT else split(text, MESSAGE_LIMIT)
     return (*map(Piece, parts), *(Piece(Rich(""), file) for file in files))

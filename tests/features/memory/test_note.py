@@ -17,7 +17,7 @@ from elwood.features.memory.note import (
     render,
     wrong,
 )
-from elwood.foundation.text.slugs import KEY, slug
+from elwood.foundation.text.words import KEY, slug
 
 TRUSTED = Label(private=True)
 texts = st.text(

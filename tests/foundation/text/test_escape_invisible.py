@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.text.escape_invisible import escape_invisible, remark
+from elwood.foundation.text.characters import escape_invisible, remark
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
 TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u0301⟨⏎a")))

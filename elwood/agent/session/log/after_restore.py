@@ -18,7 +18,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
-from elwood.foundation.text.reply import parts
+from elwood.foundation.text.splitting import parts
 
 TOLD = (
     "I was restored from a backup of {}. What was under way then{} I have not gone on with, as it "
