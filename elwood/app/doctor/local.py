@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from elwood.agent.models.prices import PRICES
-from elwood.agent.session.reading.verify_cli import described, journals
+from elwood.agent.session.reading.cli import described, journals_in
 from elwood.agent.session.turn.workspace import default_documents
 from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding, Level
@@ -210,7 +210,8 @@ def records(config: Config) -> Iterator[Finding]:
         return
     try:
         found = sorted(
-            ((path.stat().st_mtime, path) for path in journals([config.paths.state])), reverse=True
+            ((path.stat().st_mtime, path) for path in journals_in([config.paths.state])),
+            reverse=True,
         )
     except OSError as error:
         what = f"{error.filename} cannot be looked at: {error.strerror}"
