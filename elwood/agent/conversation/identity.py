@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from elwood.foundation.text.lines import one_line
+
 # With what the names of Telegram's sessions begin.
 PREFIX = "tg-"
 
@@ -97,7 +99,7 @@ def identify(heard: Heard, house: House) -> Ignored | Addressed:
     if not (heard.private or ours or heard.answers == house.bot):
         return Ignored("not addressed to us")
     who = Principal(
-        person(heard.sender), flatten(heard.name) or "somebody", heard.sender in house.owners
+        person(heard.sender), one_line(heard.name) or "somebody", heard.sender in house.owners
     )
     # A bare mention keeps its text: there must be something to answer.
     text = _without(heard.text, ours).strip() or heard.text
@@ -140,24 +142,6 @@ def is_allowed(group: int, house: House) -> bool:
     False
     """
     return group in house.groups or house.moved.get(group) in house.groups
-
-
-def flatten(name: str, limit: int = 64) -> str:
-    r"""Make a hostile name harmless to read: one line, nothing invisible, at most *limit* long.
-
-    Control, format (bidirectional, zero-width) and private-use characters and lone surrogates
-    become blanks, and the blanks are joined.
-
-    >>> flatten("Ann\n\u202e  Owner\u200b")
-    'Ann Owner'
-    """
-    shown = "".join(c if c.isprintable() and not _is_blank(c) else " " for c in name)
-    return " ".join(shown.split())[:limit].strip()
-
-
-def _is_blank(character: str) -> bool:
-    # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
-    return character in "\u115f\u1160\u3164\uffa0\u2800"
 
 
 def _our_spans(heard: Heard, house: House) -> list[tuple[int, int]]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from elwood.agent.session.turn.inputs import age
 from elwood.app.config.settings import Config
 from elwood.features.backup import restore as restoring
 from elwood.features.backup.rules import (
@@ -27,6 +26,7 @@ from elwood.features.backup.store import (
 )
 from elwood.features.tasks.chores import Report
 from elwood.foundation.storage.lock import AlreadyRunning
+from elwood.foundation.text.lines import duration
 
 log = logging.getLogger("elwood.clock")
 
@@ -104,7 +104,7 @@ def show_list(config: Config) -> int:
         return OK
     rows = [Row(backup.at, backup.size, backup.whole) for backup in known]
     when = [f"{datetime.fromtimestamp(row.at, config.zone):%Y-%m-%d %H:%M:%S}" for row in rows]
-    ages = [age(max(0.0, time.time() - row.at)) for row in rows]
+    ages = [duration(max(0.0, time.time() - row.at)) for row in rows]
     print(listing(rows, when, ages))
     return OK
 

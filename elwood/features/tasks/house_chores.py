@@ -9,13 +9,13 @@ import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.turn.inputs import age
 from elwood.features.daily_notes.reflections import due_reflections, request
 from elwood.features.daily_notes.store import Threads
 from elwood.features.memory.messages import MemoryMail, Tidy
 from elwood.features.tasks.chores import Report
 from elwood.foundation.runtime import ActorUnavailable, Address, Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.text.lines import duration
 
 # Conversations that are opened at once to be put away, and the seconds until the next ones are:
 # each is in memory for a while.
@@ -50,7 +50,7 @@ class Sweep:
                 return Report(str(error), failed=True)
             if number % SWEPT == 0:
                 await trio.sleep(SWEEP_PAUSE)
-        return Report(f"{len(names)} conversations looked at, quiet for {age(self.after)}")
+        return Report(f"{len(names)} conversations looked at, quiet for {duration(self.after)}")
 
 
 def quiet(folder: Path, since: float, until: float) -> list[str]:

@@ -13,7 +13,7 @@ import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation import task_run as errand
-from elwood.agent.conversation.identity import Principal, flatten
+from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
@@ -25,6 +25,7 @@ from elwood.features.tasks.due_runs import Run
 from elwood.features.tasks.entries import Planned
 from elwood.features.tasks.task import Result, Task, session_of
 from elwood.foundation.runtime import Address, Halt
+from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +185,7 @@ class Errands:
             id=message_of(run.planned),
             principal=Principal(
                 f"{errand.PRINCIPAL}{task.id}",
-                flatten(task.title) or task.id,
+                one_line(task.title) or task.id,
                 owner=not task.untrusted,
             ),
             route=route or NOWHERE,

@@ -1,11 +1,6 @@
 """What a Telegram message says, in the terms of the house."""
 
-from elwood.agent.conversation.identity import (
-    Heard,
-    House,
-    Mark,
-    flatten,
-)
+from elwood.agent.conversation.identity import Heard, House, Mark
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
@@ -13,6 +8,7 @@ from elwood.features.telegram.bot_api import (
     Unreadable,
     Update,
 )
+from elwood.foundation.text.lines import one_line
 
 # Bytes above which the hosted Bot API gives no file to a bot (TG-32).
 MAX_FILE = 20 * 1024 * 1024
@@ -120,7 +116,7 @@ def pressed(query: CallbackQuery, bot: int) -> Heard | None:
 
 def asked(message: Message) -> str:
     """Return our question in *message*, in one line and shortened: enough to know which it was."""
-    return flatten(_text(message), MAX_QUESTION)
+    return one_line(_text(message), MAX_QUESTION)
 
 
 def said(message: Message, text: str) -> str:
@@ -130,7 +126,7 @@ def said(message: Message, text: str) -> str:
     """
     if message.forward_origin is not None:
         # Who chooses a name must not be able to end the bracket that it stands in.
-        author = flatten(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
+        author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
     if message.attached is not None:
         text = f"[A {message.attached[0]} is attached, which you cannot see]\n{text}"

@@ -8,11 +8,11 @@ from elwood.agent.conversation.identity import (
     House,
     Ignored,
     Mark,
-    flatten,
     identify,
     is_allowed,
     session_of,
 )
+from elwood.foundation.text.lines import one_line
 
 GROUP = -100123
 HOUSE = House(
@@ -101,7 +101,7 @@ def test_no_marks_break_it_or_add_text(text: str, marks: list[Mark]) -> None:
 
 @given(st.text(), st.integers(1, 80))
 def test_a_flat_name_is_short_and_on_one_line(name: str, limit: int) -> None:
-    flat = flatten(name, limit)
+    flat = one_line(name, limit)
     assert len(flat) <= limit
     assert flat == "" or flat.isprintable()
     flat.encode()

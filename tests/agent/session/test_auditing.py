@@ -175,7 +175,7 @@ async def test_what_the_model_wrote_does_not_steer_the_terminal(
     receipts(tmp_path, UTC)
 
     line = capsys.readouterr().out.splitlines()[1]
-    assert "a[2J b" in line
+    assert "a [2J b" in line
     assert line.isprintable()
 
 

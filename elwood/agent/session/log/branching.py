@@ -16,8 +16,9 @@ from elwood.agent.session.log.entries import Entry, Received, Rewound
 from elwood.agent.session.log.replay_until import Since, since, state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.tree import MAX_NAME, measured
-from elwood.agent.session.reading.receipts import HEAD, activity, one_line
+from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.turn.inputs import said_in
+from elwood.foundation.text.lines import one_line
 
 # Characters of a message that is named by its words.
 WORDS = 60

@@ -19,10 +19,10 @@ from elwood.agent.session.reading.receipts import (
     MAX_TOOL,
     WORDS,
     allowed_by,
-    one_line,
 )
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.foundation.text.characters import clean
+from elwood.foundation.text.lines import one_line
 
 Format = Literal["md", "html"]
 UNDER_WAY = "…"

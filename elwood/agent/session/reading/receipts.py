@@ -5,6 +5,7 @@ from datetime import datetime, tzinfo
 
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.log.turns import Past
+from elwood.foundation.text.lines import one_line
 
 # Stands above the block, and nowhere else: `turn.imitation` takes it out of the model's text.
 HEAD = "— from the records —"
@@ -122,13 +123,3 @@ def _line(receipt: CallEnded) -> str:
     if receipt.outcome != "ok":
         line += f" ({WORDS[receipt.outcome]})"
     return f"{line} {DOT} {allowed_by(receipt.ruling)}" if receipt.ruling else line
-
-
-def one_line(text: str, limit: int) -> str:
-    """Cut *text* to one line of at most *limit* characters.
-
-    >>> one_line("a\\nb   c", 4)
-    'a b…'
-    """
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1].rstrip()}…"
