@@ -68,7 +68,7 @@ from elwood.agent.approvals.state import (
 )
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Budget, Window
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
@@ -143,7 +143,7 @@ class Approvals:
         when_awake: Callable[[float], float] = lambda now: now,
     ) -> None:
         self._journal = journal
-        self._post = Posting(outboxes)
+        self._post = PostUntilDelivered(outboxes)
         self._environment = environment
         self._owners = owners
         self._owner_routes = owner_routes

@@ -17,7 +17,7 @@ from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.features.tasks import texts
 from elwood.features.tasks.chores import Chore, Report
@@ -114,7 +114,7 @@ class Errands:
         task = run.task
         if run.begun:
             course.handed = True
-            if isinstance(done := await self._await(run), Done):
+            if isinstance(done := await self._await(run), RunResult):
                 return await self._ended(run, done)
             course.handed = False
         prompt = task.prompt
@@ -204,7 +204,7 @@ class Errands:
             ),
         )
 
-    async def _ended(self, run: Run, done: Done) -> Outcome:
+    async def _ended(self, run: Run, done: RunResult) -> Outcome:
         """Let the conversation know that lives where the answer went; say what came of the run."""
         route = done.told
         home = self._home(route) if route is not None else None
@@ -224,7 +224,7 @@ class Errands:
             words = UNTOLD.format(session_of(run.task))
         return Outcome(result, words, done.acted, told)
 
-    def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
+    def _note(self, run: Run, done: RunResult, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
         return attrs.evolve(
             made,
@@ -234,7 +234,7 @@ class Errands:
             errand=TaskRun(run.task.id, says="note", private=done.label.private),
         )
 
-    async def _await(self, run: Run) -> Done | Unheard:
+    async def _await(self, run: Run) -> RunResult | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
 

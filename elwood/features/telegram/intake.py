@@ -19,7 +19,7 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.intake_replies import Handing, ask
+from elwood.agent.channels.intake_replies import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.choices import is_choice, types
 from elwood.agent.conversation.identity import (
@@ -38,8 +38,8 @@ from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
-    Message,
-    Unreadable,
+    TelegramMessage,
+    UnreadableUpdate,
     Update,
 )
 from elwood.features.telegram.client import Bot
@@ -113,8 +113,8 @@ class Intake:
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
         self._poll = self._new_poll()
-        self._talks: dict[Order, deque[Update | Unreadable]] = {}
-        self._handing = Handing(self._outbox)
+        self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
+        self._replies = IntakeReplies(self._outbox)
         self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
         self._albums = Albums()
         async with trio.open_nursery() as nursery:
@@ -145,7 +145,7 @@ class Intake:
         except FAILURES as error:  # the commands work without a menu
             log.warning("command menu not set", extra={"why": explain(error)})
 
-    def _hand_on(self, update: Update | Unreadable, nursery: trio.Nursery) -> None:
+    def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
         talk = self._talks.get(chat)
         if talk is not None:
@@ -161,18 +161,18 @@ class Intake:
             pause = 1.0
             while not await self._handle(waiting_for[0]):
                 report_error(
-                    HAND_ON, self._handing.why or "nobody takes it and its sender cannot be told"
+                    HAND_ON, self._replies.why or "nobody takes it and its sender cannot be told"
                 )
-                self._handing.why = ""
+                self._replies.why = ""
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
             clear_error(HAND_ON)
             self._poll.settle(waiting_for.popleft().update_id)
         del self._talks[chat]
 
-    async def _handle(self, update: Update | Unreadable) -> bool:
+    async def _handle(self, update: Update | UnreadableUpdate) -> bool:
         """Deal with one update; False if it must not be confirmed yet."""
-        if isinstance(update, Unreadable):
+        if isinstance(update, UnreadableUpdate):
             log.warning("update not readable", extra={"update": update.update_id, "at": update.why})
         elif (query := update.callback_query) is not None:
             if is_choice(query.data):
@@ -186,7 +186,7 @@ class Intake:
             return await self._message(update.update_id, message, update.edited_message is not None)
         return True
 
-    async def _message(self, number: int, message: Message, edited: bool) -> bool:
+    async def _message(self, number: int, message: TelegramMessage, edited: bool) -> bool:
         if message.migrate_to_chat_id is not None:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
@@ -203,17 +203,17 @@ class Intake:
             if met is None:
                 return False
             if isinstance(met, Stranger):
-                return met.code is None or await self._handing.tell(route, PAIRING.format(met.code))
+                return met.code is None or await self._replies.tell(route, PAIRING.format(met.code))
         complaint = unsupported(message)
         if complaint is not None:
             # One complaint about an album is enough, and none about a live location that moves.
             seen = edited or self._albums.continues(message)
-            return seen or await self._handing.tell(route, complaint)
+            return seen or await self._replies.tell(route, complaint)
         self._albums.continues(message)
         return await self._inbound(number, message, edited, who, route)
 
     async def _inbound(
-        self, number: int, message: Message, edited: bool, who: Addressed, route: Route
+        self, number: int, message: TelegramMessage, edited: bool, who: Addressed, route: Route
     ) -> bool:
         name = f"{message.chat.id}:{message.message_id}"
         sent_at = message.edit_date if edited and message.edit_date else message.date
@@ -232,7 +232,7 @@ class Intake:
                 untrusted=says_others_words(message, self._house),
             ),
         )
-        return await self._handing.settle(taken, number, route)
+        return await self._replies.settle(taken, number, route)
 
     async def _choose(self, number: int, query: CallbackQuery) -> bool:
         """Take a press on the answer to a question as a message that says so.
@@ -266,7 +266,7 @@ class Intake:
             await self._answer(query, f"✓ {first}", done=True)
         else:
             await self._answer(query, "")
-        return await self._handing.settle(taken, number, route)
+        return await self._replies.settle(taken, number, route)
 
     async def _is_known(self, principal: Principal) -> bool:
         recognise = partial(FindPerson, principal=principal.id)

@@ -4,8 +4,8 @@ from elwood.agent.conversation.identity import Heard, House, Mark
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
-    Message,
-    Unreadable,
+    TelegramMessage,
+    UnreadableUpdate,
     Update,
 )
 from elwood.foundation.text.lines import one_line
@@ -21,7 +21,7 @@ _NO_BRACKETS = str.maketrans("[]", "()")
 Order = tuple[int, bool]
 
 
-def order_of(update: Update | Unreadable) -> Order:
+def order_of(update: Update | UnreadableUpdate) -> Order:
     """Say with what *update* must stay in order; presses overtake messages that wait."""
     if isinstance(update, Update):
         if (message := update.message or update.edited_message) is not None:
@@ -33,14 +33,14 @@ def order_of(update: Update | Unreadable) -> Order:
     return 0, False
 
 
-def route_of(message: Message) -> Route:
+def route_of(message: TelegramMessage) -> Route:
     """Say where the answer goes; in groups it refers to the message, as others write between."""
     private = message.chat.type == "private"
     reply_to = None if private else message.message_id
     return Route("telegram", message.chat.id, message.topic, private, reply_to)
 
 
-def heard(message: Message) -> Heard:
+def heard(message: TelegramMessage) -> Heard:
     """Return what matters of *message* for the question who wrote it to whom."""
     sender, answered = message.from_, message.reply_to_message
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
@@ -67,14 +67,14 @@ def heard(message: Message) -> Heard:
     )
 
 
-def quote(message: Message) -> str | None:
+def quote(message: TelegramMessage) -> str | None:
     """Return the text that *message* replies to: the part picked out, else the whole."""
     if message.quote is not None and message.quote.text:
         return message.quote.text[:MAX_QUOTE]
     return _text(message.reply_to_message)[:MAX_QUOTE] if message.reply_to_message else None
 
 
-def says_others_words(message: Message, house: House) -> bool:
+def says_others_words(message: TelegramMessage, house: House) -> bool:
     """Tell whether *message* carries words that are neither its sender's nor ours nor the owner's.
 
     That is what was forwarded, and what is quoted of somebody else (TA-51).
@@ -114,12 +114,12 @@ def pressed(query: CallbackQuery, bot: int) -> Heard | None:
     )
 
 
-def asked(message: Message) -> str:
+def asked(message: TelegramMessage) -> str:
     """Return our question in *message*, in one line and shortened: enough to know which it was."""
     return one_line(_text(message), MAX_QUESTION)
 
 
-def said(message: Message, text: str) -> str:
+def said(message: TelegramMessage, text: str) -> str:
     """Return *text*, the words of *message*, with what the words alone do not show.
 
     A forwarded text is somebody else's and so marked: it must not pass for the sender's wish.
@@ -133,7 +133,7 @@ def said(message: Message, text: str) -> str:
     return text
 
 
-def unsupported(message: Message) -> str | None:
+def unsupported(message: TelegramMessage) -> str | None:
     """Say to the sender why *message* cannot be read; None if it has words."""
     if _text(message):
         return None
@@ -148,7 +148,7 @@ class Albums:
     def __init__(self) -> None:
         self._last: dict[int, str] = {}  # by chat
 
-    def continues(self, message: Message) -> bool:
+    def continues(self, message: TelegramMessage) -> bool:
         """Tell whether *message* continues the album that the last one of its chat was from."""
         before = self._last.pop(message.chat.id, None)
         if message.media_group_id is not None:
@@ -156,5 +156,5 @@ class Albums:
         return before is not None and before == message.media_group_id
 
 
-def _text(message: Message) -> str:
+def _text(message: TelegramMessage) -> str:
     return message.text if message.text is not None else message.caption or ""

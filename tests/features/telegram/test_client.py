@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.identity import House, identify
-from elwood.features.telegram.bot_api import Unreadable, Update
+from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_updates
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import TelegramError, remedy
 from elwood.features.telegram.reading import (
@@ -27,7 +27,6 @@ from elwood.features.telegram.reading import (
     unsupported,
 )
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.features.telegram.updates import read_updates
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity
@@ -69,7 +68,7 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
 
 def test_an_update_without_an_id_is_passed_over() -> None:
     assert read_updates(b'[7, {"update_id": "x"}, {"update_id": 3, "message": []}]') == [
-        Unreadable(3, "$.message")
+        UnreadableUpdate(3, "$.message")
     ]
     assert read_updates(b"{}") is None
     assert read_updates(b"nonsense") is None

@@ -6,15 +6,17 @@ of it than they give.
 
 from collections.abc import Collection, Iterable, Sequence
 
-import attrs
+import msgspec
 
-from elwood.agent.session.log.branch_entries import Archived, Resumed, Retried
 from elwood.agent.session.log.entries import (
+    Archived,
     CallEnded,
     CallStarted,
     Entry,
     Joined,
     Received,
+    Resumed,
+    Retried,
     Rewound,
     TurnStarted,
 )
@@ -77,8 +79,7 @@ def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
     return any(first <= seq <= last for first, last in line)
 
 
-@attrs.frozen
-class Since:
+class Since(msgspec.Struct, frozen=True):
     """What has happened on the present line since an entry.
 
     *inputs* are the messages that became part of it, *notices* what the model was told before

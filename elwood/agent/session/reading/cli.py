@@ -20,8 +20,7 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.providers import encoder
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import Entry, Said
-from elwood.agent.session.log.next_work import is_command
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, is_command
 from elwood.agent.session.reading.export import Format, items_of, written
 from elwood.agent.session.reading.records import CallRecord, Log, read_history
 from elwood.agent.session.reading.tables import calls_table, columns, transcript, turns_table
@@ -253,8 +252,7 @@ def export(
     return 0
 
 
-@attrs.frozen
-class Sent:
+class SentRequest(msgspec.Struct, frozen=True):
     """What a model was sent, and the response that was kept."""
 
     prompt: Prompt
@@ -268,7 +266,7 @@ def show(
     zone: tzinfo,
     *,
     turn: int | None = None,
-    body: Callable[[Sent], tuple[bytes, str]] | None = None,
+    body: Callable[[SentRequest], tuple[bytes, str]] | None = None,
 ) -> int:
     """Print the turns of *session*, or one of them whole.
 
@@ -299,7 +297,7 @@ def show(
     return _complain([_not_shown(journal)]) or (0 if is_shown else 1)
 
 
-def sent(log: Log, turn: str) -> Iterator[Sent]:
+def sent(log: Log, turn: str) -> Iterator[SentRequest]:
     """Yield the requests of a turn that led to responses, as the same code made them then.
 
     Those that led to none are not in the log: failures, and answers that were thrown away.
@@ -307,11 +305,13 @@ def sent(log: Log, turn: str) -> Iterator[Sent]:
     session = Session()
     for seq, at, entry in log:
         if isinstance(entry, Said) and entry.turn == turn:
-            yield Sent(session.prompt or Prompt(""), session.messages, entry)
+            yield SentRequest(session.prompt or Prompt(""), session.messages, entry)
         session.apply(seq, at, entry)
 
 
-def _print_sent(body: Callable[[Sent], tuple[bytes, str]], requests: Iterator[Sent]) -> bool:
+def _print_sent(
+    body: Callable[[SentRequest], tuple[bytes, str]], requests: Iterator[SentRequest]
+) -> bool:
     """Print bodies: they are what is hashed and cached, so not a byte is changed for a reader."""
     found = False
     for one in requests:
@@ -326,7 +326,7 @@ def _print_sent(body: Callable[[Sent], tuple[bytes, str]], requests: Iterator[Se
 
 
 def body_of(
-    one: Sent, providers: Mapping[str, ProviderSettings], default: str, max_tokens: int
+    one: SentRequest, providers: Mapping[str, ProviderSettings], default: str, max_tokens: int
 ) -> tuple[bytes, str]:
     """Make the body of a request anew; say what of it is not in the log, if anything is not.
 

@@ -32,7 +32,7 @@ FAILED = " (no answer)"
 _TURNING = re.compile("[\u061c\u200e\u200f\u2066-\u2069]")
 
 
-class Item(msgspec.Struct, frozen=True):
+class ExportItem(msgspec.Struct, frozen=True):
     """*who* said or did *text* at Unix time *at*; *untrusted*: not all are the owner's words."""
 
     at: float
@@ -43,7 +43,7 @@ class Item(msgspec.Struct, frozen=True):
     untrusted: bool = False
 
 
-def items_of(history: History, redact: Callable[[str], str]) -> list[Item]:
+def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]:
     """List what stands on the present line, in order; *redact* takes secrets out.
 
     Commands and their answers are left out, and so is what was taken back.
@@ -51,29 +51,29 @@ def items_of(history: History, redact: Callable[[str], str]) -> list[Item]:
     return sorted(_items(history, redact), key=lambda item: item.at)
 
 
-def _items(history: History, redact: Callable[[str], str]) -> Iterator[Item]:
+def _items(history: History, redact: Callable[[str], str]) -> Iterator[ExportItem]:
     for turn in history.turns:
         for heard in turn.heard:
             received = heard.received
             if received.text.strip() and history.is_present(heard.seq):
                 foreign = received.untrusted
                 text, note = redact(received.text), FOREIGN if foreign else ""
-                yield Item(heard.at, "words", received.principal, text, note, foreign)
+                yield ExportItem(heard.at, "words", received.principal, text, note, foreign)
         answer = turn.answer
         if answer is not None and answer.text and history.is_present(turn.answered):
             note = FAILED if answer.failed else ""
-            yield Item(turn.answered_at, "answer", "Elwood", redact(answer.text), note)
+            yield ExportItem(turn.answered_at, "answer", "Elwood", redact(answer.text), note)
     for call in history.calls:
         if history.is_present(call.seq):
             untrusted = call.label.untrusted
-            yield Item(call.at, "calls", "Done", called(call, redact), untrusted=untrusted)
+            yield ExportItem(call.at, "calls", "Done", called(call, redact), untrusted=untrusted)
 
 
-def written(title: str, items: Sequence[Item], zone: tzinfo, format_: Format) -> str:
+def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
     """Write *items* as a file; times are those of *zone*.
 
     >>> from datetime import UTC
-    >>> print(written("s", [Item(0.0, "words", "me", "```\\n# hello")], UTC, "md"))
+    >>> print(written("s", [ExportItem(0.0, "words", "me", "```\\n# hello")], UTC, "md"))
     # s
     <BLANKLINE>
     ## me · 1970-01-01 00:00:00 UTC
@@ -113,7 +113,7 @@ def _heading(text: str) -> str:
 _Block = tuple[str, str, str]
 
 
-def _blocks(items: Sequence[Item], zone: tzinfo) -> Iterator[_Block]:
+def _blocks(items: Sequence[ExportItem], zone: tzinfo) -> Iterator[_Block]:
     """Put calls in a row together."""
     for kind, some in groupby(items, key=lambda item: item.kind):
         group = list(some)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from elwood.agent.session.log.entries import CallEnded
-from elwood.agent.session.log.turns import Past
+from elwood.agent.session.log.turns import PastCall
 from elwood.foundation.text.lines import one_line
 
 # Stands above the block, and nowhere else: `turn.imitation` takes it out of the model's text.
@@ -78,13 +78,13 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str
     return "\n".join([HEAD, *lines])
 
 
-def listing(past: Sequence[Past], given: str, zone: tzinfo) -> tuple[str, str]:
+def listing(past: Sequence[PastCall], given: str, zone: tzinfo) -> tuple[str, str]:
     """Answer ``/receipts`` with the newest of *past*: a text, and below it the calls.
 
     *given* is what was typed behind it: how many; no more are kept than *past* has.
 
     >>> from datetime import UTC
-    >>> one = Past(0.0, CallEnded("t", "c", "read_file", "ok", "", "notes.txt"))
+    >>> one = PastCall(0.0, CallEnded("t", "c", "read_file", "ok", "", "notes.txt"))
     >>> listing([one], "5", UTC)
     ('The last call of this conversation:', '1970-01-01 00:00 ✓ read_file notes.txt')
     >>> listing([one], "many", UTC)[0]

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.session.log.branch_entries import Retried
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -15,6 +14,7 @@ from elwood.agent.session.log.entries import (
     Joined,
     Received,
     Replied,
+    Retried,
     Said,
     TurnStarted,
 )
@@ -65,7 +65,7 @@ class CallRecord(msgspec.Struct):
         return f"{self.ended_at - self.started_at:.1f} s"
 
 
-class Heard(msgspec.Struct, frozen=True):
+class TurnInput(msgspec.Struct, frozen=True):
     """A message that became part of a turn by the entry *seq*."""
 
     seq: int
@@ -82,7 +82,7 @@ class TurnRecord(msgspec.Struct):
 
     id: str
     at: float
-    heard: list[Heard] = []
+    heard: list[TurnInput] = []
     calls: list[CallRecord] = []
     requests: int = 0
     read: int = 0
@@ -166,7 +166,7 @@ class _Reader:
                 self._waiting[id_] = asked
             case TurnStarted(inputs=inputs) | Joined(inputs=inputs) if turn is not None:
                 taken = [self._waiting.pop(id_) for id_ in inputs if id_ in self._waiting]
-                turn.heard += [Heard(seq, at, one) for one in taken]
+                turn.heard += [TurnInput(seq, at, one) for one in taken]
             case Said(usage=usage) if turn is not None:
                 turn.requests += 1
                 turn.read += usage.input + usage.cache_read + usage.cache_write

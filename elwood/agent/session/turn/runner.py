@@ -18,15 +18,15 @@ from elwood.agent.session.log.entries import (
     Rewound,
     TurnStarted,
 )
-from elwood.agent.session.log.next_work import (
-    GiveUp,
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import (
+    GiveUpTurn,
     Nothing,
     Resume,
     Start,
     is_command,
     next_work,
 )
-from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.turn.approval_client import Runs, Withdrawing
 from elwood.agent.session.turn.compaction import told
@@ -201,7 +201,7 @@ class TurnRunner:
             match next_work(state):
                 case Nothing():
                     return None
-                case GiveUp():
+                case GiveUpTurn():
                     assert state.turn is not None
                     await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
                     await self._reply(Answer(GIVEN_UP, failed=True))

@@ -7,12 +7,11 @@ answer; so a command that a crash cut off is carried out again, and one that was
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import attrs
+import msgspec
 
 from elwood.agent.session.commands.slash import Command
 from elwood.agent.session.log.branch import resumed
-from elwood.agent.session.log.branch_entries import Branched, Resumed, Retried
-from elwood.agent.session.log.entries import Entry, Received, Rewound
+from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
 from elwood.agent.session.log.replay_until import Since, since, state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.tree import MAX_NAME, measured
@@ -24,8 +23,7 @@ from elwood.foundation.text.lines import one_line
 WORDS = 60
 
 
-@attrs.frozen
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """What a command comes to: *entries*, and the answer, unless a turn gives it."""
 
     entries: tuple[Entry, ...] = ()

@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.branch_entries import Archived, Resumed, Retried
 from elwood.agent.session.log.entries import (
+    Archived,
     CallDecided,
     CallEnded,
     CallPending,
@@ -23,11 +23,13 @@ from elwood.agent.session.log.entries import (
     Joined,
     Received,
     Replied,
+    Resumed,
+    Retried,
     Rewound,
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.export import Format, Item, items_of, written
+from elwood.agent.session.reading.export import ExportItem, Format, items_of, written
 from elwood.agent.session.reading.records import read_history
 
 ROUTE = Route("console")
@@ -148,14 +150,17 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-PLAIN = [Item(0.0, "words", "x", "x"), Item(0.0, "answer", "Elwood", "x")]
+PLAIN = [ExportItem(0.0, "words", "x", "x"), ExportItem(0.0, "answer", "Elwood", "x")]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_breaks_out_of_the_page(text: str) -> None:
     page = Page(
         written(
-            text, [Item(0.0, "words", text, text), Item(0.0, "answer", "Elwood", text)], UTC, "html"
+            text,
+            [ExportItem(0.0, "words", text, text), ExportItem(0.0, "answer", "Elwood", text)],
+            UTC,
+            "html",
         )
     )
     plain = Page(written("x", PLAIN, UTC, "html"))
@@ -184,7 +189,7 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_breaks_out_of_the_fences(text: str) -> None:
-    items = [Item(0.0, "words", text, text), Item(0.0, "answer", "Elwood", text)]
+    items = [ExportItem(0.0, "words", text, text), ExportItem(0.0, "answer", "Elwood", text)]
     made = [kind for kind, _ in kinds(written(text.split("\n")[0], items, UTC, "md"))]
 
     assert made == [kind for kind, _ in kinds(written("x", PLAIN, UTC, "md"))]
@@ -192,7 +197,7 @@ def test_nothing_breaks_out_of_the_fences(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_heading_holds_words_only(text: str) -> None:
-    found = kinds(written(text, [Item(0.0, "words", text, "x")], UTC, "md"))
+    found = kinds(written(text, [ExportItem(0.0, "words", text, "x")], UTC, "md"))
 
     for kind, inside in found:
         if kind == "inline":
@@ -201,7 +206,7 @@ def test_a_heading_holds_words_only(text: str) -> None:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
-    items = [Item(0.0, "words", text, text) for text in HOSTILE]
+    items = [ExportItem(0.0, "words", text, text) for text in HOSTILE]
     text = written("\u202e\x1bx", items, UTC, format_)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
@@ -210,7 +215,7 @@ def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_stays_in_its_block(text: str) -> None:
-    items = [Item(0.0, "words", "x", text), Item(0.0, "answer", "Elwood", "x")]
+    items = [ExportItem(0.0, "words", "x", text), ExportItem(0.0, "answer", "Elwood", "x")]
 
     assert (
         Page(written("x", items, UTC, "html")).tags == Page(written("x", PLAIN, UTC, "html")).tags
