@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.tasks.fingerprint import MAX_FILE, fingerprint
+from elwood.features.tasks.store import MAX_FILE, fingerprint
 from elwood.foundation.storage.files import Root
 
 PATTERNS = ("inbox/*.md", "notes", "todo.md")

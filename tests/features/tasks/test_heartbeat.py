@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elwood
-from elwood.features.tasks.changes import problem
 from elwood.features.tasks.heartbeat import (
     MAX_CHECKLIST,
     MAX_ENTRIES,
@@ -18,9 +17,10 @@ from elwood.features.tasks.heartbeat import (
     read,
 )
 from elwood.features.tasks.notation import never
-from elwood.features.tasks.patterns import MAX_PATTERNS
+from elwood.features.tasks.rules import problem
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.watch import MAX_PATTERNS
 from elwood.features.tasks.when import (
     Cadence,
     Cron,
@@ -244,8 +244,7 @@ MALFORMED = [
     ("Cadence: every 5 seconds\nPrompt: x", 'Cadence: every 5 seconds is too often: …'),
     ("Cadence: 2100-01-01 09:00\nPrompt: x", 'Cadence: a single time is no cadence: …'),
     ("Cadence: daily\nCadence: weekly\nPrompt: x", '3: Cadence stands twice: leave one'),
-    ("Cadense: daily\nPrompt: x", '2: there is no key Cadense: did you mean Cadence?'),
-    ("Prompt: x\nHour: 8-9\nCadence: daily", '3: there is no key Hour: did you mean Hours? …'),
+    ("Cadense: daily\nPrompt: x", '2: there is no key Cadense: there are Cadence, …'),
     ("Cadence: daily\nColour: red\nPrompt: x", '3: there is no key Colour: there are …'),
     ("Please look.\nCadence: daily\nPrompt: x", "2: 'Please look.' stands behind no key: …"),
     ("Cadence: daily\nPrompt: x\nHours: late", "Hours: 'late' are no hours: …"),

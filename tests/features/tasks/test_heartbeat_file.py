@@ -7,7 +7,7 @@ import pytest
 
 from elwood.agent.session.turn.workspace import MAX_DOCUMENT
 from elwood.app.init import copy_documents
-from elwood.features.tasks.heartbeat_file import HeartbeatFile
+from elwood.features.tasks.store import HeartbeatFile
 from elwood.foundation.sandbox.layout import guarded
 from elwood.foundation.storage import taint_marks as marks
 from elwood.foundation.storage.files import Root

@@ -17,8 +17,8 @@ from elwood.features.tasks.notation import (
     write_route,
     write_when,
 )
+from elwood.features.tasks.settings import TaskForm, read_task, write_task
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
-from elwood.features.tasks.task_toml import TaskForm, read_task, write_task
 from elwood.features.tasks.when import (
     Cadence,
     Cron,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.tasks.patterns import complaint, matches, start
+from elwood.features.tasks.watch import complaint, matches, start
 
 PATHS = [
     "a.md", "b.txt", ".hidden", "inbox/a.md", "inbox/b.txt", "inbox/.a.md.swp", "inbox/old/a.md",
