@@ -45,32 +45,16 @@ def show_list(config: "Config", given: Namespace) -> int:
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner
-    from elwood.agent.session.turn.inputs import age
     from elwood.features.backup.rules import listing
+    from elwood.foundation.text.lines import duration
 
-<<<<<<< HEAD
-def show_list(config: Config) -> int:
-    """Print the backups with their numbers; return the exit code."""
-    folder = scope_of(config).folder
-    known = _found(folder)
-    if known is None:
-        return FAILURE
-    if not known:
-        print(f"there are no backups in {folder}", file=sys.stderr)
-        return OK
-    rows = [Row(backup.at, backup.size, backup.whole) for backup in known]
-    when = [f"{datetime.fromtimestamp(row.at, config.zone):%Y-%m-%d %H:%M:%S}" for row in rows]
-    ages = [duration(max(0.0, time.time() - row.at)) for row in rows]
-    print(listing(rows, when, ages))
-=======
     known = _known(config)
     if known:
         zone = config.of(Owner).zone
         when = [f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}" for one in known]
-        print(listing(known, when, [age(max(0.0, time.time() - one.at)) for one in known]))
+        print(listing(known, when, [duration(max(0.0, time.time() - one.at)) for one in known]))
     else:
         print("there are no backups", file=sys.stderr)
->>>>>>> main
     return OK
 
 
