@@ -16,7 +16,6 @@ from elwood.features.telegram.bot_api import (
 from elwood.features.telegram.errors import TelegramError
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Answer, Client
-from elwood.foundation.net.multipart import encode
 from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
@@ -138,12 +137,10 @@ class Bot:
             key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
             for key, value in ask.items()
         }
-        kind, body = encode(fields, field, name, data)
-        exchange = self._client.stream(
-            "POST", self._prefix + method, body, content_type=kind, read_timeout=UPLOAD_TIMEOUT
+        answer = await self._client.post_form(
+            self._prefix + method, fields, (field, name, data), read_timeout=UPLOAD_TIMEOUT
         )
-        async with exchange as answer:
-            result = self._judge(method, answer.status, await answer.read())
+        result = self._judge(method, answer.status, answer.body)
         return self._read(method, result, SentMessage).message_id
 
     async def send_message_draft(
