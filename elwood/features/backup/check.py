@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from elwood.agent.session.turn.inputs import age
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.features.backup.store import found
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config, Paths
+from elwood.foundation.text.lines import duration
 
 # Times as long as a backup takes to become due, after which the last one is too old.
 OVERDUE = 2.5
@@ -34,7 +34,7 @@ def _newest(config: Config, now: float) -> Iterator[Finding]:
     if not newest.whole:
         yield Finding("warning", "backup", f"{newest.path} is cut off", "run: elwood backup now")
     elif every and old > OVERDUE * every:
-        what = f"the last one is {age(old)} old"
+        what = f"the last one is {duration(old)} old"
         yield Finding("warning", "backup", what, "look at /tasks all; run: elwood backup now")
     else:
-        yield Finding("ok", "backup", f"the last one is {age(max(0.0, old))} old")
+        yield Finding("ok", "backup", f"the last one is {duration(max(0.0, old))} old")
