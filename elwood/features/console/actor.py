@@ -31,7 +31,7 @@ from elwood.features.console.client import (
     readable,
 )
 from elwood.foundation.runtime import Address, Mailbox, waiting
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.markdown import Rich
 
 # Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
