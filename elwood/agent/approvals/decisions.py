@@ -10,12 +10,7 @@ import attrs
 
 from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
 from elwood.agent.approvals.people import STEP_BACK
-from elwood.agent.approvals.prompt_text import (
-    MAX_SHOWN,
-    RULINGS,
-    domain_of,
-    overview,
-)
+from elwood.agent.approvals.prompt_text import MAX_SHOWN, RULINGS, domain_of, overview
 from elwood.agent.approvals.state import (
     MAX_STANDING,
     ApprovalDecided,

@@ -146,21 +146,6 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
             return decision
 
 
-def strictness(decision: Decision) -> int:
-    """Order decisions, so that of two the stricter one can win (AP-26).
-
-    >>> [strictness(d) for d in (Allow(), Ask("", True), Ask("", False), Deny(""))]
-    [0, 1, 2, 3]
-    """
-    match decision:
-        case Allow():
-            return 0
-        case Ask(_, remember):
-            return 1 if remember else 2
-        case Deny():
-            return 3
-
-
 def version(rules: Rules) -> str:
     """Name these rules and this policy: what was approved under others is asked again.
 

@@ -53,12 +53,7 @@ from elwood.features.telegram.reading import (
     unsupported,
 )
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.foundation.runtime import (
-    Address,
-    Mailbox,
-    clear_error,
-    report_error,
-)
+from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
 
 log = logging.getLogger(__name__)
 

@@ -23,21 +23,9 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.channels.pacing import Bucket, Budget, Pacing
 from elwood.features.telegram.client import CALL_TIMEOUT, Bot
-from elwood.features.telegram.errors import (
-    FAILURES,
-    Failure,
-    TelegramError,
-    Way,
-    explain,
-    remedy,
-)
+from elwood.features.telegram.errors import FAILURES, Failure, TelegramError, Way, explain, remedy
 from elwood.foundation.net.http import Interrupted, Unreachable
-from elwood.foundation.runtime import (
-    Mailbox,
-    clear_error,
-    report_error,
-    waiting,
-)
+from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.drafts import LIMIT, clipped, frame
 from elwood.foundation.text.markdown import Rich, mark_repeat

@@ -92,7 +92,7 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Ignored | Addressed:
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
         return Ignored("not written by a person")
     text, answered = _text(message), message.reply_to_message
-    ours = _our_spans(text, message.entities or message.caption_entities, us)
+    ours = _our_spans(text, message.marks, us)
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
     is_answer = answered is not None and answered.forum_topic_created is None
     author = answered.from_ if answered is not None and is_answer else None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.actions import Action, FetchUrl
 from elwood.agent.conversation.labels import Label
-from elwood.agent.policy.decide import Allow, Ask, Deny, Rules, Situation, decide, strictness
+from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide
 from elwood.agent.policy.settings import Word
 
 URL, HOST = "https://a.example/x", "a.example"
@@ -63,6 +63,17 @@ PAIRS = [
     for (i, a), (j, b) in product(enumerate(SITUATIONS), repeat=2)
     if i != j and is_graver(a, b)
 ]
+
+
+def strictness(decision: Decision) -> int:
+    """Order decisions (AP-26)."""
+    match decision:
+        case Allow():
+            return 0
+        case Ask(_, remember):
+            return 1 if remember else 2
+        case Deny():
+            return 3
 
 
 def test_nothing_gets_looser_in_a_graver_situation() -> None:
