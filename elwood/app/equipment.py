@@ -17,13 +17,13 @@ from elwood.agent.models.embeddings import Embedder
 from elwood.agent.policy.decide import Rules, version
 from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.commands.exporting import Exports
+from elwood.agent.session.log.restored import restored
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.approval_client import ApprovalClient, Hints
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.app.config.settings import Config
-from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.index import Pages
 from elwood.features.daily_notes.store import Threads
 from elwood.features.memory.actor import Remembering

@@ -37,6 +37,16 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def one_line(text: str, limit: int) -> str:
+    """Cut *text* to one line of at most *limit* characters.
+
+    >>> one_line("a\\nb   c", 4)
+    'a b…'
+    """
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1].rstrip()}…"
+
+
 def utf16_length(text: str) -> int:
     """Count UTF-16 code units, the unit of Telegram's limits and offsets.
 
