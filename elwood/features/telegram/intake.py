@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-import attrs
+import msgspec
 import trio
 
 from elwood.agent.approvals.messages import (
@@ -290,6 +290,6 @@ class Intake:
         moved = await self._ask(self._approvals, MovedChats)
         if moved is None or new not in moved:
             return False
-        self._us = attrs.evolve(self._us, moved=moved)
+        self._us = msgspec.structs.replace(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True

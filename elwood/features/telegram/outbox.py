@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import assert_never
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.channels.messages import (
@@ -59,8 +60,7 @@ DRAFT_SHOWN = 25.0
 UNFINISHED = " …"
 
 
-@attrs.frozen
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """What one call sends: a text, or a file with a text under it."""
 
     text: Rich

@@ -1,15 +1,12 @@
 """Approvals: who is let in, by whom, once, and over every restart."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
-from elwood.agent.channels.messages import Sent, Unsent, Unsure
 from elwood.foundation.storage.syscalls import Calls
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 
