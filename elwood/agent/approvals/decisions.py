@@ -29,7 +29,7 @@ from elwood.agent.approvals.state import (
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.route import Route
-from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.characters import escape_invisible
 
 T_co = TypeVar("T_co", covariant=True)
 

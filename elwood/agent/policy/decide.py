@@ -32,7 +32,7 @@ from elwood.agent.conversation.actions import (
 )
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.settings import Word
-from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.characters import escape_invisible
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
 VERSION = 2

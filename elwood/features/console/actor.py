@@ -17,7 +17,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.console.client import MAX_LINE, Lines, TooLong, Write, printable, readable
 from elwood.foundation.runtime import Address, Mailbox, waiting
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.markdown import Rich
 
 # Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).

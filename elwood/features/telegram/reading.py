@@ -14,7 +14,7 @@ from elwood.features.telegram.bot_api import (
     UnreadableUpdate,
     Update,
 )
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Bytes above which the hosted Bot API gives no file to a bot (TG-32).
 MAX_FILE = 20 * 1024 * 1024
@@ -127,7 +127,7 @@ def _address(
         return Ignored("this group is not allowed")
     if not private and not is_for_us:
         return Ignored("not addressed to us")
-    name = flatten(sender.name) or "somebody"
+    name = one_line(sender.name) or "somebody"
     who = Principal(person(sender.id), name, sender.id in us.owners)
     return Addressed(who, session_of(chat.id, message.topic, us.moved), text)
 
@@ -193,7 +193,7 @@ def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
 
 def asked(message: TelegramMessage) -> str:
     """Return our question in *message*, in one line and shortened: enough to know which it was."""
-    return flatten(_text(message), MAX_QUESTION)
+    return one_line(_text(message), MAX_QUESTION)
 
 
 def said(message: TelegramMessage, text: str) -> str:
@@ -203,7 +203,7 @@ def said(message: TelegramMessage, text: str) -> str:
     """
     if message.forward_origin is not None:
         # Who chooses a name must not be able to end the bracket that it stands in.
-        author = flatten(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
+        author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
     if message.attached is not None:
         text = f"[A {message.attached[0]} is attached, which you cannot see]\n{text}"

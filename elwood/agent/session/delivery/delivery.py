@@ -35,7 +35,7 @@ from elwood.foundation.runtime import (
     Blocking,
     waiting,
 )
-from elwood.foundation.text.reply import parts
+from elwood.foundation.text.splitting import parts
 
 log = logging.getLogger("elwood.delivery")
 

@@ -15,7 +15,8 @@ import msgspec
 from elwood.agent.session.reading.receipts import DOT, MAX_TOOL
 from elwood.agent.session.reading.records import CallRecord, History
 from elwood.agent.session.reading.tables import call_line
-from elwood.foundation.text.characters import clean, one_line
+from elwood.foundation.text.characters import clean
+from elwood.foundation.text.lines import one_line
 
 Format = Literal["md", "html"]
 FOREIGN = " (not their own words)"

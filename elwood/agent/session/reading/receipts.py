@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from elwood.agent.session.log.entries import CallEnded
-from elwood.foundation.text.characters import one_line
+from elwood.foundation.text.lines import one_line
 
 # Stands above the block, and nowhere else: `turn.imitation` takes it out of the model's text.
 HEAD = "— from the records —"

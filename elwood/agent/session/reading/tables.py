@@ -26,7 +26,7 @@ from elwood.agent.session.reading.receipts import (
     what_was_called,
 )
 from elwood.agent.session.reading.records import CallRecord, TurnRecord
-from elwood.foundation.text.characters import one_line
+from elwood.foundation.text.lines import one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
@@ -118,8 +118,8 @@ def _call_cells(call: CallRecord, zone: tzinfo) -> tuple[str, ...]:
     return (
         _time(call.at, zone),
         one_line(call.session, CELL),
-        printable(one_line(call.tool, CELL)),
-        printable(one_line(call.target, TARGET)),
+        one_line(call.tool, CELL),
+        one_line(call.target, TARGET),
         call.outcome,
         allowed_by(call.ruling),
         call.took,
@@ -135,7 +135,7 @@ def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
     return (
         str(turn.number),
         _time(turn.at, zone),
-        printable(one_line(words, WORDS)),
+        one_line(words, WORDS),
         str(turn.requests),
         str(len(turn.calls)),
         str(turn.read),
@@ -182,4 +182,4 @@ def _lines(entry: Entry) -> Iterator[tuple[str, str]]:
 def _told(clock: str, who: str, text: str) -> str:
     # What was said is indented and cannot begin a line: nobody speaks in another's name.
     lines = "\n".join(printable(line) for line in text.splitlines())
-    return f"[{clock}] {printable(one_line(who, 100))}:\n{indent(lines, '  ')}\n"
+    return f"[{clock}] {one_line(who, 100)}:\n{indent(lines, '  ')}\n"
