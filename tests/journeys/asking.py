@@ -34,8 +34,7 @@ from elwood.agent.conversation.message import texts as texts_of
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.next_work import Nothing, next_work
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.agent.session.log.turns import UNANSWERED, call_key
 from elwood.agent.tools.tool import Hands, Output, Tool
 from elwood.foundation.environment import Environment

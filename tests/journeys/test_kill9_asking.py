@@ -19,8 +19,7 @@ from elwood.agent.approvals.state import (
     ApprovalRequested,
 )
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Entry
-from elwood.agent.session.log.next_work import Nothing, next_work
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.foundation.storage.chain import decoder, is_sound
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import Say, Step

@@ -6,8 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.session.log.branch_entries import Archived
-from elwood.agent.session.log.entries import Observed
+from elwood.agent.session.log.entries import Archived, Observed
 from elwood.agent.session.settings import SessionSettings
 from tests.journeys.home import Home, home
 from tests.journeys.test_learning import BIRTHDAY, QUIET, STRANGER, Watching, said, waiting

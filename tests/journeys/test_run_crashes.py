@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.conversation.inbound import Inbound
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.chores import Report
-from elwood.features.tasks.entries import Ended, Passed
+from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.journeys.outcomes import Judge
@@ -35,8 +35,8 @@ def lived(folder: Path, kind: str, *deaths: int) -> World:
     world.chore = lambda world, name, since: Report(prompt="think")
     left = list(deaths)
 
-    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
-        return Done("", failed=kind == "fails once" and asked.id.endswith(":1")), 5.0
+    def outcome(world: World, asked: Inbound) -> tuple[RunResult, float]:
+        return RunResult("", failed=kind == "fails once" and asked.id.endswith(":1")), 5.0
 
     def off(world: World) -> float:
         world.steps.last = world.steps.count + left.pop(0) if left else None
@@ -66,9 +66,9 @@ def check(world: World, kind: str) -> None:
     assert not judge.broken, judge.broken
     assert max(judge.begun.values()) == 1
     assert max(world.effects.values()) == 1
-    ended = [entry for _, _, entry in log if isinstance(entry, Ended)]
+    ended = [entry for _, _, entry in log if isinstance(entry, RunFinished)]
     good = [entry for entry in ended if entry.result == "done"]
     assert len(good) == 1
     assert sum(entry.result == "unchanged" for entry in ended) == (2 if kind == "watch" else 0)
-    assert not [entry for _, _, entry in log if isinstance(entry, Passed)]
+    assert not [entry for _, _, entry in log if isinstance(entry, RunsMissed)]
     assert sum(world.effects.values()) == (2 if kind == "fails once" else 1)

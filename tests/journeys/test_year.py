@@ -10,9 +10,9 @@ import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
-from elwood.agent.session.log.inbox import Done
-from elwood.features.tasks.changes import Verb
+from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.chores import Report
+from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import (
     Cadence,
@@ -67,13 +67,13 @@ def tasks(end: float) -> list[Task]:
     return [replace(one, title=one.id, origin=one.origin) for one in made]
 
 
-def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+def outcome(world: World, asked: Inbound) -> tuple[RunResult, float]:
     """Let a run end somehow, after seconds or, rarely, after hours."""
     chance = world.random
     seconds = chance.expovariate(1 / 30) if chance.random() < 0.98 else chance.uniform(600, 2_500)
     failed = chance.random() < (0.6 if asked.session == "task-gap-1" else 0.07)
     acted = chance.random() < 0.3
-    return Done("", failed, acted, waiting=not failed and chance.random() < 0.02), seconds
+    return RunResult("", failed, acted, waiting=not failed and chance.random() < 0.02), seconds
 
 
 def refusal(world: World) -> Busy | NotNow | None:
@@ -103,13 +103,17 @@ def die(world: World, house: House) -> None:
 async def set_clock(world: World, house: House) -> None:
     """Set the clock on the wall wrong, or right again."""
     await trio.testing.wait_all_tasks_blocked()  # not between a look at the clock and the log
-    sizes = (0.0, 0.0, 0.0, 30.0, 600.0, HOUR, 6 * HOUR, DAY, 3 * DAY, 40 * DAY, YEAR)
-    world.skew = world.random.choice(sizes) * world.random.choice((-1, 1))
+    # What a clock that was further ahead has passed over rests until the owner resumes it.
+    ahead = (0.0, 0.0, 0.0, 30.0, 600.0, HOUR, 6 * HOUR, DAY)
+    behind = (*ahead, 3 * DAY, 40 * DAY, YEAR)
+    is_ahead = world.random.choice((True, False))
+    world.skew = world.random.choice(ahead) if is_ahead else -world.random.choice(behind)
 
 
 async def do(verb: Verb, id_: str, world: World, house: House) -> None:
-    """Change a task as people do."""
-    await house.change(id_, verb)
+    """Change a task as people do; who resumes what rests since a clock was set has it run again."""
+    if verb != "resume" or await house.is_paused(id_):
+        await house.change(id_, verb)
 
 
 async def remind(number: int, world: World, house: House) -> None:
@@ -175,7 +179,7 @@ async def set_right(world: World, house: House) -> None:
     """Set the clock right, and let everything go well from here."""
     await trio.testing.wait_all_tasks_blocked()
     world.skew = 0.0
-    world.outcome = lambda world, asked: (Done(""), 1.0)
+    world.outcome = lambda world, asked: (RunResult(""), 1.0)
     world.chore = lambda world, name, since: Report()
 
 

@@ -18,22 +18,21 @@ import trio.testing
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
-from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.changes import Verb
+from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.chores import Chore, Report
-from elwood.features.tasks.entries import TimetableEntry
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
+    ListTasks,
     Schedule,
     TimetableMail,
     Woken,
 )
-from elwood.features.tasks.run import Errands
-from elwood.features.tasks.scheduler import Scheduler
-from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.rules import Verb
+from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (
     ActorTable,
@@ -99,7 +98,7 @@ class Work:
     """A run as a session has it: what will come of it, and when (true time; never: it is lost)."""
 
     asked: Inbound
-    done: Done
+    done: RunResult
     ends: float
     is_done: bool = False
 
@@ -130,7 +129,10 @@ class World:
     lives: int = 0
     look: float = 60.0
     off: Callable[["World"], float] = lambda world: 1.0
-    outcome: Callable[["World", Inbound], tuple[Done, float]] = lambda world, asked: (Done(""), 1.0)
+    outcome: Callable[["World", Inbound], tuple[RunResult, float]] = lambda world, asked: (
+        RunResult(""),
+        1.0,
+    )
     full: str = ""
     refusal: Callable[["World"], Busy | NotNow | Refused | None] = lambda world: None
     route: Callable[[Task], Route | None] = lambda task: Route("chat")
@@ -224,7 +226,7 @@ class House:
             clock=world.now,
             zone="Europe/Berlin",
         )
-        errands = Errands(
+        errands = TaskRunner(
             self.sessions.address,
             chores={name: self._chore(name) for name in world.chore_names},
             watching=self._watching,
@@ -261,6 +263,11 @@ class House:
     async def change(self, id_: str, verb: Verb) -> None:
         """Do what a person does about a task."""
         await self.timetable.address.ask(Change(id=id_, verb=verb, by="me"))
+
+    async def is_paused(self, id_: str) -> bool:
+        """Tell whether a task is paused."""
+        tasks = await self.timetable.address.ask(ListTasks(chores=True))
+        return any(one.task.id == id_ and one.paused for one in tasks)
 
     async def schedule(self, task: Task) -> None:
         """Take in a task as a conversation makes it."""

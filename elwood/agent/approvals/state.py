@@ -17,8 +17,8 @@ from elwood.agent.approvals.people import (
     PeopleEntry,
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
+from elwood.foundation.text.lines import one_line
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
 # more before them decides nothing with care.
@@ -355,4 +355,4 @@ def gist(question: Question) -> str:
     ...               why="", route=Route("x"), principal="p"))
     'run ls -l'
     """
-    return flatten(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)
+    return one_line(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)

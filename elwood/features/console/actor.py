@@ -9,29 +9,15 @@ from typing import assert_never
 
 import trio
 
-from elwood.agent.channels.messages import (
-    Draft,
-    OutboxMail,
-    Post,
-    Sent,
-    Typing,
-    Undeliverable,
-)
+from elwood.agent.channels.messages import Draft, OutboxMail, Post, Sent, Typing, Undeliverable
 from elwood.agent.conversation.choices import is_choice, numbered
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.console.client import (
-    MAX_LINE,
-    Lines,
-    TooLong,
-    Write,
-    printable,
-    readable,
-)
+from elwood.features.console.client import MAX_LINE, Lines, TooLong, Write, printable, readable
 from elwood.foundation.runtime import Address, Mailbox, waiting
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.markdown import Rich
 
 # Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
@@ -170,22 +156,26 @@ class ConsoleOutbox:
                 case Post():
                     await self._post(message)
                 case Draft():
-                    await self._sign(f"… {_tail(message.text)}", again=True)
+                    if self._may_sign(again=True):
+                        await self._sign(f"… {_tail(message.text)}")
                 case Typing():
-                    await self._sign("…", again=False)
+                    if self._may_sign(again=False):
+                        await self._sign("…")
                 case _:
                     assert_never(message)
         if self._entered is not None:
             await self._try("\r\x1b[K")
 
-    async def _sign(self, text: str, *, again: bool) -> None:
-        """Show on the line below what was typed that something goes on; *again* if it changed."""
-        if self._entered is None:
-            return
-        entered = self._entered()
-        if entered > self._prompt_at and (again or entered > self._sign_at):
-            self._sign_at = entered
-            await self._try(f"\r\x1b[K{text}")
+    def _may_sign(self, *, again: bool) -> bool:
+        """Tell whether the line below what was typed is free; *again* to write what changed."""
+        entered = 0 if self._entered is None else self._entered()
+        return entered > self._prompt_at and (again or entered > self._sign_at)
+
+    async def _sign(self, text: str) -> None:
+        """Show on the line below what was typed that something goes on."""
+        assert self._entered is not None
+        self._sign_at = self._entered()
+        await self._try(f"\r\x1b[K{text}")
 
     async def _post(self, post: Post) -> None:
         text = printable("\n".join(_lines(post))).rstrip("\n")

@@ -3,10 +3,9 @@
 import trio
 
 from elwood.agent.conversation.labels import Label
+from elwood.agent.session.log.branch import private_texts
 from elwood.agent.session.log.entries import Received, Reminded
-from elwood.agent.session.log.next_work import is_command
-from elwood.agent.session.log.private_texts import private_texts
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, is_command
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.memory.learning_deps import Unwritten
 from elwood.features.memory.messages import (

@@ -9,15 +9,14 @@ import trio
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete
-from elwood.agent.session.log.entries import Observed
-from elwood.agent.session.log.nodes import Node
+from elwood.agent.session.log.entries import Node, Observed
 from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.tree import fresh
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.daily_notes.notes import without_recall
 from elwood.features.memory.learning import Seen, corrects
 from elwood.features.memory.learning_deps import Unwritten
-from elwood.features.memory.observer_backlog import fresh
 from elwood.features.memory.observing import (
     AGAIN,
     PROMPT,

@@ -3,28 +3,28 @@
 from typing import Literal
 
 import attrs
+import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.features.tasks.due_runs import Agenda
-from elwood.features.tasks.entries import Planned
+from elwood.features.tasks.rules import Agenda
+from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import (
     Origin,
     Result,
-    Seen,
     Task,
+    TaskStatus,
 )
 from elwood.foundation.runtime import Request
 
 
-@attrs.frozen
-class Unscheduled:
+class Unscheduled(msgspec.Struct, frozen=True):
     """The task was not taken; *why* is for the model and people."""
 
     why: str
 
 
 @attrs.frozen(kw_only=True)
-class Schedule(Request[Seen | Unscheduled]):
+class Schedule(Request[TaskStatus | Unscheduled]):
     """Take *task*, made in a conversation.  Without an id it gets one of its title.
 
     What differs from a task that is there in nothing but the id is that task: repeating it changes
@@ -35,7 +35,7 @@ class Schedule(Request[Seen | Unscheduled]):
 
 
 @attrs.frozen(kw_only=True)
-class ListTasks(Request[tuple[Seen, ...]]):
+class ListTasks(Request[tuple[TaskStatus, ...]]):
     """All tasks, those that run next first; with *chores* also what the house does itself."""
 
     chores: bool = False
@@ -89,7 +89,7 @@ class Begin(Request[bool]):
     *seen* is the fingerprint of what its task watches.  Repeating it changes nothing.
     """
 
-    run: Planned
+    run: PlannedRun
     seen: str = ""
 
 
@@ -102,7 +102,7 @@ class End(Request[bool]):
     have begun.  Repeating it changes nothing.
     """
 
-    run: Planned
+    run: PlannedRun
     result: Result
     words: str = ""
     acted: bool = False
@@ -116,8 +116,7 @@ class Heard(Request[None]):
     upto: int
 
 
-@attrs.frozen
-class Woken:
+class Woken(msgspec.Struct, frozen=True):
     """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
 
     A hint to the scheduler; it may be lost, and repeating it is harmless.

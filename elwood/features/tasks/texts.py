@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.budget import dollars
-from elwood.agent.session.reading.receipts import one_line
 from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
-from elwood.features.tasks.task import Seen, Task
+from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Cadence, Once, next_active, next_at
+from elwood.foundation.text.lines import one_line
 
 # Runs that are named before a task is allowed, and when it is planned.
 SHOWN_RUNS = 3
@@ -35,41 +34,30 @@ _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def brief(words: str, most: int = MAX_WORDS) -> str:
-    r"""Put *words* into one short line without a full stop.
-
-    >>> brief("It broke:\n no route.")
-    'It broke: no route'
-    """
-    return flatten(words, most).removesuffix(".")
+    """Put *words* into one short line without a full stop."""
+    return one_line(words, most).removesuffix(".")
 
 
 def name(task: Task) -> str:
     """Name *task* for people."""
-    return f'"{flatten(task.title, MAX_TITLE) or task.id}"'
+    return f'"{one_line(task.title, MAX_TITLE) or task.id}"'
 
 
 def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
-    """Tell the owner that planned times have passed.
-
-    >>> missed(Task("t", "Tea", Once(0.0)), 0.0, 0.0, 1, "I was off", "UTC")
-    'Missed: "Tea", planned for Thu 1970-01-01 00:00 UTC: I was off.'
-    """
+    """Tell the owner that planned times have passed."""
     if count == 1:
         return f"Missed: {name(task)}, planned for {say_clock(first, zone)}: {why}."
     times = f"{count} times, from {say_clock(first, zone)} to {say_clock(last, zone)}"
     return f"Missed: {name(task)}, {times}: {why}."
 
 
-def set_back(before: float, now: float, zone: str) -> str:
-    """Tell the owner that the clock was put back far: it has shown *before* already.
-
-    >>> set_back(86_400.0 * 365, 0.0, "UTC").partition(":")[0]
-    'My clock was put back'
-    """
+def clock_behind(before: float, now: float, zone: str) -> str:
+    """Tell the owner that the clock is far behind: it has shown *before* already."""
     return (
         f"My clock was put back: it has shown {say_clock(before, zone)} already, and shows "
-        f"{say_clock(now, zone)} now. What I told you as missed after that runs when its time "
-        "really comes; what has run does not run again. If it is wrong now, please set it right."
+        f"{say_clock(now, zone)} now. What was planned up to then rests until it shows that again. "
+        "If it is wrong, please set it right; if it is right now, /tasks resume ID has a task go "
+        "on at once."
     )
 
 
@@ -124,12 +112,7 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
 
 
 def said(task: Task, *, due: float, now: float, zone: str) -> str:
-    r"""Say a plain reminder, and that it is late if it is.
-
-    >>> tea = Task("tea", "Tea", Once(0.0), message="Time for tea!")
-    >>> said(tea, due=0.0, now=7200.0, zone="UTC")
-    '⏰ Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00 UTC, 2 hours ago.)'
-    """
+    r"""Say a plain reminder, and that it is late if it is."""
     text = f"⏰ {task.message}"
     if now - due <= ON_TIME:
         return text
@@ -146,7 +129,7 @@ def _span(seconds: float) -> str:
 # --- how tasks are listed ------------------------------------------------------------------------
 
 
-def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
+def next_runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
     """List when *task* runs next, as far as its id is known."""
     if isinstance(task.when, Cadence) and not task.id:
         return []  # its time of day hangs on the id
@@ -205,7 +188,7 @@ def limits(task: Task) -> list[str]:
     return found
 
 
-def state(seen: Seen, zone: str, now: float) -> str:
+def state(seen: TaskStatus, zone: str, now: float) -> str:
     """Say what becomes of a task and what became of it."""
     parts = []
     if seen.running is not None:
@@ -224,7 +207,7 @@ def state(seen: Seen, zone: str, now: float) -> str:
     return "; ".join(parts)
 
 
-def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
+def table(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     """List tasks for the model: a line each, which nothing in it can break."""
     return "\n".join(
         " | ".join(
@@ -241,7 +224,7 @@ def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
     )
 
 
-def whole(seen: Seen, zone: str, now: float) -> str:
+def whole(seen: TaskStatus, zone: str, now: float) -> str:
     """Show all of one task, for the model."""
     task = seen.task
     flags = [*(["silent"] if task.silent else []), *(["in a conversation"] if task.session else [])]
@@ -260,7 +243,7 @@ def _does(task: Task) -> str:
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
 
 
-def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
+def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     """List tasks for the person."""
     if not tasks:
         return (
@@ -283,7 +266,7 @@ def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
     return "\n\n".join([*parts, USAGE])
 
 
-def buttons(tasks: Sequence[Seen]) -> tuple[str, ...]:
+def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:
     """Offer for the first of *tasks* what can be pressed: to stop, to pause, or to resume it."""
     offered = []
     for seen in tasks:
@@ -294,7 +277,7 @@ def buttons(tasks: Sequence[Seen]) -> tuple[str, ...]:
     return tuple(offered[:MAX_BUTTONS])
 
 
-def find(wanted: str, tasks: Sequence[Seen]) -> Seen | str:
+def find(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus | str:
     """Find the task that is called *wanted*, by its id or its title, or say why there is none."""
     given = " ".join(wanted.split()).casefold()
     found = [seen for seen in tasks if seen.task.id == given]

@@ -15,7 +15,6 @@ from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.task_run import SESSION
-from elwood.agent.session.reading.receipts import one_line
 from elwood.agent.tools.tool import (
     Hands,
     Output,
@@ -31,10 +30,11 @@ from elwood.features.tasks.messages import (
     Unscheduled,
 )
 from elwood.features.tasks.notation import UNITS, read_hours, read_moment, say_clock, say_moment
-from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Seen, Task
-from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, runs, table, whole
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
+from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, next_runs, table, whole
 from elwood.features.tasks.when import Cron, Every, Once, When, check
 from elwood.foundation.runtime import Address
+from elwood.foundation.text.lines import one_line
 
 # Characters of a reminder: one message of Telegram's; and of what a job is told.
 MAX_REMINDER, MAX_JOB = 4000, 8000
@@ -173,7 +173,7 @@ async def schedule(given: ScheduleTask, hands: Hands) -> str:
     match answer:
         case Unscheduled(why):
             raise ToolFailure(f"not scheduled: {why}")
-        case Seen(task, next=at):
+        case TaskStatus(task, next=at):
             return _scheduled(task, at, hands)
 
 
@@ -234,7 +234,7 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
     )
     if not task.title:
         raise ToolFailure("title has no words; nothing was scheduled")
-    if not runs(task, now, 1):
+    if not next_runs(task, now, 1):
         raise ToolFailure(
             "it would never run: its times lie outside of only_between, or behind until. "
             f"It is now {say_clock(now, zone)}"
@@ -292,7 +292,7 @@ def _scheduled(task: Task, at: float | None, hands: Hands) -> str:
 
 
 def _next_runs(task: Task, zone: str, now: float) -> str:
-    return "; ".join(say_moment(at, zone, now) for at in runs(task, now)) or "no further run"
+    return "; ".join(say_moment(at, zone, now) for at in next_runs(task, now)) or "no further run"
 
 
 def _target(given: ScheduleTask) -> str:
@@ -397,7 +397,7 @@ def timetable(hands: Hands) -> Address[TimetableMail]:
     return hands.timetable
 
 
-def _found(wanted: str, tasks: Sequence[Seen]) -> Seen:
+def _found(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus:
     found = find(wanted, tasks)
     if isinstance(found, str):
         raise ToolFailure(found)

@@ -1,11 +1,14 @@
-"""What the Bot API sends: structs that take what they know and ignore the rest."""
+"""What the Bot API sends, read leniently: structs take what they know and ignore the rest."""
 
+import json
+import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 
-class User(msgspec.Struct):
+class TelegramUser(msgspec.Struct):
     """A person or a bot; *id* is the only thing they cannot choose."""
 
     id: int
@@ -20,13 +23,13 @@ class User(msgspec.Struct):
         return f"{self.first_name} {self.last_name or ''}".strip() or self.username or ""
 
 
-class Me(User):
+class BotUser(TelegramUser):
     """Ourselves."""
 
     can_read_all_group_messages: bool = False
 
 
-class Chat(msgspec.Struct):
+class TelegramChat(msgspec.Struct):
     """Where messages stand."""
 
     id: int
@@ -40,7 +43,7 @@ class MessageEntity(msgspec.Struct):
     type: str
     offset: int
     length: int
-    user: User | None = None
+    user: TelegramUser | None = None
 
 
 class TextQuote(msgspec.Struct):
@@ -49,20 +52,14 @@ class TextQuote(msgspec.Struct):
     text: str = ""
 
 
-class Attachment(msgspec.Struct):
-    """A file of any kind; its size in bytes, if Telegram says so."""
-
-    file_size: int | None = None
-
-
-class Origin(msgspec.Struct):
+class ForwardOrigin(msgspec.Struct):
     """Where a forwarded message comes from."""
 
     type: str = ""
-    sender_user: User | None = None
+    sender_user: TelegramUser | None = None
     sender_user_name: str | None = None
-    sender_chat: Chat | None = None
-    chat: Chat | None = None
+    sender_chat: TelegramChat | None = None
+    chat: TelegramChat | None = None
 
     @property
     def name(self) -> str:
@@ -73,48 +70,49 @@ class Origin(msgspec.Struct):
         return self.sender_user_name or (chat.title if chat else None) or "somebody"
 
 
-class Key(msgspec.Struct):
+class InlineButton(msgspec.Struct):
     """A button under a message."""
 
     text: str = ""
     callback_data: str | None = None
 
 
-class Markup(msgspec.Struct):
+class InlineButtons(msgspec.Struct):
     """The buttons under a message, by rows."""
 
-    inline_keyboard: list[list[Key]] = []
+    inline_keyboard: list[list[InlineButton]] = []
 
 
-class Message(msgspec.Struct):
+class TelegramMessage(msgspec.Struct):
     """A message, as far as we can use it.  Of one we may not see, *date* is 0."""
 
     message_id: int
-    chat: Chat
+    chat: TelegramChat
     date: int = 0
-    from_: User | None = msgspec.field(default=None, name="from")
-    sender_chat: Chat | None = None
-    via_bot: User | None = None
+    from_: TelegramUser | None = msgspec.field(default=None, name="from")
+    sender_chat: TelegramChat | None = None
+    via_bot: TelegramUser | None = None
     message_thread_id: int | None = None
     is_topic_message: bool = False
-    reply_to_message: "Message | None" = None
+    reply_to_message: "TelegramMessage | None" = None
     quote: TextQuote | None = None
-    forward_origin: Origin | None = None
+    forward_origin: ForwardOrigin | None = None
     edit_date: int | None = None
     media_group_id: str | None = None
     text: str | None = None
-    entities: list[MessageEntity] = []
+    entities: Any = None
     caption: str | None = None
-    caption_entities: list[MessageEntity] = []
-    reply_markup: Markup | None = None
-    photo: list[Attachment] | None = None
-    document: Attachment | None = None
-    voice: Attachment | None = None
-    audio: Attachment | None = None
-    video: Attachment | None = None
-    video_note: Attachment | None = None
-    animation: Attachment | None = None
-    sticker: Attachment | None = None
+    caption_entities: Any = None
+    reply_markup: InlineButtons | None = None
+    # A new form of a file must not cost the text beside it.
+    photo: Any = None
+    document: Any = None
+    voice: Any = None
+    audio: Any = None
+    video: Any = None
+    video_note: Any = None
+    animation: Any = None
+    sticker: Any = None
     poll: Any = None
     location: Any = None
     contact: Any = None
@@ -153,8 +151,17 @@ class Message(msgspec.Struct):
         return any(thing is not None for thing in announced)
 
     @property
+    def marks(self) -> list[MessageEntity]:
+        """The formatted spans that can be read."""
+        marks, raw = [], self.entities or self.caption_entities
+        for item in raw if isinstance(raw, list) else ():
+            with suppress(msgspec.ValidationError):
+                marks.append(msgspec.convert(item, MessageEntity))
+        return marks
+
+    @property
     def attached(self) -> tuple[str, int | None] | None:
-        """What is attached, in a word for people, with its size in bytes."""
+        """What is attached, in a word for people, with its size in bytes if that is known."""
         kinds = {
             "animation": self.animation,  # before document: animations carry both
             "video": self.video,
@@ -163,19 +170,16 @@ class Message(msgspec.Struct):
             "audio file": self.audio,
             "sticker": self.sticker,
             "document": self.document,
+            "picture": self.photo,
+            "poll": self.poll,
+            "location": self.location,
+            "contact": self.contact,
         }
-        for kind, file in kinds.items():
-            if file is not None:
-                return kind, file.file_size
-        if self.photo is not None:
-            return "picture", self.photo[-1].file_size if self.photo else None
-        for kind, thing in (
-            ("poll", self.poll),
-            ("location", self.location),
-            ("contact", self.contact),
-        ):
+        for kind, thing in kinds.items():
             if thing is not None:
-                return kind, None
+                largest = thing[-1] if isinstance(thing, list) and thing else thing
+                size = largest.get("file_size") if isinstance(largest, dict) else None
+                return kind, size if isinstance(size, int) else None
         return None
 
 
@@ -183,15 +187,15 @@ class CallbackQuery(msgspec.Struct):
     """A pressed button."""
 
     id: str
-    from_: User = msgspec.field(name="from")
-    message: Message | None = None
+    from_: TelegramUser = msgspec.field(name="from")
+    message: TelegramMessage | None = None
     data: str | None = None
 
 
-class Stopped(msgspec.Struct):
+class StopPressed(msgspec.Struct):
     """Somebody pressed the stop button of a draft."""
 
-    chat: Chat
+    chat: TelegramChat
     message_thread_id: int | None = None
 
 
@@ -199,20 +203,20 @@ class Update(msgspec.Struct):
     """Something happened; of the kinds we know at most one is set."""
 
     update_id: int
-    message: Message | None = None
-    edited_message: Message | None = None
+    message: TelegramMessage | None = None
+    edited_message: TelegramMessage | None = None
     callback_query: CallbackQuery | None = None
-    stopped_message_generation: Stopped | None = None
+    stopped_message_generation: StopPressed | None = None
 
 
-class Unreadable(msgspec.Struct):
+class UnreadableUpdate(msgspec.Struct):
     """An update in a form we do not know; *why* holds none of its content."""
 
     update_id: int
     why: str
 
 
-class Sent(msgspec.Struct):
+class SentMessage(msgspec.Struct):
     """What we need of a message that we sent."""
 
     message_id: int
@@ -222,3 +226,53 @@ class WebhookInfo(msgspec.Struct):
     """The webhook; *url* is empty if none is set."""
 
     url: str = ""
+
+
+class _Id(msgspec.Struct):
+    update_id: int
+
+
+def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate] | None:
+    """Read a list of updates, each for itself; None if it is no list at all.
+
+    Lone surrogates, which JSON can carry and UTF-8 cannot, become replacement characters (TG-34).
+    *result* is the list, or the whole answer if that could not be read strictly.
+    """
+    try:
+        parts: list[Any] = msgspec.json.decode(result, type=list[msgspec.Raw])
+        read = [_read(part) for part in parts]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            loose = json.loads(bytes(result).decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+        if isinstance(loose, dict):
+            loose = loose.get("result")
+        if not isinstance(loose, list):
+            return None
+        read = [_read(json.dumps(_mended(item)).encode()) for item in loose]
+    return [update for update in read if update is not None]
+
+
+def _read(part: bytes | msgspec.Raw) -> Update | UnreadableUpdate | None:
+    """Read one update; None if it does not even have an id."""
+    try:
+        return msgspec.json.decode(part, type=Update)
+    except (msgspec.ValidationError, RecursionError) as error:
+        try:
+            number = msgspec.json.decode(part, type=_Id).update_id
+        except msgspec.ValidationError:
+            return None
+        # Where it is not as expected, without quoting it.
+        place = re.search(r"at `(\$[\w.\[\]]*)`", str(error))
+        return UnreadableUpdate(number, place[1] if place else type(error).__name__)
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail
-from elwood.features.tasks.due_runs import Run
-from elwood.features.tasks.entries import Planned
-from elwood.features.tasks.run import Errands, Outcome
+from elwood.features.tasks.rules import DueRun
+from elwood.features.tasks.run import Outcome, TaskRunner
+from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Once
 from elwood.foundation.runtime import Mailbox
@@ -25,14 +25,14 @@ async def nothing(task: Task) -> str:
     return ""
 
 
-def errands(
+def runner(
     mailbox: Mailbox[SessionsMail],
     *,
     route: Callable[[Task], Route | None] = lambda task: task.route,
     home: Callable[[Route], str | None] = lambda route: None,
     refusal: Callable[[Task], Awaitable[str]] = nothing,
-) -> Errands:
-    return Errands(
+) -> TaskRunner:
+    return TaskRunner(
         mailbox.address,
         chores={},
         watching=nothing,
@@ -58,13 +58,15 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
                 case Inbound():
                     message.reply.set(Taken())
                 case Await():
-                    message.reply.set(Done("It boils.", told=Route("chat", 1)))
+                    message.reply.set(RunResult("It boils.", told=Route("chat", 1)))
                 case _:
                     raise AssertionError(message)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        outcome = await errands(mailbox, home=lambda route: "home")(Run(TASK, Planned("tea", 0.0)))
+        outcome = await runner(mailbox, home=lambda route: "home").carry_out(
+            DueRun(TASK, PlannedRun("tea", 0.0))
+        )
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("done", "It boils.")
 
@@ -84,18 +86,18 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
                     taken.append(message)
                     message.reply.set(Taken())
                 case Await():
-                    message.reply.set(Done("It boils.", told=there))
+                    message.reply.set(RunResult("It boils.", told=there))
                 case _:
                     raise AssertionError(message)
 
-    made = errands(
+    made = runner(
         mailbox,
         route=lambda task: elsewhere if taken else there,
         home=lambda route: f"home-{route.chat}",
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        await made(Run(replace(TASK, route=None), Planned("tea", 0.0)))
+        await made.carry_out(DueRun(replace(TASK, route=None), PlannedRun("tea", 0.0)))
         nursery.cancel_scope.cancel()
     run, note = taken
     assert run.errand is not None
@@ -112,7 +114,7 @@ async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> 
     async def sessions() -> None:
         async for message in mailbox:
             if isinstance(message, Await):
-                message.reply.set(Done("I was cut off.", failed=True, acted=True, told=place))
+                message.reply.set(RunResult("I was cut off.", failed=True, acted=True, told=place))
             elif isinstance(message, Inbound):
                 message.reply.set(Taken())
 
@@ -123,8 +125,10 @@ async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> 
     task = replace(TASK, route=place)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        outcome = await errands(mailbox)(Run(task, Planned("tea", 0.0)))
-        spent = await errands(mailbox, refusal=limit)(Run(task, Planned("tea", 0.0), begun=True))
+        outcome = await runner(mailbox).carry_out(DueRun(task, PlannedRun("tea", 0.0)))
+        spent = await runner(mailbox, refusal=limit).carry_out(
+            DueRun(task, PlannedRun("tea", 0.0), begun=True)
+        )
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)
     assert spent == Outcome("spent", "The limit is reached.", acted=True, told=private)

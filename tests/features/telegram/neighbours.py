@@ -38,14 +38,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import (
-    ActorTable,
-    Child,
-    Crashed,
-    Event,
-    Mailbox,
-    supervise,
-)
+from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, supervise
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Rich
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
@@ -55,7 +48,7 @@ UNPACED = Pacing(
     chat=(Window(1000, 1.0),),
     group=(Window(1000, 1.0),),
     previews=(Window(1000, 1.0),),
-    total=(Window(1000, 1.0),),
+    total=1000.0,
     draft_gap=0.0,
     typing_gap=0.0,
 )
@@ -225,7 +218,7 @@ class Sender:
         return await self.mailbox.address.ask(Post(route=route, part=rich, **more))
 
     def draft(self, text: str, *, route: Route = HOME, draft: int = 1) -> bool:
-        return self.mailbox.address.offer(Draft(route=route, draft=draft, text=text))
+        return self.mailbox.address.offer(Draft(route=route, draft=draft, unredacted=text))
 
     def typing(self, *, route: Route = HOME) -> bool:
         return self.mailbox.address.offer(Typing(route=route))

@@ -68,7 +68,7 @@ class OpenCall(msgspec.Struct):
         return "" if decided is None else f"{decided.ruling} {decided.by}".strip()
 
 
-class Kept(msgspec.Struct, frozen=True):
+class WaitingCall(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
     *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
@@ -94,13 +94,6 @@ class Kept(msgspec.Struct, frozen=True):
         return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
-class Past(msgspec.Struct, frozen=True):
-    """A call that ended at Unix time *at*; the text of its receipt is left out."""
-
-    at: float
-    receipt: CallEnded
-
-
 class Turn(msgspec.Struct):
     """The turn that has no answer yet.
 
@@ -119,7 +112,7 @@ class Turn(msgspec.Struct):
     calls: dict[str, OpenCall] = {}
     receipts: list[CallEnded] = []
     denied: list[str] = []
-    kept: list[Kept] = []
+    kept: list[WaitingCall] = []
     cut: str = ""
     acted: bool = False
     has_acted: bool = False

@@ -22,8 +22,8 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
 )
-from elwood.agent.session.log.nodes import Node
-from elwood.agent.session.reading.receipts import one_line
+from elwood.agent.session.log.entries import Node
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs (libraries.md §2.21).

@@ -1,0 +1,323 @@
+"""What ``elwood doctor`` does: looks for everything that would trouble Elwood; changes nothing."""
+
+import fcntl
+import os
+import shlex
+import shutil
+import stat
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, MutableMapping
+from pathlib import Path
+
+import trio
+
+from elwood.agent.models import check as models
+from elwood.agent.session.reading.cli import described, journals_in
+from elwood.agent.session.turn.workspace import default_documents
+from elwood.app.builtin_tools import builtin
+from elwood.app.config.load import ConfigErrors, load
+from elwood.features.backup import check as backup
+from elwood.features.shell import check as shell
+from elwood.features.tasks import check as tasks
+from elwood.features.telegram import check as telegram
+from elwood.foundation.checks import Check, CheckContext, Finding, Level
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import in_thread
+from elwood.foundation.secrets.redaction import Secret, redact
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.confined import Unconfined, open_beneath
+from elwood.foundation.storage.journal import Damage, verify
+from elwood.foundation.storage.taint_marks import can_be_kept
+
+# Bytes and inodes: below the first we warn, below the second nothing can be promised.
+ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
+ENOUGH_INODES, LEAST_INODES = 10_000, 1_000
+# Bytes of journals that are verified here; `elwood receipts verify` takes all.
+QUICK = 64 << 20
+# Seconds that our clock may differ from a server's.
+MAX_SKEW = 300.0
+_LABELS: dict[Level, str] = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look at this machine."""
+    return await context.blocking(lambda: examine_machine(context.config))
+
+
+CHECKS: tuple[Check, ...] = (
+    check,
+    models.check,
+    shell.check,
+    tasks.check,
+    backup.check,
+    telegram.check,
+)
+
+
+def doctor(path: Path, environ: MutableMapping[str, str]) -> int:
+    """Examine everything that the configuration in *path* names; return the exit code."""
+    try:
+        config = load(path, environ)
+    except ConfigErrors as errors:
+        findings = [
+            Finding("problem", "configuration", problem.complaint, problem.remedy)
+            for problem in errors.problems
+        ]
+        secrets: tuple[Secret, ...] = ()
+    else:
+        findings = trio.run(_examine, config)
+        secrets = config.secrets
+    print(redact(table(findings, shutil.get_terminal_size((100, 24)).columns), secrets))
+    return 1 if any(finding.level == "problem" for finding in findings) else 0
+
+
+async def _examine(config: Config) -> list[Finding]:
+    client = Client(connections=10)
+    context = CheckContext(
+        config=config,
+        client=client,
+        now=time.time(),
+        blocking=in_thread,
+        tools=[tool.name for tool in builtin()],
+    )
+    try:
+        return await examine(context)
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5.0):
+            await client.aclose()
+
+
+async def examine(context: CheckContext, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+    """Do all *checks* at once, and list what they find, each after the one before."""
+    found: dict[int, list[Finding]] = {}
+
+    async def do(number: int, one: Check) -> None:
+        found[number] = list(await one(context))
+
+    async with trio.open_nursery() as nursery:
+        for number, one in enumerate(checks):
+            nursery.start_soon(do, number, one)
+    return [*(finding for number in sorted(found) for finding in found[number]), *_clock(context)]
+
+
+def _clock(context: CheckContext) -> Iterator[Finding]:
+    if not context.asked:
+        return
+    if not context.skews:
+        yield Finding("warning", "clock", "no service told the time to compare with")
+        return
+    skew = min(context.skews, key=abs)
+    if abs(skew) <= MAX_SKEW:
+        yield Finding("ok", "clock", f"agrees with the services within {abs(skew) + 1:.0f} s")
+        return
+    side = "ahead of" if skew > 0 else "behind"
+    what = f"is {abs(skew) / 60:.0f} min {side} the services"
+    yield Finding("problem", "clock", what, "set the clock: timedatectl set-ntp true")
+
+
+def table(findings: Iterable[Finding], width: int) -> str:
+    """Draw *findings* as lines of at most *width* characters, where words allow it.
+
+    >>> print(table([Finding("ok", "disk", "12 GB are free"),
+    ...              Finding("problem", "clock", "is 9 min behind", "switch NTP on")], 40))
+    ok       disk   12 GB are free
+    PROBLEM  clock  is 9 min behind
+                    → switch NTP on
+    """
+    rows = list(findings)
+    wide = max((len(row.subject) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        head = f"{_LABELS[row.level]:7}  {row.subject:{wide}}  "
+        indent = " " * len(head)
+        lines += _wrapped(row.what, head, indent, width)
+        if row.remedy:
+            lines += _wrapped(row.remedy, f"{indent}→ ", f"{indent}  ", width)
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, head: str, indent: str, width: int) -> list[str]:
+    # Commands and paths must stay whole, so that they can be copied.
+    return textwrap.wrap(
+        text,
+        max(width, len(head) + 20),
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# --- this machine ---------------------------------------------------------------------------------
+
+
+def examine_machine(config: Config) -> list[Finding]:
+    """Look at file, folders, disk, kernel and journals; blocks for a second or two at most."""
+    looks = (configuration, folders, space, kernel, documents, process, records)
+    return [finding for look in looks for finding in look(config)]
+
+
+def configuration(config: Config) -> Iterator[Finding]:
+    """Judge the file itself: who may read and change it."""
+    mode = stat.S_IMODE(config.file.stat().st_mode)
+    command = f"run: chmod 600 {shlex.quote(str(config.file))}"
+    if mode & 0o022:
+        what = f"{config.file} can be changed by others (mode {mode:04o})"
+        yield Finding("problem", "configuration", what, command)
+    elif config.inline and mode & 0o077:
+        what = (
+            f"{config.file} can be read by others (mode {mode:04o}) and holds "
+            f"{', '.join(config.inline)}"
+        )
+        yield Finding("problem", "configuration", what, command)
+    else:
+        yield Finding("ok", "configuration", f"{config.file} is valid")
+
+
+def folders(config: Config) -> Iterator[Finding]:
+    """Judge the state folder: it holds every conversation."""
+    path = config.of(Paths).state
+    quoted = shlex.quote(str(path))
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        yield Finding("warning", "state", f"{path} does not exist yet", "run: elwood init")
+        return
+    except OSError as error:
+        what = f"{path} cannot be looked at: {error.strerror}"
+        yield Finding("problem", "state", what, "run this as the user of Elwood")
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if not stat.S_ISDIR(status.st_mode):
+        yield Finding("problem", "state", f"{path} is not a folder", "correct paths.state")
+    elif status.st_uid != os.geteuid():
+        what = f"{path} belongs to user {status.st_uid}, and you are {os.geteuid()}"
+        yield Finding("problem", "state", what, "run this as the user of Elwood")
+    elif mode & 0o077:
+        what = f"{path} is open to others (mode {mode:04o})"
+        yield Finding("problem", "state", what, f"run: chmod 700 {quoted}")
+    elif not os.access(path, os.W_OK | os.X_OK):
+        what = f"{path} cannot be written to"
+        yield Finding("problem", "state", what, "mount it writable, and check its mode")
+    else:
+        yield Finding("ok", "state", f"{path} is ours alone")
+
+
+def space(config: Config) -> Iterator[Finding]:
+    """Measure what is left for us on the disk."""
+    path = next(p for p in (config.of(Paths).state, *config.of(Paths).state.parents) if p.exists())
+    disk = os.statvfs(path)
+    free = disk.f_bavail * disk.f_frsize
+    level = _enough(free, ENOUGH_SPACE, LEAST_SPACE)
+    size = f"{free >> 30} GiB" if level == "ok" else f"{free >> 20} MiB"
+    remedy = "" if level == "ok" else f"make room on the disk of {path}"
+    yield Finding(level, "disk", f"{size} are free", remedy)
+    if disk.f_files:  # some file systems make inodes as needed and say that there are none
+        level = _enough(disk.f_favail, ENOUGH_INODES, LEAST_INODES)
+        remedy = "" if level == "ok" else f"remove files from the disk of {path}"
+        yield Finding(level, "disk", f"{disk.f_favail} more files can be made", remedy)
+
+
+def _enough(left: int, enough: int, least: int) -> Level:
+    if left < least:
+        return "problem"
+    return "ok" if left >= enough else "warning"
+
+
+def kernel(config: Config) -> Iterator[Finding]:
+    """Try the system call that confines file tools to the workspace."""
+    root = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(open_beneath(root, ".", os.O_RDONLY | os.O_DIRECTORY))
+    except Unconfined as error:
+        what = f"file tools are off: {error}"
+        yield Finding("problem", "kernel", what, "update the kernel, or allow openat2 in seccomp")
+    else:
+        yield Finding("ok", "kernel", f"Linux {os.uname().release} has openat2")
+    finally:
+        os.close(root)
+
+
+def documents(config: Config) -> Iterator[Finding]:
+    """Look for the documents of the workspace."""
+    folder = config.of(Paths).workspace
+    if not folder.is_dir():
+        yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not can_be_kept(fd):
+            what = f"{folder} keeps no extended attributes, so what strangers' words lead to is not"
+            remedy = "put it on ext4, XFS, Btrfs or ZFS"
+            yield Finding("warning", "workspace", f"{what} written there", remedy)
+    finally:
+        os.close(fd)
+    try:
+        shipped = sorted(path.name for path in default_documents().glob("*.md"))
+    except FileNotFoundError as error:
+        yield Finding("problem", "workspace", str(error), "install Elwood anew")
+        return
+    missing = [name for name in shipped if not (folder / name).is_file()]
+    if missing:
+        what = f"{', '.join(missing)} not found in {folder}"
+        yield Finding("warning", "workspace", what, "run: elwood init")
+    else:
+        yield Finding("ok", "workspace", f"the documents are in {folder}")
+
+
+def process(config: Config) -> Iterator[Finding]:
+    """Tell whether a process holds the state folder (`store.lock`)."""
+    try:
+        descriptor = os.open(config.of(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield Finding("ok", "process", "Elwood has not run here yet")
+        return
+    try:
+        # A shared lock, for an instant: two doctors do not disturb one another.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
+        yield Finding("ok", "process", f"Elwood is running (process {pid})")
+    else:
+        yield Finding("ok", "process", "Elwood is not running")
+    finally:
+        os.close(descriptor)
+
+
+def records(config: Config) -> Iterator[Finding]:
+    """Verify the journals, as many as can be read quickly, the last written first."""
+    if not config.of(Paths).state.is_dir():
+        return
+    try:
+        found = sorted(
+            ((path.stat().st_mtime, path) for path in journals_in([config.of(Paths).state])),
+            reverse=True,
+        )
+    except OSError as error:
+        what = f"{error.filename} cannot be looked at: {error.strerror}"
+        yield Finding("problem", "journals", what, "run this as the user of Elwood")
+        return
+    left, sound, unread = QUICK, 0, 0
+    for _, path in found:
+        size = path.stat().st_size
+        if size > left:
+            unread += 1
+            continue
+        left -= size
+        try:
+            result = verify(path)
+        except OSError as error:
+            what = f"{path} cannot be read: {error.strerror}"
+            yield Finding("problem", "journals", what, "run this as the user of Elwood")
+            continue
+        if isinstance(result, Damage):
+            remedy = "restore it from a backup, or move it away to begin anew"
+            yield Finding("problem", "journals", f"{path}: {described(result)}", remedy)
+        else:
+            sound += 1
+    if unread:
+        what = f"{unread} were not verified: they are large"
+        yield Finding("warning", "journals", what, "run: elwood receipts verify")
+    if sound or not found:
+        yield Finding("ok", "journals", f"{sound} are whole and unchanged")
