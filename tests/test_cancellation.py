@@ -31,7 +31,7 @@ def within(node: ast.AST) -> Iterator[ast.AST]:
             yield from within(child)
 
 
-def waits(node: ast.AST) -> Iterator[ast.AST]:
+def waits(node: ast.AST) -> Iterator[ast.stmt | ast.expr]:
     """Where *node* can be cancelled; closing is done at once when it is, and needs no shield."""
     if isinstance(node, ast.With) and any(is_shield(item.context_expr) for item in node.items):
         return
@@ -73,7 +73,8 @@ def test_cancellation_is_respected_everywhere() -> None:
         f"{path.relative_to(ROOT)}:{line} {what}"
         for folder in ("elwood", "tests")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for line, what in mistakes(ast.parse(path.read_text()))
+        if "async" in (text := path.read_text())
+        for line, what in mistakes(ast.parse(text))
     ]
     assert not found, "\n".join(found)
 
