@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
-from elwood.agent.models.prices import PRICES
+from elwood.agent.models.spending.ledger import PRICES
 from elwood.agent.session.reading.cli import described, journals_in
 from elwood.agent.session.turn.workspace import default_documents
 from elwood.app.config.settings import Config

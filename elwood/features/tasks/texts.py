@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.task_run import QUIET, Purse
-from elwood.agent.models.budget import dollars
+from elwood.agent.models.spending.budget import dollars
 from elwood.agent.session.reading.receipts import one_line
 from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
 from elwood.features.tasks.task import Task, TaskStatus

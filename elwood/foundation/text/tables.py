@@ -21,6 +21,27 @@ def width(text: str) -> int:
     return sum(_columns(char) for char in text)
 
 
+def clip(text: str, limit: int) -> str:
+    """Make *text* one harmless line of at most *limit* columns.
+
+    What would move the cursor, turn the direction of writing or is otherwise invisible becomes
+    a question mark: errors quote strangers.
+
+    >>> clip("a\\x1b[2Jb", 10), clip("abcdef", 4), clip("日本語", 4)
+    ('a?[2Jb', 'abc…', '日…')
+    """
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    if width(text) <= limit:
+        return text
+    kept, room = "", limit - 1
+    for character in text:
+        room -= width(character)
+        if room < 0:
+            break
+        kept += character
+    return f"{kept}…" if limit > 0 else ""
+
+
 def grid(
     rows: Sequence[Sequence[str]], aligns: Sequence[Align], limit: int = MAX_WIDTH
 ) -> str | None:

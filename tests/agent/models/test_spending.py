@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import (
+from elwood.agent.models.spending.ledger import Charged, Ledger
+from elwood.agent.models.spending.report import (
     TOP_JOBS,
     TOP_MODELS,
     WIDTH,
