@@ -112,3 +112,9 @@ class Config(Container):
     @property
     def zone(self) -> ZoneInfo:
         return self.owner.zone
+
+
+def having_attributes(config: Container) -> Config:
+    """Give *config* as what `load` makes."""
+    assert isinstance(config, Config)
+    return config

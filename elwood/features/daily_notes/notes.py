@@ -10,7 +10,6 @@ from datetime import date, datetime, tzinfo
 
 import msgspec
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
 from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
@@ -20,6 +19,7 @@ from elwood.features.daily_notes.entries import (
     id_of,
     parts,
 )
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.tokens import estimate, fit
 from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from elwood.features.control import cli as inspecting
+from elwood.features.control import client
 from elwood.features.control import protocol as wire
 from elwood.features.daily_notes import index as pages
 from elwood.features.daily_notes.index import Pages
@@ -72,7 +72,7 @@ def show(state: Path, key: str) -> int:
 def forget(paths: Paths, keys: tuple[str, ...]) -> int:
     """Forget notes for good; return the exit code."""
     if _is_answered(paths.runtime):
-        return inspecting.settle(paths.runtime, wire.Forget(keys))
+        return client.settle(paths.runtime, wire.Forget(keys))
     days = Pages(paths.state, paths.workspace)
     return _alone(paths.state, lambda memory: pages.forget(memory, days, keys))
 
@@ -80,7 +80,7 @@ def forget(paths: Paths, keys: tuple[str, ...]) -> int:
 def rebuild(paths: Paths) -> int:
     """Make the indexes anew; return the exit code."""
     if _is_answered(paths.runtime):
-        return inspecting.settle(paths.runtime, wire.Rebuild())
+        return client.settle(paths.runtime, wire.Rebuild())
 
     def act(memory: Memory) -> int:
         threads = Pages(paths.state, paths.workspace)
@@ -118,7 +118,7 @@ def _alone(state: Path, act: Act) -> int:
 
 def _is_answered(runtime_dir: Path) -> bool:
     """Tell whether a house runs; one that hangs does, too, and its word is waited for."""
-    return inspecting.is_reachable(runtime_dir)
+    return client.is_reachable(runtime_dir)
 
 
 def _memory(state: Path) -> Memory:

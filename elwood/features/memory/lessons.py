@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import attrs
 import msgspec
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import CLEAN
 from elwood.features.memory.learning import (
     MAX_FACTS,
@@ -25,6 +24,7 @@ from elwood.features.memory.learning import (
     promote,
 )
 from elwood.features.memory.settings import LearningSettings
+from elwood.foundation.text.escape_invisible import flatten
 
 # Lines of a list for the owner, and sightings of one that contradict each other.
 MAX_LISTED, MAX_DISPUTED = 20, 4

@@ -8,7 +8,6 @@ from typing import get_args
 
 import msgspec
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.learning import Kept, Kind, Seen
 from elwood.features.memory.note import (
@@ -18,6 +17,7 @@ from elwood.features.memory.note import (
     moment,
     stamped,
 )
+from elwood.foundation.text.escape_invisible import flatten
 
 # The tag of notes that say how something is done.
 PROCEDURE = "procedure"

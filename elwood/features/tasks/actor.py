@@ -59,8 +59,6 @@ MAX_REMINDERS = 8
 # Seconds between two looks at the wall clock: how late a suspend, or a clock that was set, is
 # noticed at most.
 LOOK = 60.0
-# Seconds by which the two clocks may drift apart between two looks without a word.
-DRIFT = 5.0
 # Seconds until what found no room, or did not reach the owner, is tried again.
 RECORD_AGAIN, TELL_AGAIN = 10.0, 600.0
 
@@ -285,18 +283,16 @@ class Scheduler:
         self._running: set[str] = set()
         self._reminding: set[str] = set()
         self._telling = False
-        self._clocks: tuple[float, float] | None = None
 
     async def run(self, mailbox: Mailbox[Woken]) -> None:
         """Work until stopped; runs under way are left to their sessions, and gone on with later."""
         self._running, self._reminding = set(), set()
-        self._telling, self._clocks = False, None
+        self._telling = False
         async with trio.open_nursery() as nursery:
             wake = mailbox.address
             while True:
                 await self._refresh()
                 now = self._now()
-                self._compare(now)
                 agenda = await self._timetable.insist(partial(Consult, now=now))
                 self._start(agenda, nursery, wake)
                 for session in agenda.let_go:
@@ -374,15 +370,6 @@ class Scheduler:
             await trio.sleep(TELL_AGAIN)
         self._telling = False
         wake.offer(Woken())
-
-    def _compare(self, now: float) -> None:
-        """Note when the wall clock went another way than ours: it was set, or the machine slept."""
-        here = trio.current_time()
-        if self._clocks is not None:
-            drift = (now - self._clocks[0]) - (here - self._clocks[1])
-            if abs(drift) > DRIFT:
-                log.warning("the clock was set, or the machine slept", extra={"seconds": drift})
-        self._clocks = (now, here)
 
     async def _pause(self, mailbox: Mailbox[Woken], seconds: float) -> bool:
         """Wait for *seconds*, or until woken; False if we are stopped."""

@@ -11,9 +11,9 @@ from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
+from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
 from elwood.app.config.settings import Config
-from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.store import Threads
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.actor import Scheduler, TimetableActor
@@ -177,9 +177,13 @@ class Clockwork:
 
         async def back_up(last: float) -> Report:
             # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
-            from elwood.features.backup.cli import planned
+            from elwood.features.backup.rules import BackupFailed
+            from elwood.features.backup.store import planned
 
-            return await blocking(lambda: planned(config, now))
+            try:
+                return Report(await blocking(lambda: planned(config, now)))
+            except BackupFailed as error:
+                return Report(f"no backup was taken: {error}", failed=True)
 
         return {
             SWEEP: Sweep(logs, self._sessions, after, now, blocking),

@@ -13,7 +13,7 @@ import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation import task_run as errand
-from elwood.agent.conversation.identity import Principal, flatten
+from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
@@ -25,6 +25,7 @@ from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Result, Task, session_of
 from elwood.foundation.runtime import Address, Halt
+from elwood.foundation.text.escape_invisible import flatten
 
 log = logging.getLogger(__name__)
 

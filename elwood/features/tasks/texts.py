@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending.budget import dollars
 from elwood.agent.session.reading.receipts import one_line
 from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Cadence, Once, next_active, next_at
+from elwood.foundation.text.escape_invisible import flatten
 
 # Runs that are named before a task is allowed, and when it is planned.
 SHOWN_RUNS = 3

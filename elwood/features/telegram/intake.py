@@ -22,16 +22,7 @@ from elwood.agent.approvals.messages import (
 from elwood.agent.channels.intake_replies import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.choices import is_choice, types
-from elwood.agent.conversation.identity import (
-    Addressed,
-    House,
-    Ignored,
-    Principal,
-    identify,
-    is_allowed,
-    person,
-    session_of,
-)
+from elwood.agent.conversation.identity import Principal, person, session_of
 from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
@@ -46,12 +37,15 @@ from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import FAILURES, explain
 from elwood.features.telegram.poll import Poll
 from elwood.features.telegram.reading import (
+    Addressed,
     Albums,
+    BotIdentity,
+    Ignored,
     Order,
     asked,
-    heard,
+    identify,
+    identify_press,
     order_of,
-    pressed,
     quote,
     route_of,
     said,
@@ -127,7 +121,7 @@ class Intake:
     async def _receive(self, nursery: trio.Nursery) -> None:
         me = await self._poll.introduce()
         moved = await self._approvals.insist(MovedChats)
-        self._house = House(
+        self._us = BotIdentity(
             bot=me.id,
             username=me.username or "",
             owners=frozenset(self._settings.owners),
@@ -181,7 +175,7 @@ class Intake:
         elif update.stopped_message_generation is not None:
             stopped = update.stopped_message_generation
             thread = stopped.message_thread_id
-            self._sessions.offer(Interrupt(session_of(stopped.chat.id, thread, self._house.moved)))
+            self._sessions.offer(Interrupt(session_of(stopped.chat.id, thread, self._us.moved)))
         elif (message := update.message or update.edited_message) is not None:
             return await self._message(update.update_id, message, update.edited_message is not None)
         return True
@@ -191,7 +185,7 @@ class Intake:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
             return await self._move(message.migrate_from_chat_id, message.chat.id)
-        who = identify(heard(message), self._house)
+        who = identify(message, self._us)
         if isinstance(who, Ignored) or message.is_service:
             return True
         route = route_of(message)
@@ -221,7 +215,7 @@ class Intake:
             self._sessions,
             lambda: Inbound(
                 session=who.session,
-                id=f"tg:{self._house.bot}:{number}",
+                id=f"tg:{self._us.bot}:{number}",
                 principal=who.principal,
                 route=route,
                 text=said(message, who.text),
@@ -229,7 +223,7 @@ class Intake:
                 message=name,
                 edits=name if edited else None,
                 quote=quote(message),
-                untrusted=says_others_words(message, self._house),
+                untrusted=says_others_words(message, self._us),
             ),
         )
         return await self._replies.settle(taken, number, route)
@@ -239,28 +233,27 @@ class Intake:
 
         It is named after the question: pressing twice, or on two devices, answers once.
         """
-        press = pressed(query, self._house.bot)
-        if query.message is None or press is None:
+        who = identify_press(query, self._us)
+        if query.message is None or who is None:
             await self._answer(query, WRITE_INSTEAD)
             return True
         message, route = query.message, route_of(query.message)
-        who = identify(press, self._house)
         if isinstance(who, Ignored) or not await self._is_known(who.principal):
             return True
         taken = await self._ask(
             self._sessions,
             lambda: Inbound(
                 session=who.session,
-                id=f"tg:{self._house.bot}:{message.chat.id}:{message.message_id}",
+                id=f"tg:{self._us.bot}:{message.chat.id}:{message.message_id}",
                 principal=who.principal,
                 route=route,
-                text=press.text,
+                text=who.text,
                 sent_at=self._now(),
                 quote="" if types(query.data) else asked(message),
             ),
         )
         if isinstance(taken, Taken):
-            first = self._chosen.setdefault((message.chat.id, message.message_id), press.text)
+            first = self._chosen.setdefault((message.chat.id, message.message_id), who.text)
             if len(self._chosen) > MAX_CHOSEN:
                 del self._chosen[next(iter(self._chosen))]
             await self._answer(query, f"✓ {first}", done=True)
@@ -296,12 +289,12 @@ class Intake:
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
-        if not is_allowed(old, self._house):
+        if not self._us.is_allowed(old):
             return True
         await self._ask(self._approvals, lambda: MoveChat(old=old, new=new))
         moved = await self._ask(self._approvals, MovedChats)
         if moved is None or new not in moved:
             return False
-        self._house = attrs.evolve(self._house, moved=moved)
+        self._us = attrs.evolve(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True

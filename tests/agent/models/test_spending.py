@@ -18,7 +18,6 @@ from elwood.agent.models.spending.report import (
     in_table,
     spent,
 )
-from elwood.features.control.view import cells
 from elwood.foundation.text.markdown import as_terminal, to_entities
 
 NOTHING = Spent(today="2026-11-21", session=Used(), day=Used(), month=Used())

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
-import pytest
 import trio
 import trio.testing
 from msgspec.structs import replace
@@ -187,16 +186,6 @@ async def test_what_is_planned_no_more_does_not_begin(
         assert await it.end(run)
 
 
-async def test_a_clock_that_was_set_since_the_look_begins_nothing(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    async with house(tmp_path) as it:
-        await scheduled(it)
-        (run,) = (await it.consult(NOON + HOUR)).runs
-        it.now = NOON
-        assert not await it.begin(run)
-
-
 async def test_news_are_told_until_they_were_heard(tmp_path: Path, autojump_clock: object) -> None:
     async with house(tmp_path) as it:
         await scheduled(it, replace(TASK, catch_up=60.0))
@@ -307,14 +296,3 @@ async def test_a_state_from_a_backup_repeats_nothing(
             assert agenda.tell.text.count("backup") == 2
             (run,) = (await it.consult(NOON + 4 * HOUR)).runs
             assert run.planned == PlannedRun("check-the-build", NOON + 4 * HOUR, series=1)
-
-
-@pytest.mark.parametrize("chores", [False, True])
-async def test_what_the_house_does_itself_is_listed_if_wanted(
-    tmp_path: Path, autojump_clock: object, chores: bool
-) -> None:
-    async with house(tmp_path) as it:
-        chore = Task("backup", "backup", Every(HOUR), chore="backup")
-        await it.box.address.ask(Adopt(origin="house", tasks=(chore,)))
-        listed = await it.box.address.ask(ListTasks(chores=chores))
-        assert len(listed) == chores

@@ -22,7 +22,6 @@ from elwood.features.tasks.state import (
 from elwood.features.tasks.task import (
     PAUSE_AFTER,
     TELL_AFTER,
-    Origin,
     Task,
 )
 from elwood.features.tasks.when import (
@@ -35,14 +34,6 @@ from tests.features.tasks.book import ZONE, Book
 
 HOUR, DAY = 3600.0, 86_400.0
 HOURLY = Task("t", "title", Every(HOUR), prompt="p")
-
-
-def test_a_time_that_has_come_runs() -> None:
-    book = Book(HOURLY)
-    assert book.at(HOUR - 1) == ([], [])
-    assert book.next() == HOUR
-    settled, (run,) = book.at(HOUR)
-    assert (settled, run.planned) == ([], PlannedRun("t", HOUR, series=1))
 
 
 def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> None:
@@ -75,14 +66,6 @@ def test_what_looks_after_things_misses_without_a_word(task: Task) -> None:
     book.write(*rules.adopt(book.table, task.origin, [task], 0.0)[0].entries)
     (entry,) = passed(book.at(3 * HOUR)[0])
     assert (entry.result, entry.tell) == ("missed", "")
-
-
-def test_a_clock_put_back_repeats_nothing() -> None:
-    book = Book(HOURLY)
-    book.end(book.at(5 * HOUR)[1][0])
-    assert book.at(HOUR) == ([], [])
-    assert book.at(5 * HOUR) == ([], [])
-    assert book.next() == 6 * HOUR
 
 
 def test_nothing_runs_beside_a_run() -> None:
@@ -123,11 +106,6 @@ def test_what_was_planned_within_hours_waits_for_them() -> None:
     settled, (run,) = book.at(44 * HOUR)
     assert run.planned.due == 44 * HOUR
     assert ("missed", 21 * HOUR) in [(entry.result, entry.first) for entry in passed(settled)]
-
-
-def test_a_reminder_runs_at_any_hour() -> None:
-    once = Task("t", "t", Once(2 * HOUR), message="m", hours=Hours("08:00", "22:00"))
-    assert Book(once).at(2 * HOUR)[1]
 
 
 def test_a_year_without_power_is_a_few_entries() -> None:
@@ -173,12 +151,6 @@ def test_the_next_planned_time_takes_the_place_of_a_further_try() -> None:
     assert [entry.again for entry in entries if isinstance(entry, RunFinished)] == [None]
     (run,) = book.at(1200.0)[1]
     assert (run.planned.due, run.planned.attempt) == (1200.0, 1)
-
-
-def test_a_run_that_has_acted_is_not_tried_again() -> None:
-    book = Book(HOURLY)
-    book.end(book.at(HOUR)[1][0], "failed", acted=True)
-    assert book.at(HOUR + BACKOFF[0])[1] == []
 
 
 def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
@@ -235,33 +207,11 @@ def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
     assert again.planned.due > run.planned.due
 
 
-def test_wanting_what_is_paused_does_not_resume_it() -> None:
-    book = Book(HOURLY)
-    book.change("pause")
-    book.change("run")
-    book.end(book.at(10.0)[1][0])
-    assert book.at(5 * HOUR) == ([], [])
-
-
 def test_a_pause_closes_what_had_come() -> None:
     book = Book(HOURLY)
     book.at(HOUR)
     entries = book.change("pause").entries
     assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
-
-
-@pytest.mark.parametrize(
-    ("origin", "words"),
-    [
-        ("config", "It stands in config.toml: take it out there, or pause it."),
-        ("house", "The house does it by itself: it can be paused."),
-    ],
-)
-def test_what_was_not_made_in_a_conversation_is_not_cancelled(origin: Origin, words: str) -> None:
-    book = Book()
-    book.write(*rules.adopt(book.table, origin, [HOURLY], 0.0)[0].entries)
-    decision = book.change("cancel")
-    assert (decision.ok, decision.entries, decision.words) == (False, (), words)
 
 
 def test_a_failure_that_has_acted_is_told_at_once() -> None:
@@ -272,15 +222,6 @@ def test_a_failure_that_has_acted_is_told_at_once() -> None:
     assert isinstance(entry, RunFinished)
     assert entry.again is None
     assert entry.tell == f'Failed: "title": why.{texts.ACTED}'
-
-
-@pytest.mark.parametrize("verb", ["pause", "cancel"])
-def test_that_a_run_goes_on_is_said(verb: rules.Verb) -> None:
-    book = Book()
-    book.write(*rules.schedule(book.table, replace(HOURLY, id="t"), 0.0)[1].entries)
-    book.write(RunStarted(book.at(HOUR)[1][0].planned))
-    words = book.change(verb).words
-    assert " The run that is under way goes on to its end; /tasks stop t stops it." in words
 
 
 def running(task: Task, **changed: object) -> Book:
@@ -316,12 +257,6 @@ def test_a_reminder_and_a_chore_are_not_said_to_be_stopped() -> None:
     assert done.stop, "a model may work on what it found"
 
 
-def test_what_was_allowed_of_a_run_is_stopped_too() -> None:
-    book = running(HOURLY)
-    book.write(RunFinished(PlannedRun("t", HOUR, series=1), "waiting"))
-    assert book.change("stop").stop
-
-
 def test_a_run_in_a_conversation_is_stopped_there() -> None:
     book = running(HOURLY, session="tg-1")
     words = "It runs in the conversation tg-1: /stop there stops it."
@@ -338,17 +273,6 @@ def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:
     assert not book.change("cancel").stop, "it goes on to its end"
     assert book.table.tasks["t"].removed
     assert book.change("stop").stop
-
-
-def test_an_earlier_task_that_fails_at_last_does_not_pause_the_new_one() -> None:
-    book = running(HOURLY)
-    book.change("cancel")
-    book.write(*rules.schedule(book.table, replace(HOURLY, id="t"), book.now)[1].entries)
-    run = PlannedRun("t", HOUR, series=1)
-    row = book.table.tasks["t"]
-    row.failures = PAUSE_AFTER - 1  # of its own
-    ended = rules.on_run_finished(row, run, "failed", "why", book.now, ZONE, acted=False)
-    assert [type(entry) for entry in ended] == [RunFinished]
 
 
 def test_a_backup_closes_what_was_before_it() -> None:
@@ -445,12 +369,6 @@ def test_there_is_a_bound_for_tasks() -> None:
     assert (more.entries, len(problems)) == ((), 1)
 
 
-def test_adopting_the_same_changes_nothing() -> None:
-    book = Book(HOURLY)
-    task = book.table.tasks["t"].task
-    assert rules.adopt(book.table, "config", [task], 9.0)[0].entries == ()
-
-
 def test_other_times_count_from_now_and_other_words_change_nothing() -> None:
     book = Book(HOURLY)
     book.at(HOUR)
@@ -475,12 +393,6 @@ def test_what_is_gone_from_its_place_leaves_and_others_stay() -> None:
     assert "config.toml" in problems[0]
 
 
-def test_what_stands_in_a_file_cannot_be_cancelled() -> None:
-    decision = Book(HOURLY).change("cancel")
-    assert not decision.ok
-    assert "config.toml" in decision.words
-
-
 def test_what_is_over_leaves() -> None:
     book = Book()
     task = Task("t", "t", Once(HOUR), message="m")
@@ -488,17 +400,6 @@ def test_what_is_over_leaves() -> None:
     book.end(book.at(HOUR)[1][0])
     book.at(HOUR + 60)
     assert book.table.tasks == {}
-
-
-def test_a_wanted_run_that_pauses_its_task_closes_what_had_come() -> None:
-    book = Book(HOURLY)
-    book.table.tasks["t"].failures = PAUSE_AFTER - 1
-    book.change("run")
-    (run,) = book.at(HOUR - 60)[1]
-    book.write(RunStarted(run.planned))
-    (standing,) = book.at(HOUR)[1]
-    assert [entry.first for entry in passed(book.end(standing, "failed"))] == [HOUR]
-    assert book.table.tasks["t"].paused
 
 
 def passed(entries: list[TimetableEntry]) -> list[RunsMissed]:

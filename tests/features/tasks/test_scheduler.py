@@ -1,6 +1,5 @@
 """The scheduler: a task's time comes, and what is asked of sessions and chores then."""
 
-import logging
 import random
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.route import NOWHERE, Route
+from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.actor import MAX_REMINDERS, MAX_RUNS
@@ -23,7 +22,7 @@ from elwood.features.tasks.state import (
     RunStarted,
 )
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.texts import ACTED, framed
+from elwood.features.tasks.texts import ACTED
 from elwood.features.tasks.when import Cron, Every, Once
 from tests.journeys.year import House, World
 
@@ -63,23 +62,9 @@ def test_a_run_is_a_message_of_its_own_kind(world: World) -> None:
     assert asked.text.endswith("\n\nPut the kettle on.")
 
 
-def test_a_run_for_a_group_knows_that_others_read_it(world: World) -> None:
-    group = Route("telegram", -5, private=False)
-    for task, said in ((ONCE, "the owner;"), (replace(ONCE, id="g", route=group), "a group,")):
-        assert f"Your answer is sent to {said}" in framed(
-            task, "p", due=0.0, now=0.0, trouble="", zone="UTC"
-        )
-
-
 def test_strangers_words_have_no_owner(world: World) -> None:
     (asked,) = live(world, replace(ONCE, untrusted=True))
     assert (asked.principal.owner, asked.untrusted) == (False, True)
-
-
-def test_a_run_may_belong_to_a_conversation(world: World) -> None:
-    (asked,) = live(world, replace(ONCE, session="tg-1"))
-    assert asked.errand is not None
-    assert (asked.session, asked.errand.fresh) == ("tg-1", False)
 
 
 def test_a_reminder_is_said_as_it_stands(world: World) -> None:
@@ -141,14 +126,6 @@ def test_strangers_words_do_not_reach_the_next_try(world: World) -> None:
     assert len(asked) > 1
     assert not any("eve.example" in one.text for one in asked)
     assert all("elwood session show task-tea" in entry.words for entry in ended(world))
-
-
-def test_a_run_that_is_lost_is_a_failure_and_not_repeated(world: World) -> None:
-    world.outcome = lambda world, asked: (RunResult(""), -1.0)
-    live(world, ONCE)
-    (entry,) = ended(world)
-    assert entry.words == "the run is not in the log of its conversation"
-    assert (entry.result, entry.again) == ("failed", None)
 
 
 def test_a_run_that_had_begun_and_is_refused_is_not_repeated(world: World) -> None:
@@ -291,23 +268,6 @@ def test_news_that_do_not_arrive_are_told_again_with_a_mark(world: World) -> Non
     ((first, _), again) = world.told
     assert again == (first, True)
     assert first.startswith('Missed: "Make tea", planned for Sat 2026-03-28 14:00 CET: ')
-
-
-@pytest.mark.parametrize("step", [5 * HOUR, -5 * HOUR])
-def test_a_clock_that_is_set_is_noticed_within_a_minute(
-    world: World, caplog: pytest.LogCaptureFixture, step: float
-) -> None:
-    def set_clock(world: World, house: House) -> None:
-        world.skew = step
-
-    caplog.set_level(logging.WARNING)
-    world.events = [(NOON + 30.0, set_clock)]
-    world.end = NOON + 100.0
-    asked = live(world, ONCE)
-    assert len(asked) == (1 if step > 0 else 0)
-    assert [record.getMessage() for record in caplog.records].count(
-        "the clock was set, or the machine slept"
-    ) == 1
 
 
 def test_a_run_under_way_is_left_to_its_session_and_gone_on_with(world: World) -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from elwood.features.tasks.rules import MAX_TEXT
 from elwood.features.tasks.state import (
-    MAX_NEWS,
     NewsPosting,
     NewsTold,
     PlannedRun,
@@ -41,13 +40,6 @@ def test_what_is_dealt_with_stays_so() -> None:
     row = folded(*entries, TaskScheduled(TASK, 100.0), TaskResumed("t", 200.0)).tasks["t"]
     assert row.mark == 3600.0
     assert not row.knows(PlannedRun("t", 3600.0, series=row.series))
-
-
-def test_a_changed_task_gives_its_run_under_way_to_its_end() -> None:
-    other = Task("t", "other", Every(7200.0), prompt="q", session="s")
-    row = folded(TaskScheduled(TASK, 0.0), RunStarted(RUN), TaskScheduled(other, 4000.0)).tasks["t"]
-    assert row.run is not None
-    assert (row.run.task, row.task) == (TASK, other)
 
 
 def test_a_task_that_is_cancelled_while_it_runs_leaves_at_its_end() -> None:
@@ -112,12 +104,6 @@ def test_news_wait_until_they_are_told() -> None:
     assert table.shown == 2
     table.apply(5, 0.0, NewsTold(2))
     assert [news.text for news in table.news] == ["paused"]
-
-
-def test_news_are_bounded() -> None:
-    missed = RunsMissed("t", 3600.0, 3600.0, 1, "missed", "off", tell="line")
-    table = folded(TaskScheduled(TASK, 0.0), *[missed] * (MAX_NEWS + 7))
-    assert (len(table.news), table.lost) == (MAX_NEWS, 7)
 
 
 def test_a_task_takes_a_bounded_place() -> None:

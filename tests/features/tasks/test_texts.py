@@ -11,14 +11,11 @@ from elwood.features.tasks.texts import (
     buttons,
     cadence,
     find,
-    limits,
-    listing,
     runs,
     state,
     table,
 )
 from elwood.features.tasks.when import (
-    Cadence,
     Cron,
     Every,
     Hours,
@@ -71,12 +68,6 @@ def test_runs_within_the_hours_are_not_looked_for_for_ever() -> None:
     assert runs(task(Cron("0 7 * * *"), hours=morning), NOW) == []
 
 
-def test_a_cadence_has_times_only_with_its_id() -> None:
-    daily = task(Cadence("daily"))
-    assert len(runs(daily, NOW)) == 3
-    assert runs(Task("", "Look", daily.when, PARIS, prompt="Look."), NOW) == []
-
-
 @pytest.mark.parametrize(
     ("one", "said"),
     [
@@ -109,13 +100,6 @@ def test_what_becomes_of_a_task_is_said(seen: TaskStatus, said: str) -> None:
     assert state(seen, PARIS, NOW) == said
 
 
-def test_why_it_failed_is_told_to_people() -> None:
-    seen = TaskStatus(task(Every(HOUR)), last=NOW, result="failed", words="no network\nat all")
-    assert "\n  no network at all\n" in listing([seen], PARIS, NOW)
-    fine = TaskStatus(task(Every(HOUR)), last=NOW, result="done", words="You have mail.")
-    assert "You have mail" not in listing([fine], PARIS, NOW)
-
-
 def test_buttons_are_few_and_each_does_something() -> None:
     over = TaskStatus(Task("over", "Over", Once(0.0)))
     many = [TaskStatus(Task(f"t{n}", "T", Every(HOUR)), next=NOW) for n in range(20)]
@@ -138,8 +122,3 @@ def test_what_is_looked_for_is_found_or_told(wanted: str) -> None:
     found = find(wanted, [seen])
     assert found == seen
     assert isinstance(find(f"{wanted}?", [seen]), str)
-
-
-def test_what_bounds_a_task_is_said() -> None:
-    assert limits(task(Once(0.0))) == []
-    assert limits(task(Once(0.0), tools=())) == ["without tools"]
