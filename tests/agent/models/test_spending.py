@@ -92,7 +92,7 @@ def test_the_table_fits_a_telephone_and_is_one_block_whatever_the_names(
         )
     )
     lines = block(table)
-    assert max(map(cells, lines)) <= WIDTH
+    assert max(map(width, lines)) <= WIDTH
     rich = to_entities(table)
     [pre] = [entity for entity in rich.entities if entity.type == "pre"]
     shown = rich.text.encode("utf-16-le")[2 * pre.offset : 2 * (pre.offset + pre.length)]
