@@ -316,7 +316,7 @@ def test_no_job_gets_a_call_when_its_purse_is_empty(bills: list[Bill]) -> None:
     bills.sort(key=lambda bill: bill.entry.day)
     days = {"2026-11-29": 8, "2026-11-30": 9, "2026-12-01": 10, "2026-12-02": 11}
     for bill in bills:
-        one, purse = bill.entry, bill.purse or Purse(150, 2.0)
+        one, purse = bill.entry, limits.purse(bill.purse)
         now = NOON + days[one.day] * DAY
         verdict = limit_reached(limits, ledger, one.session, now, job=one.job, purse=bill.purse)
         today = [other for other in made if other.day == one.day]

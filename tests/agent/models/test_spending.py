@@ -19,6 +19,7 @@ from elwood.agent.models.spending.report import (
     spent,
 )
 from elwood.foundation.text.markdown import as_terminal, to_entities
+from elwood.foundation.text.tables import width
 
 NOTHING = Spent(today="2026-11-21", session=Used(), day=Used(), month=Used())
 
