@@ -19,9 +19,9 @@ from elwood.features.daily_notes.entries import (
     id_of,
     parts,
 )
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.characters import wrap_untrusted
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
-from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 
 # Characters of one day: about 300 turns.  What comes after is in the journals only.
 MAX_DAILY = 64 << 10
@@ -278,5 +278,4 @@ def _words(text: str) -> str:
     >>> _words("`a`\\n\\n# b")
     "'a' # b"
     """
-    shown = flatten(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS + 1)
-    return shown if len(shown) <= MAX_WORDS else f"{shown[: MAX_WORDS - 1].rstrip()}…"
+    return one_line(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS)

@@ -24,7 +24,7 @@ from elwood.features.memory.learning import (
     promote,
 )
 from elwood.features.memory.settings import LearningSettings
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Lines of a list for the owner, and sightings of one that contradict each other.
 MAX_LISTED, MAX_DISPUTED = 20, 4
@@ -248,7 +248,7 @@ def _dispute(dispute: Contradiction) -> Question:
 
 
 def _quoted(text: str) -> str:
-    return f"“{flatten(text, MAX_TEXT)}”"
+    return f"“{one_line(text, MAX_TEXT)}”"
 
 
 def _noticed(one: Seen) -> str:

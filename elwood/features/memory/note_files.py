@@ -16,7 +16,7 @@ import attrs
 from elwood.features.memory.note import MAX_FILE, Note, expires, parse
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.search_index import Document
-from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.words import KEY
 
 # What editors and crashes leave beside a file: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.
 _MARKS = ".#"

@@ -17,7 +17,7 @@ from elwood.features.memory.note import (
     moment,
     stamped,
 )
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # The tag of notes that say how something is done.
 PROCEDURE = "procedure"
@@ -39,7 +39,7 @@ def sighted(one: Seen) -> Draft:
         "batch": one.batch,
         "asked": "yes" if one.asked else "no",
     }
-    more = tuple(f"{name}: {flatten(value, MAX_SOURCE)}".rstrip() for name, value in lines.items())
+    more = tuple(f"{name}: {one_line(value, MAX_SOURCE)}".rstrip() for name, value in lines.items())
     return Draft(
         key=one.name,
         text=one.text,

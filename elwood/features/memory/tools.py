@@ -41,8 +41,7 @@ from elwood.features.memory.observations import is_sighting, subject
 from elwood.features.memory.ranking import worth
 from elwood.features.memory.results import Saved, Unsaved
 from elwood.foundation.runtime import Address
-from elwood.foundation.text.slugs import KEY
-from elwood.foundation.text.words import asked
+from elwood.foundation.text.words import KEY, asked
 
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20

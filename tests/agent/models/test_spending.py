@@ -18,8 +18,8 @@ from elwood.agent.models.spending.report import (
     in_table,
     spent,
 )
+from elwood.foundation.text.lines import width
 from elwood.foundation.text.markdown import as_terminal, to_entities
-from elwood.foundation.text.tables import width
 
 NOTHING = Spent(today="2026-11-21", session=Used(), day=Used(), month=Used())
 

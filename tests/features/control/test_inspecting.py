@@ -32,8 +32,8 @@ from elwood.features.control.view import (
     WaitSeen,
     render,
 )
-from elwood.foundation.text.tables import clip
-from elwood.foundation.text.tables import width as columns
+from elwood.foundation.text.lines import clip
+from elwood.foundation.text.lines import width as columns
 
 POLL = WaitSeen("getUpdates", 12.0, 70.0)
 SEND = WaitSeen("sendMessage", 75.0, 60.0)

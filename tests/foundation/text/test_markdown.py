@@ -8,8 +8,10 @@ from types import FrameType
 import pytest
 
 from elwood.foundation.text.commonmark import MAX_NESTING
+from elwood.foundation.text.lines import width
 from elwood.foundation.text.markdown import (
     MAX_MARKDOWN,
+    MAX_WIDTH,
     REPEAT_MARK,
     Entity,
     Rich,
@@ -19,7 +21,6 @@ from elwood.foundation.text.markdown import (
     to_entities,
 )
 from elwood.foundation.text.splitting import LIMIT, split
-from elwood.foundation.text.tables import MAX_WIDTH, width
 from tests.foundation.text.entity_rules import check_entities, slice_of
 
 Shown = list[tuple[str, str]]

@@ -13,7 +13,7 @@ from elwood.agent.models.spending.ledger import (
     Tally,
     day_of,
 )
-from elwood.foundation.text.tables import clip, width
+from elwood.foundation.text.lines import clip, width
 
 # Lines of jobs, of other conversations and of models in the table; the rest is one line.
 TOP_JOBS, TOP_OTHERS, TOP_MODELS = 8, 4, 6
