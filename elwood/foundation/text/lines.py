@@ -1,6 +1,7 @@
 """What is put into a line or a cell: words of strangers, names of files, lengths of time."""
 
 import re
+from collections.abc import Iterator, Sequence
 
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
@@ -48,3 +49,15 @@ def duration(seconds: float) -> str:
     if days < 2:
         return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
+def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Draw lines of *cells* below one another.
+
+    >>> list(columns([("a", "b"), ("long", "c")]))
+    ['a     b', 'long  c']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(drawn).rstrip()
