@@ -25,10 +25,11 @@ from elwood.features.memory.note import (
     stamped,
 )
 from elwood.features.memory.results import Saved
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken
 
 # Notes of which the limits are promised: seconds, and megabytes.
 PROMISED = 100_000
@@ -135,7 +136,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
 
     def search(key: str, query: str) -> Callable[[], object]:
         def act() -> None:
-            notes = memory.search(Asked(query=query, now=time.time()), 5, Tie())
+            notes = memory.search(SearchQuery(query=query, now=time.time()), 5, CancelToken())
             found[key] = key in [note.key for note in notes]
 
         return act
@@ -256,15 +257,17 @@ def test_years_of_days_beside_them(tmp_path: Path, bench_notes: int) -> None:
     look = time.perf_counter() - began
 
     def ask(with_: Pages | None, query: str) -> Callable[[], object]:
-        asked = Asked(query=query, now=time.time())
-        return lambda: search(memory, with_, asked, 5, Tie())
+        asked = SearchQuery(query=query, now=time.time())
+        return lambda: search(memory, with_, asked, 5, CancelToken())
 
     both, notes_alone = [ask(pages, q) for q in questions], [ask(None, q) for q in questions]
     timed(both[:20])
     searches = min((timed(both) for _ in range(ROUNDS)), key=p95)
     alone = min((timed(notes_alone) for _ in range(ROUNDS)), key=p95)
     plain = Pages(tmp_path / "none", tmp_path / "workspace")
-    without = timed([lambda: plain.search(Asked(query=questions[0], now=0), 5, Tie())] * 3)
+    without = timed(
+        [lambda: plain.search(SearchQuery(query=questions[0], now=0), 5, CancelToken())] * 3
+    )
     after = rss()
     memory.shelf.close()
     pages.close()

@@ -20,16 +20,17 @@ from elwood.features.daily_notes.search import (
     page,
     passages,
 )
+from elwood.features.memory.file_search import Files
 from elwood.features.memory.note import Note
-from elwood.features.memory.note_files import Filed, stamp
+from elwood.features.memory.note_files import Filed, document_of, stamp
 from elwood.features.memory.ranking import joined, ranked
 from elwood.features.memory.results import Forgotten
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.indexed_files import Catalog
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.indexed_files import IndexedFiles
+from elwood.foundation.storage.search_index import Document, SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.text.words import asked as words_of
 from elwood.foundation.text.words import having
 
@@ -72,6 +73,10 @@ class PageFiles:
         note = page(key, text, untrusted=untrusted)
         return None if note is None else Filed(note, stamp(found), len(data) <= _MAX_FILE, data)
 
+    def document(self, key: str) -> Document | None:
+        """Read what the index takes in of a page; None if there is none."""
+        return document_of(self.read(key))
+
     def there(self, key: str) -> bool:
         """Tell whether there was a page of this path when they were last gone through."""
         return key in self._there
@@ -88,21 +93,22 @@ class PageFiles:
         return [(f"{folder}/{name}", stamp(stat)) for name, stat in found if named.fullmatch(name)]
 
 
-class Pages(Catalog):
+class Pages(IndexedFiles):
     """The pages of the folder *workspace*, and their index in the folder *state*."""
 
     def __init__(self, state: Path, workspace: Path) -> None:
         self._root = Root(workspace)
-        super().__init__(PageFiles(self._root), state / INDEX, step=STEP)
+        self._pages = PageFiles(self._root)
+        super().__init__(self._pages, state / INDEX, Files(self._pages), step=STEP)
 
-    def search(self, asked: Asked, limit: int, tie: Tie) -> list[Note]:
+    def search(self, asked: SearchQuery, limit: int, cancel: CancelToken) -> list[Note]:
         """Find what the *limit* best pages say, as their files are now.  Raises Abandoned."""
         chosen = words_of(asked.query)
         found: list[Note] = []
-        for key in ranked(self.by(lambda store: store.search(asked, tie)))[:MAX_READ]:
+        for key in ranked(self.by(lambda store: store.search(asked, cancel)))[:MAX_READ]:
             if len(found) == limit:
                 break
-            filed = self._filing.read(key)
+            filed = self._pages.read(key)
             said = None if filed is None else excerpt(filed.note, chosen)
             if said is not None:
                 found.append(said)
@@ -111,13 +117,14 @@ class Pages(Catalog):
     def forget(self, note: Note) -> list[str]:
         """Blank what entries say of *note* (`core.entries`); name the pages that still say it.
 
-        Those are people's words, or pages that we may not write.  Raises Unconfined and Unusable.
+        Those are people's words, or pages that we may not write.  Raises Unconfined and
+        DatabaseUnusable.
         """
         chosen = words_of(note.text)
-        asked = Asked(query=note.text, now=-math.inf, words="all")
-        keys = {hit.key for hit in self.by(lambda store: store.search(asked, Tie()))}
+        asked = SearchQuery(query=note.text, now=-math.inf, words="all")
+        keys = {hit.key for hit in self.by(lambda store: store.search(asked, CancelToken()))}
         # What was written a moment ago may not have been looked at yet.
-        days = (name for name, _ in self._filing.stamps() if name.startswith(_DAILY))
+        days = (name for name, _ in self._pages.stamps() if name.startswith(_DAILY))
         keys.update(sorted(days)[-DAYS:])
         left = []
         for key in sorted(keys):
@@ -154,8 +161,8 @@ class Pages(Catalog):
         if self.index.exists:
             self._need_open()
             self.index.drop([key])
-            if (filed := self._filing.read(key)) is not None:
-                self.index.put([filed])
+            if (found := self._pages.document(key)) is not None:
+                self.index.put([found])
 
 
 def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotten:
@@ -169,17 +176,22 @@ def forget(memory: Memory, pages: Pages | None, keys: Sequence[str]) -> Forgotte
         return forgotten
     try:
         found = [page for note in notes for page in pages.forget(note)]
-    except (Unconfined, Unusable) as error:
+    except (Unconfined, DatabaseUnusable) as error:
         why = f"the daily notes may still say it ({error})"
         return attrs.evolve(forgotten, why=f"{forgotten.why}; {why}".removeprefix("; "))
     return attrs.evolve(forgotten, pages=tuple(sorted(set(found))))
 
 
 def search(
-    memory: Memory, pages: Pages | None, asked: Asked, limit: int, tie: Tie, model: str = ""
+    memory: Memory,
+    pages: Pages | None,
+    asked: SearchQuery,
+    limit: int,
+    cancel: CancelToken,
+    model: str = "",
 ) -> list[Note]:
     """Find the *limit* best notes and pages (`core.recall.joined`).  Raises Abandoned."""
-    notes = memory.search(asked, limit, tie, model)
+    notes = memory.search(asked, limit, cancel, model)
     if pages is None:
         return notes
-    return joined(notes, pages.search(asked, limit, tie), words_of(asked.query))[:limit]
+    return joined(notes, pages.search(asked, limit, cancel), words_of(asked.query))[:limit]

@@ -36,13 +36,13 @@ from elwood.features.memory.results import (
     Unsaved,
     in_words,
 )
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.features.memory.tidy import tidy
 from elwood.features.memory.upkeep import Upkeep
 from elwood.features.memory.vectors import Vectors
 from elwood.foundation.runtime import Blocking, Mailbox
-from elwood.foundation.storage.sqlite import Abandoned, Unusable
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import Abandoned, CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import DiskFull
 
 log = logging.getLogger("elwood.memory")
@@ -167,7 +167,7 @@ class Remembering:
         try:
             for catalog in self._catalogs:
                 await self._write(catalog.discard)
-        except Unusable as error:
+        except DatabaseUnusable as error:
             return Settled(str(error), ok=False)
         self._upkeep.insist()
         return Settled("The index is being made anew.", ok=True)
@@ -222,34 +222,34 @@ class Remembering:
         pages: Pages | None = None
         match message:
             case Recall(query=query, limit=limit, every=True):
-                asked = Asked(query=query, now=-math.inf, words="all")
+                asked = SearchQuery(query=query, now=-math.inf, words="all")
             case Recall(query=query, limit=limit):
                 vector = None if self._vectors is None else await self._vectors.of(query)
-                asked = Asked(query=query, now=self._now(), vector=vector)
+                asked = SearchQuery(query=query, now=self._now(), vector=vector)
                 pages = self._pages
             case Suggest(message=text):
-                asked = Asked(query=text, now=self._now(), words="any", untrusted=False)
+                asked = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
                 limit = SUGGESTED
         model = self._vectors.model if self._vectors is not None else ""
         async with self._readers:
             return await self._interruptibly(
-                lambda tie: search(self._memory, pages, asked, limit, tie, model)
+                lambda cancel: search(self._memory, pages, asked, limit, cancel, model)
             )
 
-    async def _interruptibly(self, fn: Callable[[Tie], list[Note]]) -> list[Note]:
+    async def _interruptibly(self, fn: Callable[[CancelToken], list[Note]]) -> list[Note]:
         """Run a search that ends when we are cancelled, instead of being waited for."""
-        tie = Tie()
+        cancel = CancelToken()
         found: list[Note] = []
 
         async def watch() -> None:
             try:
                 await trio.sleep_forever()
             finally:
-                tie.cut()
+                cancel.cancel()
 
         def run() -> None:
             try:
-                found.extend(fn(tie))
+                found.extend(fn(cancel))
             except Abandoned:
                 log.debug("search broken off")
 

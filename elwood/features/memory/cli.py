@@ -16,12 +16,12 @@ from elwood.features.daily_notes import index as pages
 from elwood.features.daily_notes.index import Pages
 from elwood.features.memory.note import Note
 from elwood.features.memory.results import Forgotten, in_words
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.lock import AlreadyRunning, holding
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import DiskFull, JournalBroken
 
 Act = Callable[[Memory], Forgotten | int]
@@ -48,9 +48,9 @@ def search(paths: Paths, query: str, limit: int) -> int:
 
     Returns the exit code.
     """
-    asked = Asked(query=query, now=time.time())
+    asked = SearchQuery(query=query, now=time.time())
     notes = pages.search(
-        _memory(paths.state), Pages(paths.state, paths.workspace), asked, limit, Tie()
+        _memory(paths.state), Pages(paths.state, paths.workspace), asked, limit, CancelToken()
     )
     for note in notes:
         print(_line(note))
@@ -102,7 +102,7 @@ def _alone(state: Path, act: Act) -> int:
                 done = act(memory)
             finally:
                 memory.shelf.close()
-    except (AlreadyRunning, DiskFull, JournalBroken, Unusable) as error:
+    except (AlreadyRunning, DiskFull, JournalBroken, DatabaseUnusable) as error:
         print(error, file=sys.stderr)
         return 1
     except OSError as error:

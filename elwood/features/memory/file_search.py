@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from elwood.features.memory.note import Note, expires
-from elwood.features.memory.ranking import Hit, worth
-from elwood.features.memory.search_query import Asked, Filing, Tie
+from elwood.features.memory.note_files import Filing
+from elwood.features.memory.ranking import worth
+from elwood.foundation.storage.search_index import SearchHit, SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken
 from elwood.foundation.text.words import asked, saying
 
 # Hits that are ranked, as many as by the index.
@@ -14,16 +16,16 @@ MOST_HITS = 200
 
 
 class Files:
-    """A `MemoryStore` over the files alone."""
+    """A `Lookup` over the files alone."""
 
     def __init__(self, files: Filing) -> None:
         self._files = files
 
-    def search(self, asked_: Asked, tie: Tie) -> list[Hit]:
+    def search(self, asked_: SearchQuery, cancel: CancelToken) -> list[SearchHit]:
         """Find by words: notes that have all of them, else all but one, else any."""
         chosen = asked(asked_.query)
-        found: dict[int, list[Hit]] = {}
-        for note in self._notes(lambda: tie.is_cut):
+        found: dict[int, list[SearchHit]] = {}
+        for note in self._notes(lambda: cancel.is_cancelled):
             until = expires(note)
             gone = until is not None and until <= asked_.now
             if note.status != "kept" or gone or (note.untrusted and not asked_.untrusted):
@@ -33,7 +35,7 @@ class Files:
                 # A word more is worth more than any place of one.
                 whole = different == len(chosen)
                 worth_ = different + score / 1000
-                hit = Hit(note.key, worth_, note.updated, note.importance, whole)
+                hit = SearchHit(note.key, worth_, note.updated, note.importance, whole)
                 found.setdefault(different, []).append(hit)
         most = len(chosen)
         rest = [hit for hits in found.values() for hit in hits]

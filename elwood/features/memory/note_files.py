@@ -9,11 +9,13 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 
-from elwood.features.memory.note import MAX_FILE, Note, parse
+from elwood.features.memory.note import MAX_FILE, Note, expires, parse
 from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.search_index import Document
 from elwood.foundation.text.slugs import KEY
 
 # What editors and crashes leave beside a file: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.
@@ -40,6 +42,34 @@ class Filed:
     def is_cut(self) -> bool:
         """Whether *data* are not all of the file."""
         return len(self.data) > MAX_FILE
+
+
+class Filing(Protocol):
+    """Files that are searched, as notes."""
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """Go through all files, by key and stamp, in no order."""
+
+    def read(self, key: str, /) -> Filed | None:
+        """Read one; None if there is none."""
+
+
+def document_of(filed: Filed | None) -> Document | None:
+    """Make of a note what the index takes in."""
+    if filed is None:
+        return None
+    note = filed.note
+    return Document(
+        key=note.key,
+        stamp=filed.stamp,
+        text=note.text,
+        tags=note.tags,
+        listed=note.status == "kept",
+        untrusted=note.untrusted,
+        importance=note.importance,
+        updated=note.updated,
+        expires=expires(note),
+    )
 
 
 class NoteFiles:
@@ -69,6 +99,10 @@ class NoteFiles:
         except UnicodeDecodeError:
             text, whole = data[:MAX_FILE].decode("utf-8-sig", "replace"), False
         return Filed(parse(key, text), stamp(found), whole, data)
+
+    def document(self, key: str) -> Document | None:
+        """Read what the index takes in of a note; None if there is none."""
+        return document_of(self.read(key))
 
     def write(self, key: str, data: bytes) -> str:
         """Let the note be *data*: after a crash it is the old or the new one; return its stamp.

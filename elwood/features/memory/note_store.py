@@ -7,20 +7,21 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from elwood.features.memory.file_search import Files
 from elwood.features.memory.note_files import NoteFiles
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.indexed_files import Catalog
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.indexed_files import IndexedFiles
+from elwood.foundation.storage.sqlite import DatabaseUnusable
 
 log = logging.getLogger("elwood.memory")
 
 
-class Shelf(Catalog):
+class Shelf(IndexedFiles):
     """The notes in *state*/memory, and *state*/memory.db."""
 
     def __init__(self, state: Path, disk: Disk) -> None:
         self.files = NoteFiles(state / "memory", disk)
-        super().__init__(self.files, state / "memory.db")
+        super().__init__(self.files, state / "memory.db", Files(self.files))
 
     def open(self) -> None:
         """Remove what a crash has left; open the index for writing, if there is one."""
@@ -44,19 +45,22 @@ class Shelf(Catalog):
         self.files.write(key, data)
         if is_new and self._count is not None:
             self._count += 1
-        filed = self.files.read(key)
-        if filed is None:
+        found = self.files.document(key)
+        if found is None:
             return
 
         def index() -> None:
             self._need_open()
-            self.index.put([filed])
+            self.index.put([found])
 
         if not self._attempt(index):
             self._missed += 1
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Remove these notes: no byte of them stays.  Raises DiskFull, JournalBroken, Unusable."""
+        """Remove these notes: no byte of them stays.
+
+        Raises DiskFull, JournalBroken and DatabaseUnusable.
+        """
         self._count = None
         for key in keys:
             self.files.remove(key)
@@ -65,7 +69,7 @@ class Shelf(Catalog):
         try:
             self._need_open()
             self.index.drop(keys)
-        except Unusable as error:
+        except DatabaseUnusable as error:
             # Then the index goes as a whole: it can be made anew, and must not keep them.
             log.warning("memory index thrown away", extra={"why": str(error)})
             self.index.discard()

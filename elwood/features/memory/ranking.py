@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from elwood.features.memory.note import USUAL, Note
+from elwood.features.memory.note import Note
+from elwood.foundation.storage.search_index import USUAL, SearchHit
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import asked, matches, words
 
@@ -21,27 +22,13 @@ ENOUGH = 2
 OFFERED = "[notes that may help:"
 
 
-@attrs.frozen
-class Hit:
-    """A note that was found; *score* is positive, and the higher the better.
-
-    *whole*: it has all words of the question.
-    """
-
-    key: str
-    score: float
-    updated: str = ""
-    importance: int = USUAL
-    whole: bool = False
-
-
-def grouped(hits: Iterable[Hit]) -> list[list[Hit]]:
+def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
     """Put what fits about equally well together, the best first; within a group the newest.
 
     *updated* only tells them apart, so no clock is needed.
 
-    >>> old, new = Hit("old", 1.1, "2026-01-01"), Hit("new", 1.0, "2026-02-01")
-    >>> [[hit.key for hit in group] for group in grouped([old, new, Hit("off", 0.2)])]
+    >>> old, new = SearchHit("old", 1.1, "2026-01-01"), SearchHit("new", 1.0, "2026-02-01")
+    >>> [[hit.key for hit in group] for group in grouped([old, new, SearchHit("off", 0.2)])]
     [['new', 'old'], ['off']]
     """
     weighed = sorted(
@@ -49,7 +36,7 @@ def grouped(hits: Iterable[Hit]) -> list[list[Hit]]:
         key=lambda one: (-one[0], one[1].key),
     )
     best = 0.0
-    groups: list[list[Hit]] = []
+    groups: list[list[SearchHit]] = []
     for score, hit in weighed:
         if not groups or score < ALIKE * best:
             best = score
@@ -60,7 +47,7 @@ def grouped(hits: Iterable[Hit]) -> list[list[Hit]]:
     return groups
 
 
-def ranked(hits: Iterable[Hit]) -> list[str]:
+def ranked(hits: Iterable[SearchHit]) -> list[str]:
     """Name the best first; of those that fit about equally well, the newest (`grouped`)."""
     return [hit.key for group in grouped(hits) for hit in group]
 

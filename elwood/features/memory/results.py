@@ -3,6 +3,7 @@
 import attrs
 
 from elwood.features.memory.note import Note
+from elwood.foundation.storage.search_index import IndexCounts
 
 
 @attrs.frozen
@@ -82,21 +83,10 @@ class Undone:
 
 
 @attrs.frozen
-class Counts:
-    """How many notes there are, and of which kinds; *vectors* of them can be found by meaning."""
-
-    all: int = 0
-    pending: int = 0
-    untrusted: int = 0
-    expired: int = 0
-    vectors: int = 0
-
-
-@attrs.frozen
 class Overview:
     """*counts* are None while nobody knows; *passed_over* names files that are no notes."""
 
-    counts: Counts | None = None
+    counts: IndexCounts | None = None
     newest: tuple[Note, ...] = ()
     pending: tuple[Note, ...] = ()
     passed_over: tuple[str, ...] = ()

@@ -35,14 +35,12 @@ from elwood.features.memory.ranking import (
     ranked,
 )
 from elwood.features.memory.results import (
-    Counts,
     Forgotten,
     Overview,
     Saved,
     Undone,
     Unsaved,
 )
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.undo import (
     Batch,
     Batches,
@@ -52,7 +50,8 @@ from elwood.features.memory.undo import (
     said_hash,
 )
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.search_index import IndexCounts, SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import DiskFull
 from elwood.foundation.text.words import saying
 
@@ -75,17 +74,19 @@ class Memory:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def search(self, asked: Asked, limit: int, tie: Tie, model: str = "") -> list[Note]:
+    def search(
+        self, asked: SearchQuery, limit: int, cancel: CancelToken, model: str = ""
+    ) -> list[Note]:
         """Find the *limit* best notes, by words and, by *model*, near to the question's vector.
 
         Raises Abandoned.
         """
-        groups = grouped(self.shelf.by(lambda store: store.search(asked, tie)))
+        groups = grouped(self.shelf.by(lambda store: store.search(asked, cancel)))
         keys = [hit.key for group in groups for hit in group]
         if asked.vector is not None:
             try:
-                close = ranked(memory_vectors.near(self.shelf.index, model, asked, tie))
-            except Unusable as error:
+                close = ranked(memory_vectors.near(self.shelf.index, model, asked, cancel))
+            except DatabaseUnusable as error:
                 log.warning("searching without vectors", extra={"why": str(error)})
             else:
                 # Of versions that fit about equally well by words, meaning must not choose the old.
@@ -108,11 +109,11 @@ class Memory:
 
     def overview(self, limit: int) -> Overview:
         """Say how much there is, and give the newest *limit* notes of each kind."""
-        counts: Counts | None = Counts()
+        counts: IndexCounts | None = IndexCounts()
         if self.shelf.index.exists:
             try:
                 counts = self.shelf.index.counts(self._disk.clock())
-            except Unusable:
+            except DatabaseUnusable:
                 counts = None
         return Overview(
             counts,
@@ -314,12 +315,12 @@ class Memory:
         """Remove notes; say what could not be done."""
         try:
             self.shelf.remove(keys)
-        except Unusable as error:
+        except DatabaseUnusable as error:
             return f"the index still has them, and could not be removed: {error}"
         return ""
 
 
-def _is_found(note: Note, asked: Asked) -> bool:
+def _is_found(note: Note, asked: SearchQuery) -> bool:
     """Tell whether *note*, as its file is now, may be an answer."""
     until = expires(note)
     alive = until is None or until > asked.now

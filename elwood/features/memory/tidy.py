@@ -2,7 +2,7 @@
 
 from elwood.features.memory.note import expires
 from elwood.features.memory.note_store import Shelf
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.sqlite import DatabaseUnusable
 
 # Seconds for which a note stays that is out of date: somebody may want it back.
 EXPIRED_STAY = 7 * 86_400.0
@@ -25,7 +25,7 @@ def tidy(shelf: Shelf, now: float) -> tuple[int, str]:
             old.append(key)
     try:
         shelf.remove(old)
-    except Unusable as error:
+    except DatabaseUnusable as error:
         return len(old), f"the index still has them, and could not be removed: {error}"
     shelf.tidy()
     return len(old), ""

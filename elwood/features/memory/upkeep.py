@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 import trio
 
 from elwood.foundation.runtime import clear_error, report_error
-from elwood.foundation.storage.indexed_files import Catalog
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.indexed_files import IndexedFiles
+from elwood.foundation.storage.sqlite import DatabaseUnusable
 
 log = logging.getLogger("elwood.memory")
 
@@ -34,7 +34,7 @@ class Upkeep:
     """Brings the indexes of *catalogs* up to their files; *done* is told each time."""
 
     def __init__(
-        self, catalogs: Sequence[Catalog], write: Write, done: Callable[[], object]
+        self, catalogs: Sequence[IndexedFiles], write: Write, done: Callable[[], object]
     ) -> None:
         self._catalogs = catalogs
         self._write = write
@@ -83,13 +83,13 @@ class Upkeep:
             with trio.move_on_after(wait):
                 await done.wait()
 
-    async def _bring_up(self, catalog: Catalog) -> str:
+    async def _bring_up(self, catalog: IndexedFiles) -> str:
         """Bring one index up to its files; say what kept us from it."""
         try:
             if catalog in self._unchecked:
                 await self._write(catalog.check)
             await self._go_through(catalog.catch_up())
-        except Unusable as error:
+        except DatabaseUnusable as error:
             log.warning("memory index not up to date", extra={"why": str(error)})
             return str(error)
         if catalog in self._unchecked:

@@ -15,9 +15,8 @@ from elwood.agent.models.vectors import (
     signs,
     unit,
 )
-from elwood.features.memory.index import Index
-from elwood.features.memory.ranking import Hit
-from elwood.features.memory.search_query import Asked, Tie
+from elwood.foundation.storage.search_index import SearchHit, SearchIndex, SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken
 from elwood.foundation.text.words import asked, expression
 
 # Before which `missing` begins.
@@ -48,7 +47,7 @@ WHERE n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ?
 """
 
 
-def missing(index: Index, model: str, before: int, limit: int) -> list[tuple[str, int]]:
+def missing(index: SearchIndex, model: str, before: int, limit: int) -> list[tuple[str, int]]:
     """Name kept notes, newest entry first, that have no vector of *model*: key and number.
 
     Only those whose number is below *before*: go on from the last one.  Raises Unusable.
@@ -57,7 +56,7 @@ def missing(index: Index, model: str, before: int, limit: int) -> list[tuple[str
         return db.execute(_MISSING, (model, before, limit)).fetchall()
 
 
-def put(index: Index, model: str, vectors: Iterable[tuple[int, bytes, Vector]]) -> None:
+def put(index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vector]]) -> None:
     """Keep vectors by *model*, of the note of this number if it still says what this said.
 
     Raises Unusable.
@@ -72,38 +71,42 @@ def put(index: Index, model: str, vectors: Iterable[tuple[int, bytes, Vector]]) 
             )
 
 
-def near(index: Index, model: str, asked_: Asked, tie: Tie) -> list[Hit]:
+def near(
+    index: SearchIndex, model: str, query: SearchQuery, cancel: CancelToken
+) -> list[SearchHit]:
     """Find the notes whose vectors are near to that of the question.
 
     Raises Unusable, Abandoned.
     """
-    if asked_.vector is None:
+    if query.vector is None:
         return []
-    wanted = unit(asked_.vector)
+    wanted = unit(query.vector)
     rough, size = signs(wanted), len(_bits(wanted))
-    with index.reading(tie) as db:
+    with index.reading(cancel) as db:
         near_ = [
             ((rough ^ int.from_bytes(bits, "little")).bit_count(), id_)
-            for id_, bits in _compared(db, model, asked_)
+            for id_, bits in _compared(db, model, query)
             if len(bits) == size
         ]
         ids: list[int | None] = [id_ for _, id_ in heapq.nsmallest(CLOSE, near_)]
         ids += [None] * (CLOSE - len(ids))
         hits = []
         for key, vector, updated, importance in db.execute(
-            _EXACT, (asked_.now, asked_.untrusted, *ids)
+            _EXACT, (query.now, query.untrusted, *ids)
         ):
             exact: Sequence[float] = array("f", vector)
             if len(exact) == len(wanted) and (score := cosine(exact, wanted)) >= NEAR:
-                hits.append(Hit(key, score, updated, importance))
+                hits.append(SearchHit(key, score, updated, importance))
     return heapq.nlargest(MOST_HITS, hits, key=lambda hit: hit.score)
 
 
-def _compared(db: sqlite3.Connection, model: str, asked_: Asked) -> Iterable[tuple[int, bytes]]:
+def _compared(
+    db: sqlite3.Connection, model: str, query: SearchQuery
+) -> Iterable[tuple[int, bytes]]:
     [(count,)] = db.execute("SELECT count(*) FROM vectors").fetchall()
     if count <= MAX_COMPARED:
         return db.execute(_ALL, (model,))
-    chosen = asked(asked_.query)
+    chosen = asked(query.query)
     return db.execute(_SOME, (model, expression(chosen, 1))) if chosen else ()
 
 

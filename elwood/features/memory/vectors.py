@@ -13,7 +13,7 @@ from elwood.features.memory import vector_store as memory_vectors
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import Blocking, clear_error, report_error
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.sqlite import DatabaseUnusable
 from elwood.foundation.text.words import saying
 
 log = logging.getLogger("elwood.memory")
@@ -81,7 +81,7 @@ class Vectors:
             except EmbeddingFailed as error:
                 self._failed(error.why)
                 self.wanted()
-            except Unusable as error:
+            except DatabaseUnusable as error:
                 log.warning("vectors not kept", extra={"why": str(error)})
 
     async def _give(self) -> None:

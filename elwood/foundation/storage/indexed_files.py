@@ -7,12 +7,10 @@ import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from elwood.features.memory.file_search import Files
-from elwood.features.memory.index import Index
-from elwood.features.memory.search_query import Filing, MemoryStore
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.search_index import Document, Lookup, SearchIndex
+from elwood.foundation.storage.sqlite import DatabaseUnusable
 
 log = logging.getLogger("elwood.memory")
 
@@ -23,13 +21,31 @@ T = TypeVar("T")
 STEP = 256
 
 
-class Catalog:
-    """The *files*, and their index in the file *path*, which takes in *step* of them at once."""
+class DocumentFiles(Protocol):
+    """The files that are searched, by key; all block."""
 
-    def __init__(self, files: Filing, path: Path, *, step: int = STEP) -> None:
-        self.index = Index(path)
-        self._filing = files
-        self._plain = Files(files)
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """Go through all files, by key and stamp, in no order."""
+
+    def document(self, key: str, /) -> Document | None:
+        """Read one; None if there is none."""
+
+    def there(self, key: str, /) -> bool:
+        """Tell whether there is something of this key."""
+
+
+class IndexedFiles:
+    """The *files*, and their index in the file *path*, which takes in *step* of them at once.
+
+    *plain* looks into the files as long as the index cannot be relied on.
+    """
+
+    def __init__(
+        self, files: DocumentFiles, path: Path, plain: Lookup, *, step: int = STEP
+    ) -> None:
+        self.index = SearchIndex(path)
+        self._documents = files
+        self._plain = plain
         self._step = step
         # Files that the index should have taken in and could not, since it caught up.
         self._missed = 0
@@ -55,11 +71,11 @@ class Catalog:
     def catch_up(self) -> Iterator[int]:
         """Bring the index up to the files, in steps: yields how many notes each took in.
 
-        Whoever goes through the steps may do other things between them.  Raises Unusable.
+        Whoever goes through the steps may do other things between them.  Raises DatabaseUnusable.
         """
         try:
             yield from self._catch_up()
-        except Unusable as error:
+        except DatabaseUnusable as error:
             if not error.damaged:
                 raise
             self.index.discard()
@@ -68,18 +84,18 @@ class Catalog:
 
     def _catch_up(self) -> Iterator[int]:
         missed, known, there = self._missed, 0, 0
-        names = self._filing.stamps()
+        names = self._documents.stamps()
         while step := dict(islice(names, self._step)):
             self._need_open()
             before = self.index.stamps(list(step))
             known += len(before)
             changed = [key for key, stamp in step.items() if before.get(key) != stamp]
-            filed = [found for key in changed if (found := self._filing.read(key)) is not None]
-            if filed:
-                self.index.put(filed)
+            read = map(self._documents.document, changed)
+            if found := [document for document in read if document is not None]:
+                self.index.put(found)
                 self._count = None
             there += len(step)
-            yield len(filed)
+            yield len(found)
         self.is_empty = there == 0
         if self.index.exists:
             self._need_open()
@@ -89,7 +105,7 @@ class Catalog:
         self._missed -= missed
 
     def discard(self) -> None:
-        """Throw the index away; `catch_up` makes it anew.  Raises Unusable."""
+        """Throw the index away; `catch_up` makes it anew.  Raises DatabaseUnusable."""
         self.index.discard()
 
     def tidy(self) -> None:
@@ -99,17 +115,17 @@ class Catalog:
             self._attempt(self.index.tidy)
 
     def rebuild(self) -> int:
-        """Make the index anew, at once; return how many notes it has.  Raises Unusable."""
+        """Make the index anew, at once; return how many notes it has.  Raises DatabaseUnusable."""
         self.index.discard()
         return sum(self.catch_up())
 
-    def by(self, fn: Callable[[MemoryStore], T]) -> T:
+    def by(self, fn: Callable[[Lookup], T]) -> T:
         """Look up by the index or, as long as that cannot be relied on, in the files."""
         if self.index.exists and not self._missed:
             try:
                 if self.index.is_complete:
                     return fn(self.index)
-            except Unusable as error:
+            except DatabaseUnusable as error:
                 log.warning("looking into every note", extra={"why": f"index: {error}"})
         return fn(self._plain)
 
@@ -124,9 +140,9 @@ class Catalog:
             try:
                 if self.index.is_complete:
                     return self.index.count()
-            except Unusable as error:
+            except DatabaseUnusable as error:
                 log.warning("counting the files", extra={"why": f"index: {error}"})
-        return sum(1 for _ in self._filing.stamps())
+        return sum(1 for _ in self._documents.stamps())
 
     def _drop_gone(self, known: int) -> Iterator[int]:
         """Drop what has no file any more; *known* notes of the index were seen to have one."""
@@ -135,7 +151,7 @@ class Catalog:
         after, gone = "", list[str]()
         while keys := self.index.keys(after, self._step):
             after = keys[-1]
-            gone += [key for key in keys if not self._filing.there(key)]
+            gone += [key for key in keys if not self._documents.there(key)]
             yield 0
         if gone:
             self.index.drop(gone)
@@ -149,7 +165,7 @@ class Catalog:
         """Do something with the index; tell whether that worked."""
         try:
             fn()
-        except Unusable as error:
+        except DatabaseUnusable as error:
             log.warning("memory index not usable", extra={"why": str(error)})
             if error.damaged:
                 self._discard()
@@ -159,5 +175,5 @@ class Catalog:
     def _discard(self) -> None:
         try:
             self.index.discard()
-        except Unusable as error:
+        except DatabaseUnusable as error:
             log.warning("memory index not removed", extra={"why": str(error)})

@@ -3,11 +3,9 @@
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from elwood.features.memory.search_query import Tie
 
 # Milliseconds to wait for a lock that somebody else holds.
 BUSY = 1000
@@ -19,7 +17,7 @@ IDLE = 2
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-class Unusable(Exception):
+class DatabaseUnusable(Exception):
     """The database cannot be used now.  *damaged*: it must be made anew."""
 
     def __init__(self, why: str, *, damaged: bool = False) -> None:
@@ -31,10 +29,33 @@ class Abandoned(Exception):
     """Whoever asked does not want the answer any more."""
 
 
+class CancelToken:
+    """Lets whoever asked for a search break it off, from any thread."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self._stop: Callable[[], None] | None = None
+
+    def cancel(self) -> None:
+        """Break it off."""
+        self.is_cancelled = True
+        if self._stop is not None:
+            self._stop()
+
+    @contextmanager
+    def to(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Have *stop* called by `cancel`, as long as the block runs."""
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
+
+
 class Database:
     """The file *path*, with the *tables* of a *version*; one of another is made anew.
 
-    What is deleted is overwritten.  All methods raise Unusable.
+    What is deleted is overwritten.  All methods raise DatabaseUnusable.
     """
 
     def __init__(self, path: Path, tables: str, version: int) -> None:
@@ -60,7 +81,7 @@ class Database:
         """Open it for writing, making it anew if it is missing, broken or of another version."""
         try:
             self._open()
-        except Unusable as error:
+        except DatabaseUnusable as error:
             if not error.damaged:
                 raise
             self.discard()
@@ -88,17 +109,17 @@ class Database:
         with self.reading() as db:
             [(found,)] = db.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
-            raise Unusable(f"it is damaged: {found}", damaged=True)
+            raise DatabaseUnusable(f"it is damaged: {found}", damaged=True)
 
     @contextmanager
-    def reading(self, tie: Tie | None = None) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that can only read; *tie* can break off what is done with it.
+    def reading(self, cancel: CancelToken | None = None) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that can only read; *cancel* can break off what is done with it.
 
         Raises Abandoned if it did.
         """
         db, epoch = self._reader()
         try:
-            with judged(tie), (tie or Tie()).to(db.interrupt):
+            with judged(cancel), (cancel or CancelToken()).to(db.interrupt):
                 yield db
         except BaseException:  # and it goes on: what was broken off is not lent again
             db.close()
@@ -126,7 +147,7 @@ class Database:
     def writer(self) -> sqlite3.Connection:
         """Give the writer's connection, for what cannot stand in a transaction."""
         if self._db is None:
-            raise Unusable("it is not open")
+            raise DatabaseUnusable("it is not open")
         return self._db
 
     def truncate(self) -> None:
@@ -134,7 +155,7 @@ class Database:
         with judged():
             [(busy, _, _)] = self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
-            raise Unusable("somebody reads what was deleted", damaged=True)
+            raise DatabaseUnusable("somebody reads what was deleted", damaged=True)
 
     def _reader(self) -> tuple[sqlite3.Connection, int]:
         with self._at_idle:
@@ -165,7 +186,7 @@ class Database:
         [(version,)] = db.execute("PRAGMA user_version").fetchall()
         [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master").fetchall()
         if tables and version != self._version:
-            raise Unusable(f"it is of version {version}", damaged=True)
+            raise DatabaseUnusable(f"it is of version {version}", damaged=True)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA secure_delete = ON")
@@ -175,18 +196,18 @@ class Database:
 
 
 @contextmanager
-def judged(tie: Tie | None = None) -> Iterator[None]:
-    """Turn the errors of SQLite, and of its files, into Unusable."""
+def judged(cancel: CancelToken | None = None) -> Iterator[None]:
+    """Turn the errors of SQLite, and of its files, into DatabaseUnusable."""
     try:
         yield
     except sqlite3.Error as error:
-        if tie is not None and tie.is_cut:
+        if cancel is not None and cancel.is_cancelled:
             raise Abandoned from error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         damaged = not isinstance(error, sqlite3.OperationalError) or code in _DAMAGED
-        raise Unusable(f"it cannot be used: {error}", damaged=damaged) from error
+        raise DatabaseUnusable(f"it cannot be used: {error}", damaged=damaged) from error
     except OSError as error:
-        raise Unusable(f"it cannot be opened: {error.strerror}") from error
+        raise DatabaseUnusable(f"it cannot be opened: {error.strerror}") from error
 
 
 def _connected(uri: str, cache: int, *more: str) -> sqlite3.Connection:

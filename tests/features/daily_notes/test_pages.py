@@ -17,7 +17,8 @@ from elwood.features.daily_notes.notes import MAX_DAILY
 from elwood.features.daily_notes.search import MAX_EXCERPT
 from elwood.features.memory.note import Note
 from elwood.features.memory.results import in_words
-from elwood.features.memory.search_query import Asked, Tie
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken
 from tests.features.memory.remembering import holding, opened, save
 
 MARCH = "threads/daily/2026-03-14.md"
@@ -50,7 +51,7 @@ class Diary:
         return sum(self.pages.catch_up())
 
     def found(self, query: str, limit: int = 10) -> list[Note]:
-        return self.pages.search(Asked(query=query, now=0.0), limit, Tie())
+        return self.pages.search(SearchQuery(query=query, now=0.0), limit, CancelToken())
 
     def keys(self, query: str) -> list[str]:
         return [note.key for note in self.found(query)]
@@ -144,8 +145,8 @@ def test_notes_come_before_pages_that_fit_no_better(diary: Diary) -> None:
         save(memory, "obey", "The boiler of others.", untrusted=True)
 
         def keys(query: str, limit: int = 10) -> list[str]:
-            asked = Asked(query=query, now=0.0)
-            return [note.key for note in search(memory, diary.pages, asked, limit, Tie())]
+            asked = SearchQuery(query=query, now=0.0)
+            return [note.key for note in search(memory, diary.pages, asked, limit, CancelToken())]
 
         assert keys("boiler") == ["boiler", "obey", APRIL, WEEK, MARCH]
         assert set(keys("boiler in march", 2)) == {MARCH, WEEK}
@@ -166,7 +167,7 @@ def test_a_broken_index_is_made_anew(diary: Diary) -> None:
 def test_no_workspace_is_no_trouble(tmp_path: Path) -> None:
     pages = Pages(tmp_path, tmp_path / "absent")
     assert list(pages.catch_up()) == []
-    assert pages.search(Asked(query="boiler", now=0.0), 5, Tie()) == []
+    assert pages.search(SearchQuery(query="boiler", now=0.0), 5, CancelToken()) == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.note import Draft, Note, Status
 from elwood.features.memory.results import Saved, Unsaved
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken
 from elwood.foundation.storage.syscalls import Calls
 
 MINE = Label(private=True)
@@ -54,7 +55,7 @@ def save(
 
 def find(memory: Memory, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
     """Search."""
-    return memory.search(Asked(query=query, now=now), limit, Tie())
+    return memory.search(SearchQuery(query=query, now=now), limit, CancelToken())
 
 
 def keys(memory: Memory, query: str, limit: int = 10) -> list[str]:

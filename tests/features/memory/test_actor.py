@@ -32,13 +32,12 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.note import Note
 from elwood.features.memory.notebook import MemoryNotebook
 from elwood.features.memory.results import Saved
-from elwood.features.memory.search_query import Tie
 from elwood.features.memory.store import Memory
 from elwood.features.memory.upkeep import LOOK_EVERY
 from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.sqlite import Abandoned
+from elwood.foundation.storage.sqlite import Abandoned, CancelToken
 from tests.features.memory.memories import remembering
 from tests.features.memory.notebook import kept, seen
 from tests.features.memory.remembering import draft, holding
@@ -175,8 +174,8 @@ async def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     actor = Remembering(Memory(tmp_path, disk, max_notes=9), blocking=in_thread, now=lambda: 0.0)
     began, stopped = trio.Event(), threading.Event()
 
-    def endless(tie: Tie) -> list[Note]:
-        with tie.to(stopped.set):
+    def endless(cancel: CancelToken) -> list[Note]:
+        with cancel.to(stopped.set):
             trio.from_thread.run_sync(began.set)
             assert stopped.wait(60)
         raise Abandoned

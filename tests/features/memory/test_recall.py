@@ -14,13 +14,8 @@ from elwood.agent.models.vectors import (
     unit,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.ranking import (
-    Hit,
-    fused,
-    offered,
-    ranked,
-    relevant,
-)
+from elwood.features.memory.ranking import fused, offered, ranked, relevant
+from elwood.foundation.storage.search_index import SearchHit
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import (
     asked,
@@ -87,9 +82,9 @@ def test_no_query_is_syntax_for_the_index(query: str) -> None:
 
 
 def test_of_two_versions_the_newest_comes_first_but_fitting_counts_more() -> None:
-    versions = [Hit("old", 1.2, "1"), Hit("new", 1.0, "3"), Hit("far", 0.3, "4")]
+    versions = [SearchHit("old", 1.2, "1"), SearchHit("new", 1.0, "3"), SearchHit("far", 0.3, "4")]
     assert ranked(versions) == ["new", "old", "far"]
-    weighty = [Hit("a", 1.0, "1", 1), Hit("b", 1.0, "1", 5)]
+    weighty = [SearchHit("a", 1.0, "1", 1), SearchHit("b", 1.0, "1", 5)]
     assert ranked(weighty) == ["b", "a"]
     assert ranked([]) == []
 

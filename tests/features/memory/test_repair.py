@@ -12,13 +12,13 @@ import pytest
 
 from elwood.features.memory.note import MAX_FILE
 from elwood.features.memory.results import Forgotten, Saved, Unsaved
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.lock import AlreadyRunning
 from elwood.foundation.storage.lock import holding as lock
-from elwood.foundation.storage.sqlite import Unusable
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import Calls
 from tests.features.memory.remembering import catch_up, find, holding, keys, opened, save
 
@@ -240,7 +240,7 @@ def test_an_index_that_breaks_under_us_loses_nothing(
             try:
                 memory.shelf.check()
                 catch_up(memory)
-            except Unusable:
+            except DatabaseUnusable:
                 memory.shelf.discard()
             with_repair.append(keys(memory, "number 7"))
         assert with_repair[-1] == ["n7"]
@@ -260,7 +260,7 @@ def test_an_index_that_somebody_holds_is_not_waited_for(tmp_path: Path) -> None:
         other.execute("ROLLBACK")
         other.close()
         assert catch_up(memory) == 1
-        assert memory.shelf.index.search(Asked(query="two", now=0.0), Tie())
+        assert memory.shelf.index.search(SearchQuery(query="two", now=0.0), CancelToken())
         assert sorted(keys(memory, "word")) == ["a", "b"]
 
 
@@ -285,7 +285,7 @@ def test_a_folder_in_the_place_of_the_index_is_left_alone(tmp_path: Path) -> Non
     memory.shelf.open()
     assert save(memory, "a", "word") == Saved("a")
     assert keys(memory, "word") == ["a"]
-    with pytest.raises(Unusable):
+    with pytest.raises(DatabaseUnusable):
         catch_up(memory)
     assert (tmp_path / "memory.db").is_dir()
 

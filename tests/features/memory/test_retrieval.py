@@ -13,8 +13,9 @@ import pytest
 from elwood.agent.models.vectors import hashed
 from elwood.features.memory import vector_store as memory_vectors
 from elwood.features.memory.note import Note, render, stamped
-from elwood.features.memory.search_query import Asked, Tie
 from elwood.features.memory.store import Memory
+from elwood.foundation.storage.search_index import SearchQuery
+from elwood.foundation.storage.sqlite import CancelToken
 from elwood.foundation.text.words import saying
 from tests.features.memory.remembering import MINE, opened
 
@@ -116,8 +117,8 @@ def give_vectors(memory: Memory) -> None:
 
 
 def ask(memory: Memory, query: str, *, vectors: bool) -> list[str]:
-    asked = Asked(query=query, now=0.0, vector=hashed(query) if vectors else None)
-    return [note.key for note in memory.search(asked, 5, Tie(), MODEL)]
+    asked = SearchQuery(query=query, now=0.0, vector=hashed(query) if vectors else None)
+    return [note.key for note in memory.search(asked, 5, CancelToken(), MODEL)]
 
 
 def recall(found: list[tuple[Fact, list[str]]]) -> float:

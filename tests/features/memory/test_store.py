@@ -8,7 +8,6 @@ import pytest
 
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.file_search import Files
-from elwood.features.memory.index import Index
 from elwood.features.memory.learning import digests
 from elwood.features.memory.note import Note
 from elwood.features.memory.results import (
@@ -17,10 +16,10 @@ from elwood.features.memory.results import (
     Undone,
     Unsaved,
 )
-from elwood.features.memory.search_query import Asked, MemoryStore, Tie
 from elwood.features.memory.tidy import EXPIRED_STAY, tidy
 from elwood.features.memory.undo import MAX_BATCHES
-from elwood.foundation.storage.sqlite import Abandoned
+from elwood.foundation.storage.search_index import Lookup, SearchIndex, SearchQuery
+from elwood.foundation.storage.sqlite import Abandoned, CancelToken
 from tests.features.memory.remembering import (
     MINE,
     catch_up,
@@ -55,7 +54,7 @@ def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["index", "files"])
-def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStore]:
+def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lookup]:
     """Both ways to look notes up, over the same notes."""
     with opened(tmp_path) as memory:
         for key, text, tags in (
@@ -72,34 +71,34 @@ def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mem
         assert answer == Saved("soon")
         index = memory.shelf.index
         store = index if request.param == "index" else Files(memory.shelf.files)
-        assert isinstance(store, Index | Files)
+        assert isinstance(store, SearchIndex | Files)
         yield store
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (Asked(query="garden", now=1.0), {"one", "two", "garden", "strange", "soon"}),
-        (Asked(query="garden", now=7200.0), {"one", "two", "garden", "strange"}),
-        (Asked(query="garden", now=7200.0, untrusted=False), {"one", "two", "garden"}),
-        (Asked(query="GARDEN gate", now=0.0), {"one"}),
-        (Asked(query="gard", now=7200.0), {"one", "two", "garden", "strange"}),
-        (Asked(query="gate absent", now=0.0), {"one"}),
-        (Asked(query="gate absent", now=0.0, words="all"), set()),
-        (Asked(query="gate party", now=0.0, words="any"), {"one", "soon"}),
-        (Asked(query="KUCHE", now=0.0), {"kueche"}),
-        (Asked(query="absent", now=0.0), set()),
-        (Asked(query='"garden" OR NEAR(', now=7200.0, words="all"), set()),
-        (Asked(query="?!", now=0.0), set()),
+        (SearchQuery(query="garden", now=1.0), {"one", "two", "garden", "strange", "soon"}),
+        (SearchQuery(query="garden", now=7200.0), {"one", "two", "garden", "strange"}),
+        (SearchQuery(query="garden", now=7200.0, untrusted=False), {"one", "two", "garden"}),
+        (SearchQuery(query="GARDEN gate", now=0.0), {"one"}),
+        (SearchQuery(query="gard", now=7200.0), {"one", "two", "garden", "strange"}),
+        (SearchQuery(query="gate absent", now=0.0), {"one"}),
+        (SearchQuery(query="gate absent", now=0.0, words="all"), set()),
+        (SearchQuery(query="gate party", now=0.0, words="any"), {"one", "soon"}),
+        (SearchQuery(query="KUCHE", now=0.0), {"kueche"}),
+        (SearchQuery(query="absent", now=0.0), set()),
+        (SearchQuery(query='"garden" OR NEAR(', now=7200.0, words="all"), set()),
+        (SearchQuery(query="?!", now=0.0), set()),
     ],
 )
 def test_index_and_files_find_the_same(
-    memory_store: MemoryStore, asked: Asked, expected: set[str]
+    memory_store: Lookup, asked: SearchQuery, expected: set[str]
 ) -> None:
-    assert {hit.key for hit in memory_store.search(asked, Tie())} == expected
+    assert {hit.key for hit in memory_store.search(asked, CancelToken())} == expected
 
 
-def test_index_and_files_list_the_same(memory_store: MemoryStore) -> None:
+def test_index_and_files_list_the_same(memory_store: Lookup) -> None:
     assert memory_store.newest(9, pending=True) == ["maybe"]
     assert set(memory_store.newest(9)) == {
         *("one", "two", "garden", "kueche", "none", "strange", "soon")
@@ -372,18 +371,18 @@ def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
     """The query of the index ends in the middle, and the connection is not used again."""
     with opened(tmp_path) as memory:
         save(memory, "a", "word")
-        tie = Tie()
+        cancel = CancelToken()
 
         def cut() -> int:
-            tie.cut()
+            cancel.cancel()
             return 1
 
         def endless() -> None:
             def cut() -> int:
-                tie.cut()
+                cancel.cancel()
                 return 1
 
-            with memory.shelf.index.reading(tie) as db:
+            with memory.shelf.index.reading(cancel) as db:
                 db.create_function("cut", 0, cut)
                 rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + cut() FROM n)"
                 db.execute(f"{rows} SELECT count(*) FROM n").fetchall()
@@ -392,7 +391,7 @@ def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
             endless()
         assert keys(memory, "word") == ["a"]
         for store in (memory.shelf.index, Files(memory.shelf.files)):
-            assert store.search(Asked(query="word", now=0.0), Tie())
+            assert store.search(SearchQuery(query="word", now=0.0), CancelToken())
 
 
 def test_a_public_note_is_not_private(tmp_path: Path) -> None:
@@ -402,7 +401,7 @@ def test_a_public_note_is_not_private(tmp_path: Path) -> None:
         assert find(memory, "word")[0].label == Label()
 
 
-def test_what_is_out_of_date_is_found(memory_store: MemoryStore) -> None:
+def test_what_is_out_of_date_is_found(memory_store: Lookup) -> None:
     assert memory_store.expired(1e12, 10) == ["soon"]
     assert memory_store.expired(1e12, 0) == []
     assert memory_store.expired(3600.0, 10) == ["soon"]

@@ -1,18 +1,17 @@
-"""The index of notes, in SQLite with FTS5.  Disposable: the files are the truth.
+"""A search index over texts, in SQLite with FTS5.  Disposable: the files are the truth.
 
-Everything here blocks, and raises `sqlite.Unusable`.
+Everything here blocks, and raises `sqlite.DatabaseUnusable`.
 """
 
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal, Protocol
 
-from elwood.features.memory.note import expires
-from elwood.features.memory.note_files import Filed
-from elwood.features.memory.ranking import Hit
-from elwood.features.memory.results import Counts
-from elwood.features.memory.search_query import Asked, Tie
-from elwood.foundation.storage.sqlite import Database, judged
+import attrs
+import msgspec
+
+from elwood.foundation.storage.sqlite import CancelToken, Database, judged
 from elwood.foundation.text.words import (
     asked,
     expression,
@@ -24,11 +23,11 @@ from elwood.foundation.text.words import (
 VERSION = 2
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
-# Notes of one fingerprint that are looked at.
+# Documents of one fingerprint that are looked at.
 MOST_TWINS = 9
 # From this version on FTS5 can overwrite what is deleted at once (sqlite.org/fts5.html).
 SECURE_FTS = (3, 42, 0)
-# Stands in the head of a file (application_id) that has once caught up with all notes: "Elwo".
+# Stands in the head of a file (application_id) that has once caught up with all documents: "Elwo".
 COMPLETE = 0x456C776F
 
 _TABLES = """
@@ -60,9 +59,83 @@ _COLUMNS = ("key", "stamp", "kept", "untrusted", "importance", "updated", "expir
 _INSERT = f"INSERT INTO notes ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _UPDATE = f"UPDATE notes SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHERE id = ?"
 
+# The importance of what nobody has weighed, of 1 to 5.
+USUAL = 3
 
-class Index(Database):
-    """The index in the file *path*; a `MemoryStore`."""
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A text to be found; *stamp* is another one whenever its file has changed.
+
+    What is not *listed* is known of, and never found by its words.  *expires* is Unix time.
+    """
+
+    key: str
+    stamp: str
+    text: str
+    tags: tuple[str, ...] = ()
+    listed: bool = True
+    untrusted: bool
+    importance: int = USUAL
+    updated: str = ""
+    expires: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SearchQuery:
+    """A search at Unix time *now*.
+
+    Of its words documents must have *all*, or *any*; or all, else all but one, else any, whatever
+    finds something first.  Without *untrusted*, what may hold strangers' words is left out.
+    """
+
+    query: str
+    now: float
+    words: Literal["all", "any", "all, else any"] = "all, else any"
+    untrusted: bool = True
+    vector: Sequence[float] | None = None
+
+
+class SearchHit(msgspec.Struct, frozen=True):
+    """A document that was found; *score* is positive, and the higher the better.
+
+    *whole*: it has all words of the question.
+    """
+
+    key: str
+    score: float
+    updated: str = ""
+    importance: int = USUAL
+    whole: bool = False
+
+
+class IndexCounts(msgspec.Struct, frozen=True):
+    """How many documents there are, and of which kinds; *vectors* can be found by meaning."""
+
+    all: int = 0
+    pending: int = 0
+    untrusted: int = 0
+    expired: int = 0
+    vectors: int = 0
+
+
+class Lookup(Protocol):
+    """Where documents are looked up; all block."""
+
+    def search(self, query: SearchQuery, cancel: CancelToken, /) -> list[SearchHit]:
+        """Find by words, in no order."""
+
+    def twin(self, said: bytes, /) -> list[str]:
+        """Name the documents whose text has this fingerprint (`words.saying`)."""
+
+    def newest(self, limit: int, *, pending: bool = False) -> list[str]:
+        """Name the newest documents, listed or not (*pending*), the newest first."""
+
+    def expired(self, before: float, limit: int, /) -> list[str]:
+        """Name *limit* documents at most whose time was up at Unix time *before*."""
+
+
+class SearchIndex(Database):
+    """The index in the file *path*; a `Lookup`."""
 
     def __init__(self, path: Path) -> None:
         self._is_secure = sqlite3.sqlite_version_info >= SECURE_FTS
@@ -70,24 +143,24 @@ class Index(Database):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has once caught up with all notes; since then it lacks changes only."""
+        """Whether it has once caught up with all documents; since then it lacks changes only."""
         with self.reading() as db:
             [(mark,)] = db.execute("PRAGMA application_id").fetchall()
         return bool(mark == COMPLETE)
 
     def complete(self) -> None:
-        """Note that it has caught up with all notes."""
+        """Note that it has caught up with all documents."""
         with self.writing() as db:
             db.execute(f"PRAGMA application_id = {COMPLETE}")
 
-    def put(self, filed: Sequence[Filed]) -> None:
-        """Take in what is new in these files, all of it or nothing."""
+    def put(self, documents: Sequence[Document]) -> None:
+        """Take in these documents, all of them or none."""
         with self.writing() as db:
-            for each in filed:
-                _put(db, each)
+            for document in documents:
+                _put(db, document)
 
     def drop(self, keys: Sequence[str]) -> None:
-        """Forget these notes: no byte of them stays in any file of the index."""
+        """Forget these documents: no byte of them stays in any file of the index."""
         with self.writing() as db:
             for key in keys:
                 for (id_,) in db.execute("SELECT id FROM notes WHERE key = ?", (key,)).fetchall():
@@ -99,38 +172,40 @@ class Index(Database):
                 self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
         self.truncate()
 
-    def search(self, asked_: Asked, tie: Tie) -> list[Hit]:
-        """Find by words: notes that have all of them, else all but one, else any.
+    def search(self, query: SearchQuery, cancel: CancelToken) -> list[SearchHit]:
+        """Find by words: documents that have all of them, else all but one, else any.
 
         Raises Abandoned.
         """
-        chosen = asked(asked_.query)
+        chosen = asked(query.query)
         if not chosen:
             return []
         most = len(chosen)
         tries = {"all": (most,), "any": (1,), "all, else any": (most, max(1, most - 1), 1)}
-        with self.reading(tie) as db:
-            for least in dict.fromkeys(tries[asked_.words]):
-                given = (expression(chosen, least), MOST_HITS, asked_.now, asked_.untrusted)
+        with self.reading(cancel) as db:
+            for least in dict.fromkeys(tries[query.words]):
+                given = (expression(chosen, least), MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
                     whole = least == most
-                    return [Hit(key, score, at, weight, whole) for key, score, at, weight in found]
+                    return [
+                        SearchHit(key, score, at, weight, whole) for key, score, at, weight in found
+                    ]
         return []
 
     def twin(self, said: bytes) -> list[str]:
-        """Name the notes that say the same."""
+        """Name the documents that say the same."""
         with self.reading() as db:
             ask = "SELECT key FROM notes WHERE saying = ? ORDER BY kept DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (said, MOST_TWINS))]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
-        """Name the newest notes, kept or *pending*, the newest first."""
+        """Name the newest documents, listed or not (*pending*), the newest first."""
         with self.reading() as db:
             ask = "SELECT key FROM notes WHERE kept = ? ORDER BY updated DESC, id DESC LIMIT ?"
             return [key for (key,) in db.execute(ask, (not pending, limit))]
 
     def expired(self, before: float, limit: int) -> list[str]:
-        """Name notes whose time was up at Unix time *before*."""
+        """Name documents whose time was up at Unix time *before*."""
         with self.reading() as db:
             ask = "SELECT key FROM notes WHERE expires <= ? LIMIT ?"
             return [key for (key,) in db.execute(ask, (before, limit))]
@@ -149,38 +224,37 @@ class Index(Database):
             return dict(db.execute(f"SELECT key, stamp FROM notes WHERE key IN ({marks})", keys))
 
     def keys(self, after: str, limit: int) -> list[str]:
-        """Name the next *limit* notes behind *after*, by key."""
+        """Name the next *limit* documents behind *after*, by key."""
         with self.reading() as db:
             ask = "SELECT key FROM notes WHERE key > ? ORDER BY key LIMIT ?"
             return [key for (key,) in db.execute(ask, (after, limit))]
 
     def count(self) -> int:
-        """Count the notes."""
+        """Count the documents."""
         with self.reading() as db:
             [(number,)] = db.execute("SELECT count(*) FROM notes").fetchall()
         return int(number)
 
-    def counts(self, now: float) -> Counts:
-        """Count the notes by kind; what expires is judged at Unix time *now*."""
+    def counts(self, now: float) -> IndexCounts:
+        """Count the documents by kind; what expires is judged at Unix time *now*."""
         with self.reading() as db:
             [row] = db.execute(_COUNT, (now,)).fetchall()
-        return Counts(*(value or 0 for value in row))
+        return IndexCounts(*(value or 0 for value in row))
 
 
-def _put(db: sqlite3.Connection, filed: Filed) -> None:
-    note = filed.note
-    said = saying(note.text)
+def _put(db: sqlite3.Connection, found: Document) -> None:
+    said = saying(found.text)
     values = (
-        note.key,
-        filed.stamp,
-        note.status == "kept",
-        note.untrusted,
-        note.importance,
-        note.updated,
-        expires(note),
+        found.key,
+        found.stamp,
+        found.listed,
+        found.untrusted,
+        found.importance,
+        found.updated,
+        found.expires,
         said,
     )
-    row = db.execute("SELECT id, saying FROM notes WHERE key = ?", (note.key,)).fetchone()
+    row = db.execute("SELECT id, saying FROM notes WHERE key = ?", (found.key,)).fetchone()
     if row is None:
         id_ = db.execute(_INSERT, values).lastrowid
     else:
@@ -189,6 +263,6 @@ def _put(db: sqlite3.Connection, filed: Filed) -> None:
         db.execute("DELETE FROM words WHERE rowid = ?", (id_,))
         if row[1] != said:
             db.execute("DELETE FROM vectors WHERE id = ?", (id_,))
-    if note.status == "kept":
-        told = (" ".join(words(part)) for part in (note.key, " ".join(note.tags), note.text))
+    if found.listed:
+        told = (" ".join(words(part)) for part in (found.key, " ".join(found.tags), found.text))
         db.execute("INSERT INTO words (rowid, key, tags, text) VALUES (?, ?, ?, ?)", (id_, *told))
