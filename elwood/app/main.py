@@ -40,6 +40,7 @@ from elwood.features.control.actor import Control, look
 from elwood.features.control.view import House as HouseSeen
 from elwood.features.health.actor import VITAL, Health, listener
 from elwood.features.health.disk_monitor import Vitals
+from elwood.features.memory.extension import OwnerQuestions
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
 from elwood.features.tasks.file_words import read_hours
@@ -149,7 +150,14 @@ class House:
             self._equipment,
             hands=hands,
             tools=tools,
-            learning=learning(config, self._disk, self.memory.address, self._posts, self._places),
+            learning=learning(
+                config,
+                outside,
+                self._disk,
+                self.memory.address,
+                self.models.address,
+                OwnerQuestions(self._posts, self._places),
+            ),
             channels=channels,
             presence=self.presence,
             actor_table=self.actor_table,
@@ -169,6 +177,7 @@ class House:
             tell=self._tell,
             channels=channels,
             threads=self._equipment.threads,
+            daily=self._equipment.daily,
             heard=heard,
             full=lambda: self._vitals.refusal,
         )
@@ -229,7 +238,7 @@ class House:
             awake=self._awake,
         )
         embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
-        memory = remembering(config, outside, self._disk, embedder)
+        memory = remembering(config, outside, self._disk, embedder, self._equipment.daily)
         control = Control(
             config.paths.runtime,
             self.actor_table,

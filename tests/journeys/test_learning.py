@@ -15,9 +15,9 @@ from elwood.agent.tools.talk import ASK_USER
 from elwood.app.config import Config, Paths
 from elwood.app.config.settings import Sessions
 from elwood.features.daily_notes.session_part import GATHER
-from elwood.features.memory.learning import LearningSettings
 from elwood.features.memory.note import parse
-from elwood.features.memory.observing import PROMPT
+from elwood.features.memory.observe import PROMPT
+from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.remembering import holding

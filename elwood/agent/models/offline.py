@@ -14,6 +14,7 @@ import attrs
 import msgspec
 import trio
 
+from elwood.agent.conversation.brought_along import OFFERED, without_days
 from elwood.agent.conversation.message import (
     Assistant,
     Block,
@@ -41,8 +42,6 @@ from elwood.agent.models.phrases import (
     understand,
 )
 from elwood.agent.models.provider import ModelRequest
-from elwood.features.daily_notes.notes import without_recall
-from elwood.features.memory.ranking import OFFERED
 from elwood.foundation.text.quote_markdown import (
     MAX_QUOTED,
     code,
@@ -203,7 +202,7 @@ def _asked(messages: Sequence[Message], begin: int) -> Iterator[_Asked]:
 
 def _words(text: str) -> Iterator[str]:
     """Yield the lines of people's own words: without what is said about them, or came back."""
-    for line in without_recall(text).splitlines():
+    for line in without_days(text).splitlines():
         if not ABOUT.fullmatch(line):
             yield NOTE.sub("", line)
 

@@ -170,20 +170,31 @@ def _skills(given: argparse.Namespace) -> int:
 
 def _memory(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
+        from elwood.features.control import cli as inspecting
+        from elwood.features.control import protocol as wire
+        from elwood.features.daily_notes.store import DailyNoteSearch
         from elwood.features.memory import cli as remembering
+        from elwood.foundation.runtime import inline
 
         paths = config.paths
+        others = (DailyNoteSearch(paths.state, paths.workspace, inline),)
         match given.what:
             case "list":
                 return remembering.show_list(paths.state, given.limit)
             case "search":
-                return remembering.search(paths, " ".join(given.query), given.limit)
+                return remembering.search(paths.state, " ".join(given.query), given.limit, others)
             case "show":
                 return remembering.show(paths.state, given.key)
             case "forget":
-                return remembering.forget(paths, tuple(given.keys))
+                keys = tuple(given.keys)
+                # A house that hangs is one, too, and its word is waited for.
+                if inspecting.is_reachable(paths.runtime):
+                    return inspecting.settle(paths.runtime, wire.Forget(keys))
+                return remembering.forget(paths.state, keys, others)
             case _:
-                return remembering.rebuild(paths)
+                if inspecting.is_reachable(paths.runtime):
+                    return inspecting.settle(paths.runtime, wire.Rebuild())
+                return remembering.rebuild(paths.state)
 
     return _configured(given, body, console=True, secrets=False)
 

@@ -14,8 +14,7 @@ from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.models.budget import Limits
 from elwood.agent.models.routing import ModelSettings, ProviderSettings, candidates
 from elwood.agent.policy.decide import Word
-from elwood.features.memory.learning import LearningSettings
-from elwood.features.memory.settings import MemorySettings
+from elwood.features.memory.settings import LearningSettings, MemorySettings
 from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.telegram.settings import TelegramSettings

@@ -15,7 +15,7 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.app.config import Config
 from elwood.app.config.tasks import read_checklist
 from elwood.features.backup.restored import restored
-from elwood.features.daily_notes.store import Threads
+from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.agent_file import NAME, AgentFile
@@ -78,7 +78,8 @@ class Clockwork:
         places: Callable[[], Sequence[Route]],
         tell: TellOwner,
         channels: Sequence[Channel],
-        threads: Threads,
+        threads: DailyNotes,
+        daily: DailyNoteSearch,
         heard: LastHeard,
         full: Callable[[], str],
     ) -> None:
@@ -94,6 +95,7 @@ class Clockwork:
         self._tell = tell
         self._channels = {channel.name: channel for channel in channels}
         self._threads = threads
+        self._daily = daily
         self._heard = heard
         self._full = full
         self._root = Root(config.paths.workspace)
@@ -184,7 +186,7 @@ class Clockwork:
 
         return {
             SWEEP: Sweep(logs, self._sessions, after, now, blocking),
-            MEMORY: TidyMemory(self._memory),
+            MEMORY: TidyMemory(self._memory, self._daily),
             REFLECTIONS: Reflecting(self._threads, now),
             BACKUP: back_up,
         }

@@ -11,7 +11,7 @@ from elwood.agent.approvals.messages import Decided
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.turn.inputs import age
 from elwood.features.daily_notes.reflections import due_reflections, request
-from elwood.features.daily_notes.store import Threads
+from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail, Tidy
 from elwood.features.tasks.chores import Report
 from elwood.foundation.runtime import ActorUnavailable, Address, Blocking
@@ -66,12 +66,14 @@ def quiet(folder: Path, since: float, until: float) -> list[str]:
 
 @attrs.frozen
 class TidyMemory:
-    """Has the memory tidied up."""
+    """Has the memory tidied up, and the index of the daily notes."""
 
     memory: Address[MemoryMail]
+    daily: DailyNoteSearch
 
     async def __call__(self, last: float) -> Report:
         """Ask for it."""
+        await self.daily.tidy()
         try:
             done = await self.memory.ask(Tidy())
         except ActorUnavailable as error:
@@ -83,7 +85,7 @@ class TidyMemory:
 class Reflecting:
     """Has the week or the month that is over reflected on, one at a time, the oldest first."""
 
-    threads: Threads
+    threads: DailyNotes
     now: Callable[[], float]
 
     async def __call__(self, last: float) -> Report:

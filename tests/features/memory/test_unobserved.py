@@ -29,7 +29,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.nodes import Node
 from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.state import Session
-from elwood.features.memory.observer_backlog import (
+from elwood.agent.session.log.unobserved import (
     MAX_OWED,
     Stretch,
     Unobserved,

@@ -90,7 +90,10 @@ class Commands:
             case Command("receipts", given):
                 text, footer = listing(self._log.state.receipts, given, self._house.zone)
             case Command("memory", given):
-                text = await memory_command(received, given, self._house)
+                text = "There is no memory here."
+                if self._house.memory is not None:
+                    now = self._house.now()
+                    text = await memory_command(received, given, self._house.memory, now)
             case Command("tasks", given):
                 text, buttons = await tasks_command(received, given, self._house, again=again)
             case Command("help"):

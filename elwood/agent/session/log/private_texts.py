@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Iterable
 
+from elwood.agent.conversation.brought_along import OFFERED, are_days_private, days_of
 from elwood.agent.conversation.message import Human, Notice, Results
 from elwood.agent.session.log.nodes import Node
 from elwood.agent.session.turn.compaction import is_notice_of_cut
-from elwood.features.daily_notes.notes import is_private, recalled
-from elwood.features.memory.ranking import OFFERED
 
 
 def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:
@@ -24,6 +23,6 @@ def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bo
                 found.append(text)
             case Notice(text) if summed_up and is_notice_of_cut(message):
                 found.append(text)
-            case Human(text) if is_private(text):
-                found.append(recalled(text))
+            case Human(text) if are_days_private(text):
+                found.append(days_of(text))
     return found

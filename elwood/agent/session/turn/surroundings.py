@@ -18,8 +18,8 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.gate import Gate
 from elwood.features.backup.restored import Restored
-from elwood.features.daily_notes.store import Threads
-from elwood.features.memory.learning_deps import Learning
+from elwood.features.daily_notes.store import DailyNotes
+from elwood.features.memory.extension import Learning
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
 from elwood.foundation.runtime import ActorDown, Address, Blocking
@@ -78,7 +78,7 @@ class Surroundings:
     refusal: Callable[[], str] = lambda: ""
     heard: Callable[[Route], None] = lambda route: None
     places: Callable[[], Sequence[Route]] = tuple
-    threads: Threads | None = None
+    threads: DailyNotes | None = None
     learning: Learning | None = None
     restored: Restored | None = None
 
