@@ -57,7 +57,7 @@ in
           tasks = [
             {
               title = "Inbox";
-              when = "every monday at 8";
+              when = "0 8 * * 1";
               prompt = "Summarise what is new in the folder inbox.";
             }
           ];

@@ -201,6 +201,10 @@ class FakeTelegram:
     def fault(self, method: str, kind: str = "error", **more: Any) -> None:
         self.faults.append(Fault(method, kind, **more))
 
+    def go_on(self, update: int, message: int) -> None:
+        """Count on from these ids, as the server of a bot that is not new."""
+        self._next_update, self._next_message = update, message
+
     def forget(self) -> None:
         """Drop what was not confirmed, as the server does after a day."""
         self._updates.clear()

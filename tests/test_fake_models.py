@@ -15,7 +15,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import ProviderSettings
+from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 
 SCHEMA = msgspec.Raw(b'{"type":"object"}')

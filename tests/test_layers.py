@@ -9,13 +9,14 @@ import elwood
 HOUSE = Path(elwood.__file__).parent
 # Each imports from those before it only; features never import one another.
 ORDER = [
-    "foundation/runtime", "foundation/text", "foundation/secrets", "foundation/storage",
+    "foundation/runtime", "foundation/text", "foundation/secrets", "foundation/settings",
+    "foundation/storage",
     "foundation/net", "foundation/sandbox", "foundation/log", "foundation/environment",
     "agent/conversation", "agent/models", "agent/channels", "agent/policy", "agent/tools",
     "agent/approvals", "agent/session", "agent/feature", "features", "app",
 ]  # fmt: skip
 # Imports against the order that are left of the first house.  It only goes down.
-LEFT = 83
+LEFT = 75
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -9,12 +9,12 @@ from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMO
 from elwood.features.shell.tools import RUN_COMMAND
 from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
 from elwood.features.skills.tools import ACTIVATE_SKILL
-from elwood.features.tasks.schedule_tool import SCHEDULE
 from elwood.features.tasks.tools import (
     CANCEL_TASK,
     LIST_TASKS,
     PAUSE_TASK,
     RESUME_TASK,
+    SCHEDULE,
 )
 from elwood.features.web.search_tools import WEB_SEARCH
 from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST

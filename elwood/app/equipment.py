@@ -1,7 +1,6 @@
 """What sessions act with: tools, hands, rules, and the gate that all of it passes."""
 
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
@@ -10,25 +9,20 @@ from zoneinfo import ZoneInfo
 import attrs
 import trio
 
-from elwood.agent.approvals.grants import CODE_ALPHABET
-from elwood.agent.approvals.messages import ApprovalsMail, Recognise
+from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
-from elwood.agent.policy.decide import (
-    Rules,
-    Word,
-    version,
-)
+from elwood.agent.policy.decide import Rules, version
+from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.approval_client import Hints, Seeking
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.tool import Hands, Tool, with_hands
-from elwood.app.config import Config
-from elwood.app.config.settings import Policy
+from elwood.app.config.settings import Config
 from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.actor import Memory
@@ -136,11 +130,6 @@ def learning(
     )
 
 
-def typed_code(length: int) -> str:
-    """Make a code that nobody can guess, and that can be typed."""
-    return "".join(secrets.choice(CODE_ALPHABET) for _ in range(length))
-
-
 class Equipment:
     """Makes the gates of all sessions.
 
@@ -191,7 +180,7 @@ class Equipment:
         self._voice = Voice(
             outboxes=outboxes,
             owners=self.places,
-            recognise=lambda principal: approvals.ask(Recognise(principal=principal)),
+            recognise=lambda principal: approvals.ask(FindPerson(principal=principal)),
         )
         carrying = frozenset(channel.name for channel in channels if channel.files)
         self.export = Exports(hands.root, hands.blocking, self._voice, carrying)
@@ -233,7 +222,7 @@ class Equipment:
         return f"Commands run in: {sandbox.rung}."
 
 
-def words(policy: Policy, tools: Sequence[Tool]) -> dict[str, Word]:
+def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
     """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
 
     What the owner's words name and no tool bears is told in the log.

@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 from elwood.agent.session.turn.workspace import default_documents
-from elwood.app.config import ConfigErrors, load
+from elwood.app.config.load import ConfigErrors, load
 from elwood.app.config.reference import template
 
 # Folders and files are for their owner only: they hold conversations and perhaps secrets.

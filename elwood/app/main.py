@@ -11,7 +11,7 @@ import trio
 from elwood import __version__
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
-from elwood.agent.approvals.permissions import CONTROL, ApprovalEntry, Book
+from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
 from elwood.agent.channels.channel import Channel, Doors
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
@@ -29,12 +29,11 @@ from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
 from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.app.equipment import (
     Equipment,
     learning,
     remembering,
-    typed_code,
 )
 from elwood.features.control.actor import Control, look
 from elwood.features.control.view import House as HouseSeen
@@ -43,8 +42,8 @@ from elwood.features.health.disk_monitor import Vitals
 from elwood.features.memory.extension import OwnerQuestions
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
-from elwood.features.tasks.file_words import read_hours
 from elwood.features.tasks.messages import TimetableMail
+from elwood.features.tasks.notation import read_hours
 from elwood.features.tasks.when import next_active
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
@@ -225,17 +224,15 @@ class House:
             embedder=self._embedder,
         )
         approvals = Approvals(
-            Journal(self._path("approvals"), ApprovalEntry, Book, self._disk),
+            Journal(self._path("approvals"), ApprovalEntry, ApprovalBook, self._disk),
             posts,
+            outside,
             owners=self._equipment.owners | {CONTROL},
             owner_routes=owner,
             hint=self.sessions.address.offer,
-            new_id=outside.new_id,
-            new_code=typed_code,
-            clock=outside.now,
             redact=self.redact,
             settings=config.approvals,
-            awake=self._awake,
+            when_awake=self._when_awake,
         )
         embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
         memory = remembering(config, outside, self._disk, embedder, self._equipment.daily)
@@ -287,7 +284,7 @@ class House:
     def _path(self, name: str) -> Path:
         return self.config.paths.state / f"{name}.jsonl"
 
-    def _awake(self, now: float) -> float:
+    def _when_awake(self, now: float) -> float:
         """Say when the owner may be bothered, at Unix time *now*."""
         hours = read_hours(self.config.owner.hours)
         assert not isinstance(hours, str), "it was checked with the configuration"

@@ -18,7 +18,8 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.models.embeddings import embedder_of
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import ModelSettings, ProviderSettings, split_name
+from elwood.agent.models.routing import split_name
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
 from elwood.agent.tools.catalog import merge
 from elwood.agent.tools.tool import Tool
 from elwood.app.builtin_tools import builtin
@@ -28,7 +29,7 @@ from elwood.app.channels import (
     notices,
     telegram,
 )
-from elwood.app.config import Config, Paths
+from elwood.app.config.settings import Config
 from elwood.app.equipment import equipped
 from elwood.app.init import copy_documents
 from elwood.app.main import LAST_TURN, House
@@ -37,6 +38,7 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Escalated
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 
 log = logging.getLogger("elwood")
@@ -98,15 +100,15 @@ def demo() -> int:
     folder = Path(tempfile.mkdtemp(prefix="elwood-demo-"))
     paths = Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
     copy_documents(paths.workspace, say=lambda line: None)
-    config = Config(
-        paths=paths,
-        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
-        providers={"offline": ProviderSettings(api="offline")},
+    config = Config.holding(
+        paths,
+        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        Providers({"offline": ProviderSettings(api="offline")}),
         file=folder / "config.toml",
     )
     if sys.stdin.isatty():
         print(
-            "This is Elwood with an offline model: a few rules, no language model. Everything\n"
+            "This is Elwood with an offline model: eight commands, no language model. Everything\n"
             f"else is real; the state is in {folder}.\n"
             'Try "help", "list the files" or "read SOUL.md"; /quit ends.'
         )
@@ -207,7 +209,7 @@ async def _watch_signals(stop: trio.Event) -> None:
 def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
     """Make the clients of the providers in use."""
     providers = {}
-    for name in sorted({split_name(model)[0] for model in config.models_in_use}):
+    for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
         settings = config.providers[name]
         providers[name] = make_provider(
             name,

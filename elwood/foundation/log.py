@@ -9,11 +9,26 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TextIO
+from typing import ClassVar, Literal, TextIO
 
+import attrs
 import msgspec
 
+from elwood.foundation.settings import Section, setting
+
 Redact = Callable[[str], str]
+
+
+@attrs.frozen(kw_only=True)
+class LogSettings:
+    """What is written to stderr."""
+
+    SECTION: ClassVar = Section("log", "What is written to stderr.")
+
+    level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", help="the least severe that is logged"
+    )
+
 
 # Characters of one line; journald splits at 48 KiB (protocols/systemd.md §4), a character may
 # take four bytes.

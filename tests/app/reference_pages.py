@@ -11,7 +11,7 @@ import msgspec
 
 import elwood
 from elwood.agent.approvals import messages as approvals
-from elwood.agent.approvals.permissions import ApprovalEntry
+from elwood.agent.approvals.state import ApprovalEntry
 from elwood.agent.channels import messages as outbox
 from elwood.agent.models import messages as models
 from elwood.agent.models.ledger import UsageEntry

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from elwood import __version__
+from elwood.agent.models.offline import OPENLY
 from elwood.app.cli.parser import default_config
-from elwood.app.config import load
+from elwood.app.config.load import load
 
 # All that a command may see; tests must not read the person's own configuration.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "LANG")
@@ -106,8 +107,8 @@ def test_a_wrong_configuration_exits_78_and_says_all(tmp_path: Path, arguments: 
     assert done.returncode == 78
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        f"{path}:2: turn.dedline: no such key; did you mean deadline?",
-        f"{path}:4: log.level: expected one of debug, info, warning, error, "
+        f"{path}: turn.dedline: no such key; did you mean deadline?",
+        f"{path}: log.level: expected one of debug, info, warning, error, "
         'found the text "loud"; write debug or info or warning or error',
         "ELWOOD__MODELS__MAX_TOKENS: models.max_tokens: 0 is too small; the least is 1",
     ]
@@ -282,6 +283,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
 
 # --- one message ---------------------------------------------------------------------------------
 
+HELP = "remind me in 1 minute to call mum"
 OFFLINE = 'models = { default = "offline/rules", summarizer = "offline/rules" }'
 # Nobody listens on the discard port.
 NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
@@ -289,11 +291,14 @@ NOBODY = 'providers.anthropic.base_url = "http://127.0.0.1:9"'
 
 def test_one_message_is_answered_on_stdout_and_remembered_by_name(tmp_path: Path) -> None:
     configured(tmp_path, OFFLINE)
-    first = elwood(tmp_path, "once", "--session", "tea", "hello")
+    first = elwood(tmp_path, "once", "--session", "tea", "write a.txt: green")
     assert (first.returncode, first.stderr) == (0, "")
-    assert first.stdout.startswith("Hello.")
-    again = elwood(tmp_path, "once", "--session", "tea", "repeat my first message")
-    assert again.stdout == "Your first message was: “hello”\n"
+    assert first.stdout.startswith("I wrote a.txt:")
+    # Who it is, the model says in the first answer of a conversation only.
+    assert OPENLY in first.stdout
+    again = elwood(tmp_path, "once", "--session", "tea", "read a.txt")
+    assert again.stdout.startswith("a.txt says:\n\ngreen\n")
+    assert OPENLY not in again.stdout
 
 
 @pytest.mark.parametrize(
@@ -334,7 +339,7 @@ def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Pat
     config = configured(tmp_path, NOBODY)
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     with subprocess.Popen(
-        [sys.executable, "-m", "elwood", "once", "--session", "lost", "--verbose", "hello"],
+        [sys.executable, "-m", "elwood", "once", "--session", "lost", "--verbose", "help"],
         env={**kept, "HOME": str(tmp_path), "ELWOOD__LOG__LEVEL": "debug"},
         stderr=subprocess.PIPE,
     ) as process:
@@ -343,10 +348,10 @@ def test_what_another_conversation_still_owes_is_not_answered_here(tmp_path: Pat
         process.kill()
     config.write_text(OFFLINE)
     other = elwood(tmp_path, "once", "list the files")
-    assert "Hello" not in other.stdout
+    assert HELP not in other.stdout
     # It is taken up by whoever asks for it.
     both = elwood(tmp_path, "once", "--session", "lost", "list the files")
-    assert "Hello" in both.stdout
+    assert HELP in both.stdout
 
 
 def test_the_configuration_is_where_the_session_keeps_it() -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.app.config import Config, load
+from elwood.app.config.load import load
+from elwood.app.config.settings import Config
 from elwood.app.doctor import Finding, examine, table
 from elwood.app.doctor.local import _enough, examine_machine, prices
 from elwood.app.doctor.planned import examine_plans
@@ -339,7 +340,8 @@ def test_missing_secrets_are_named(tmp_path: Path) -> None:
         (
             "problem",
             "there is no key for far",
-            "put it into the credential far-key, or name a file that has it in providers.far.key",
+            "put it into the credential far-key, into $FAR_API_KEY, or name a file that has it in "
+            "providers.far.key",
         ),
         ("ok", "there is no telegram-token: that channel is off", ""),
     ]
@@ -452,9 +454,9 @@ async def test_a_wrong_configuration_is_a_finding(tmp_path: Path) -> None:
     code, text = await doctored(path)
     assert code == 1
     assert text == (
-        f"PROBLEM  configuration  {path}:2: turn.dedline: no such key\n"
+        f"PROBLEM  configuration  {path}: turn.dedline: no such key\n"
         "                        → did you mean deadline?\n"
-        f"PROBLEM  configuration  {path}:3: turn.idle: no such key\n"
+        f"PROBLEM  configuration  {path}: turn.idle: no such key\n"
         "                        → did you mean sessions.idle?\n"
     )
 

@@ -8,22 +8,21 @@ import trio
 
 from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.app import serving
-from elwood.app.config import Config, Paths
+from elwood.app.config.settings import Config
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
+from elwood.foundation.settings import Paths
 
 
 def test_an_escalation_is_one_line_and_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = Config(
-        paths=Paths(
-            state=tmp_path / "state", workspace=tmp_path / "files", runtime=tmp_path / "run"
-        ),
-        providers={"offline": ProviderSettings(api="offline")},
-        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
+    config = Config.holding(
+        Paths(state=tmp_path / "state", workspace=tmp_path / "files", runtime=tmp_path / "run"),
+        Providers({"offline": ProviderSettings(api="offline")}),
+        ModelSettings(default="offline/rules", summarizer="offline/rules"),
         file=tmp_path / "config.toml",
     )
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from elwood.agent.approvals.permissions import (
+from elwood.agent.approvals.state import (
+    ApprovalBook,
+    ApprovalDecided,
     ApprovalEntry,
-    Book,
-    Ruled,
-    Sought,
+    ApprovalRequested,
 )
 from elwood.agent.session.log.entries import (
     CallDecided,
@@ -31,7 +31,7 @@ def _first(key: str) -> str:
     return "/".join(key.split("/")[-2:])
 
 
-def unapproved(entries: Sequence[Entry], book: Book) -> list[str]:
+def unapproved(entries: Sequence[Entry], book: ApprovalBook) -> list[str]:
     """List the calls that run now without a yes in both logs, of those that had to ask."""
     decided: dict[str, CallDecided] = {}
     running: dict[str, CallStarted] = {}
@@ -59,7 +59,7 @@ def unapproved(entries: Sequence[Entry], book: Book) -> list[str]:
             _first(case.question.call) == key
             and case.question.plan == yes.plan
             and case.ruling in YES
-            for case in book.calls.cases.values()
+            for case in book.calls.requests.values()
         ):
             found.append(f"{key} {started.target} runs by a yes that approvals does not know")
     return found
@@ -71,8 +71,10 @@ def misjudged(entries: Sequence[Entry], rulings: Sequence[ApprovalEntry]) -> lis
     What was allowed must have run, or be unknown, or have been given up before it began.
     """
     found = []
-    questions = {entry.id: entry.question for entry in rulings if isinstance(entry, Sought)}
-    rules = [entry for entry in rulings if isinstance(entry, Ruled)]
+    questions = {
+        entry.id: entry.question for entry in rulings if isinstance(entry, ApprovalRequested)
+    }
+    rules = [entry for entry in rulings if isinstance(entry, ApprovalDecided)]
     asked = Counter((q.call, q.plan) for q in questions.values())
     found += [f"asked {n} times: {key}" for key, n in asked.items() if n > 1]
     ruled = Counter(rule.id for rule in rules)
@@ -105,11 +107,11 @@ def once(started: CallStarted) -> bool:
 
 def unasked(entries: Sequence[Entry], rulings: Sequence[ApprovalEntry]) -> list[str]:
     """List the calls that ran without a yes in both logs, and before that in this one."""
-    plans = {entry.id: entry.question for entry in rulings if isinstance(entry, Sought)}
+    plans = {entry.id: entry.question for entry in rulings if isinstance(entry, ApprovalRequested)}
     yes = {
         (_first(plans[rule.id].call), rule.plan)
         for rule in rulings
-        if isinstance(rule, Ruled) and rule.ruling in YES
+        if isinstance(rule, ApprovalDecided) and rule.ruling in YES
     }
     allowed: set[str] = set()
     found = []

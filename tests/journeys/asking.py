@@ -16,11 +16,12 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.actor import Approvals
-from elwood.agent.approvals.messages import Decided, Pressed
-from elwood.agent.approvals.permissions import ApprovalEntry, ApprovalSettings, Book
-from elwood.agent.approvals.prompt_text import pressed
-from elwood.agent.approvals.questions import Answer
+from elwood.agent.approvals.messages import ButtonPressed, Decided
+from elwood.agent.approvals.prompt_text import button_pressed
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
 from elwood.agent.channels.messages import Post
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.message import (
     Assistant,
@@ -33,10 +34,10 @@ from elwood.agent.conversation.message import texts as texts_of
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
-from elwood.agent.session.log.next_work import Nothing, next_work
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.agent.session.log.turns import UNANSWERED, call_key
 from elwood.agent.tools.tool import Hands, Output, Tool
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Blocking, Child, inline
 from elwood.foundation.storage.chain import Line, decoder, is_sound
 from elwood.foundation.storage.disk import Disk
@@ -50,7 +51,7 @@ from tests.journeys.scene import ALWAYS, ME, ROUTE, House, World, living
 # Seconds: within the time that a turn waits, and long after it.
 SOON, LATE = 5.0, 100.0
 # How the owner answers, and after how many seconds; not at all, or only in the next life.
-MANNERS: dict[str, tuple[Answer, float]] = {
+MANNERS: dict[str, tuple[OwnerAnswer, float]] = {
     "soon": ("once", SOON),
     "late": ("once", LATE),
     "brink": ("once", 59.0),
@@ -143,19 +144,21 @@ class AskingHouse(House):
         super().__init__(world)
         # A disk of its own, so that `slow` slows the session only.
         disk = Disk(blocking=inline, clock=world.now, calls=world.calls())
-        journal = Journal[ApprovalEntry, Book](
-            world.folder / "approvals.jsonl", ApprovalEntry, Book, disk
+        journal = Journal[ApprovalEntry, ApprovalBook](
+            world.folder / "approvals.jsonl", ApprovalEntry, ApprovalBook, disk
         )
         number = world.numbers
         self._approvals = Approvals(
             journal,
             {"chat": self.outbox.address},
+            Environment(
+                now=world.now,
+                new_id=lambda: f"id{next(number)}",
+                new_code=lambda length: f"C{next(number):0{length - 1}}",
+            ),
             owners=frozenset({ME.id}),
             owner_routes=[ROUTE],
             hint=lambda decided: self.sessions.address.offer(Decided(decided.session)),
-            new_id=lambda: f"id{next(number)}",
-            new_code=lambda length: f"C{next(number):0{length - 1}}",
-            clock=world.now,
             redact=str,
             settings=settings,
         )
@@ -190,7 +193,7 @@ class Owner:
     def read(self, post: Post) -> None:
         """See what was posted."""
         for button in post.buttons:
-            found = pressed(button.data)
+            found = button_pressed(button.data)
             assert found is not None
             _, id, answer = found
             self.seen.setdefault(id, post.part.text)
@@ -201,7 +204,7 @@ class Owner:
                 self._waiting.add(id)
                 self._nursery.start_soon(self._later, button.data, manner[1])
 
-    def _manner(self, text: str) -> tuple[Answer, float] | None:
+    def _manner(self, text: str) -> tuple[OwnerAnswer, float] | None:
         found = [word for word in MANNERS if f'"name":"{word} ' in text]
         if not found or (found[0] == "next" and self.lives == 1):
             return None
@@ -217,9 +220,9 @@ class Owner:
     async def _press(self, data: str) -> None:
         self.busy += 1
         await self._house.approver.mailbox.address.insist(
-            lambda: Pressed(principal=ME.id, data=data, route=ROUTE)
+            lambda: ButtonPressed(principal=ME.id, data=data, route=ROUTE)
         )
-        found = pressed(data)
+        found = button_pressed(data)
         assert found is not None
         self.answered.add(found[1])
         self.owed.pop(data, None)
@@ -355,9 +358,9 @@ class AskingTrial:
         """The log of approvals."""
         return [entry for _, entry in _read(self.world.folder / "approvals.jsonl", OF_APPROVALS)]
 
-    def book(self) -> Book:
+    def book(self) -> ApprovalBook:
         """What the log of approvals adds up to."""
-        book = Book()
+        book = ApprovalBook()
         lines = _read(self.world.folder / "approvals.jsonl", OF_APPROVALS)
         for seq, (at, entry) in enumerate(lines, 1):
             book.apply(seq, at, entry)

@@ -4,15 +4,18 @@ import re
 from functools import partial
 from typing import Any
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
-from elwood.app.config.settings import Backups, Owner, Policy
-from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.backup.settings import BackupSettings
 from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.journeys.clocked import Story, Trial
@@ -218,20 +221,24 @@ def settings(prompt: str = "Act.", *, free: tuple[str, ...] = FREE, **about: Any
     """Plan something for each hour."""
     task = Task(ID, "Work", Every(HOUR, DUE - HOUR), prompt=prompt, origin="config", **about)
     return {
-        "tasks": (task,),
-        "policy": Policy(allow=free),
+        "tasks": ConfiguredTasks((task,)),
+        "policy": PolicySettings(allow=free),
         "heartbeat": HeartbeatSettings(hours="00:00-23:59"),
-        "backup": Backups(every=0),
+        "backup": BackupSettings(every=0),
     }
 
 
+NO_TASKS = {"tasks": ConfiguredTasks()}
 STORIES = {
     "acts": Story(happen=hours, think=acts, settings=settings()),
     "first start": Story(happen=begins, think=reports, settings=settings()),
     "reminder": Story(happen=hours, think=acts, settings=settings("", message="Time for tea.")),
-    "reminder once": Story(happen=once, think=acts, settings=settings() | {"tasks": ()}),
+    "reminder once": Story(happen=once, think=acts, settings=settings() | NO_TASKS),
     "heartbeat": Story(
-        happen=changes, think=reports, settings=settings() | {"tasks": ()}, prepare=checklist
+        happen=changes,
+        think=reports,
+        settings=settings() | NO_TASKS,
+        prepare=checklist,
     ),
     "silent": Story(happen=hours, think=acts, settings=settings(silent=True)),
     "fails twice": Story(happen=fails_twice, think=reports, settings=settings()),

@@ -14,7 +14,7 @@ import trio
 
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
-from elwood.app.config import load
+from elwood.app.config.load import load
 from elwood.foundation import log
 from elwood.foundation.secrets.redaction import redact
 

@@ -30,13 +30,13 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.provider import ModelRequest, Provider
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import main as app
-from elwood.app.config import Config, Paths
-from elwood.app.config.settings import Policy
+from elwood.app.config.settings import Config
 from elwood.features.control.actor import look
 from elwood.features.control.view import Inspection
 from elwood.features.memory.settings import LearningSettings
@@ -49,6 +49,7 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import ActorTable, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import Line, decoder, is_sound
 from tests.agent.session.scripted import Effects, answer, call
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
@@ -223,21 +224,17 @@ class Home:
         if self.made is not None:
             return self.made
         paths = Paths(state=self.state, workspace=self.folder / "workspace", runtime=self.runtime)
-        return Config(
-            paths=paths,
-            providers={
-                # Models of rules are not asked to observe; this one may be.
-                name: ProviderSettings(api="openai")
-                for name in ("scripted", *self.providers)
-            },
+        # Models of rules are not asked to observe; these may be.
+        names = ("scripted", *self.providers)
+        return Config.holding(
+            paths,
+            Providers({name: ProviderSettings(api="openai") for name in names}),
+            ModelSettings(default=self.model, summarizer=self.model),
+            PolicySettings(allow=FREE),
+            # A call more whenever it is quiet: for those who want it.
+            LearningSettings(mode="off", reflections=False),
+            *self.settings.values(),
             file=self.folder / "config.toml",
-            models=ModelSettings(default=self.model, summarizer=self.model),
-            **{
-                "policy": Policy(allow=FREE),
-                # A call more whenever it is quiet: for those who want it.
-                "learning": LearningSettings(mode="off", reflections=False),
-                **self.settings,
-            },
         )
 
     def broken(self) -> list[str]:

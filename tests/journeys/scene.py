@@ -27,9 +27,9 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Reception, Refused
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Human, Prompt, Results
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     Complete,
     Completed,

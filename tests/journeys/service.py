@@ -23,6 +23,7 @@ from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
 from tests.fake_telegram import OWNER, FakeTelegram, SentMessage, fake_telegram
+from tests.journeys import dated
 from tests.journeys.effectful import EFFECTS, HOLD
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,8 @@ class Town:
     """A state folder and the processes that live on it, one after another.
 
     *telegram* and *models* are what they see of the world.  An *effectful* one has the tool `act`.
-    The tools in *free* act unasked; *more* stands in its configuration besides.
+    The tools in *free* act unasked; *more* stands in its configuration besides.  Its clock is
+    *ahead* of the present one by so many seconds.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Town:
         effectful: bool = False,
         free: Sequence[str] = ("act",),
         more: str = "",
+        ahead: float = 0.0,
     ) -> None:
         self.folder = folder
         self.telegram = telegram
@@ -92,7 +95,9 @@ class Town:
         self._polls = 0
         self._free = list(free)
         self._more = more
-        self._entry = "tests.journeys.effectful" if effectful else "elwood"
+        self._ahead = ahead
+        self._elwood = "tests.journeys.dated" if ahead else "elwood"
+        self._entry = "tests.journeys.effectful" if effectful else self._elwood
         self._changed = trio.Event()
         self.models.otherwise = obedient
         self.models.log = self._note
@@ -121,7 +126,7 @@ class Town:
         self.process = await self._begin()
 
     async def _begin(self) -> trio.Process:
-        what = ["run"] if self._entry == "elwood" else []
+        what = ["run"] if self._entry == self._elwood else []
         with self.stderr.open("ab") as stderr:
             return await trio.lowlevel.open_process(
                 [sys.executable, "-m", self._entry, "--config", str(self.config), *what],
@@ -140,6 +145,7 @@ class Town:
             "HOME": str(self.folder),
             "ELWOOD_TELEGRAM_TOKEN": self.telegram.token,
             "ANTHROPIC_API_KEY": KEY,
+            **({"CLOCK_AHEAD": str(self._ahead)} if self._ahead else {}),
         }
 
     async def start(self) -> float:
@@ -182,7 +188,7 @@ class Town:
 
     async def command(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         """Run an `elwood` command to its end."""
-        command = [sys.executable, "-m", "elwood", "--config", str(self.config), *arguments]
+        command = [sys.executable, "-m", self._elwood, "--config", str(self.config), *arguments]
         with trio.fail_after(PATIENCE):
             return await trio.run_process(
                 command,
@@ -318,12 +324,18 @@ def obedient(body: Json) -> Step:
 
 @asynccontextmanager
 async def town(
-    folder: Path, *, effectful: bool = False, free: Sequence[str] = ("act",), more: str = ""
+    folder: Path,
+    *,
+    effectful: bool = False,
+    free: Sequence[str] = ("act",),
+    more: str = "",
+    ahead: float = 0.0,
 ) -> AsyncIterator[Town]:
     """Make a town; at the end nothing runs in it any more, and its log holds no secret."""
     models = FakeModels(key=KEY)
-    async with fake_telegram() as telegram, serving(models.answer) as url:
-        one = Town(folder, telegram, models, effectful=effectful, free=free, more=more)
+    clock = dated.ahead(ahead)
+    async with fake_telegram(clock=clock) as telegram, serving(models.answer) as url:
+        one = Town(folder, telegram, models, effectful=effectful, free=free, more=more, ahead=ahead)
         one.found(url)
         try:
             yield one

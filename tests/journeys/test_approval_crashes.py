@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import INTERRUPTED
 from elwood.agent.session.log.entries import (
     CallDecided,

@@ -6,14 +6,14 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.actions import SendMessage
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided, Replied
 from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config.settings import Policy
 from elwood.features.web.client import Web
 from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST
 from elwood.foundation.net.egress import EgressRules
@@ -30,7 +30,7 @@ WAIT, SOON, LATE = 10.0, 3.0, 15.0
 
 def asking(h: Home) -> Home:
     """Let no tool act unasked, and no turn wait for long."""
-    h.settings["policy"] = Policy()
+    h.settings["policy"] = PolicySettings()
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
     return h
 
@@ -328,7 +328,9 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
     async with home(tmp_path, mock_clock) as h, serving(wire.answer) as url:
         port = url.rpartition(":")[2]
         web = Web(EgressRules(ports=(int(port),)), allow="127.0.0.1".__eq__, resolve=resolve)
-        asking(h).settings["policy"] = Policy(allow=("mail", "web_request"))  # of no use here
+        asking(h).settings["policy"] = PolicySettings(
+            allow=("mail", "web_request")
+        )  # of no use here
         h.more_tools = (WEB_FETCH, WEB_REQUEST, wire.mail())
         h.hands = Hands(tmp_path / "workspace", inline, web=web)
         steps = [*deceived(port), *deceived(port)[1:]]

@@ -12,9 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalEntry, ApprovalSettings, Book
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
-from elwood.app.config.settings import Policy
 from elwood.features.backup.restore import restore
 from elwood.features.backup.restored import restored
 from elwood.features.backup.store import Scope, found, take
@@ -116,7 +117,7 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.settings["policy"] = Policy()
+        h.settings["policy"] = PolicySettings()
         h.settings["approvals"] = ApprovalSettings(wait=10.0)
         async with h.life() as life:
             h.fake.say("call act x")
@@ -137,7 +138,7 @@ async def test_what_waited_for_the_owner_is_not_done_by_an_old_yes(
                 h.fake.say("and on")
                 await life.settled()
             assert h.effects.done == ["act x"]
-            book = Book()
+            book = ApprovalBook()
             for seq, at, entry in entries_of(there.state / "approvals.jsonl", ApprovalEntry):
                 book.apply(seq, at, entry)
             assert not book.calls.open()

@@ -4,7 +4,6 @@ import json
 import tomllib
 from pathlib import Path
 
-import attrs
 import msgspec
 import pytest
 import trio
@@ -12,17 +11,16 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Usage
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.models.routing import ModelSettings
+from elwood.agent.models.settings import ModelSettings
 from elwood.features.tasks.messages import ListTasks, Woken
-from elwood.features.tasks.schedule_tool import SCHEDULE
-from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS
+from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, SCHEDULE
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import MINE, Home, Scripted, home, newest
 
 DEAR, CHEAP = "claude-sonnet-5-5", "claude-haiku-5-5"
 NEWS = {
     "title": "the news",
-    "when": "every 20 minutes",
+    "every": {"n": 20, "unit": "minute"},
     "do": "What is new?",
     "cheap": True,
     "budget_usd": 0.05,
@@ -39,7 +37,7 @@ def priced(h: Home) -> None:
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
     h.more_tools = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
     models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
-    h.made = attrs.evolve(h.config(), models=models)
+    h.made = h.config().having(models)
 
 
 def planning(h: Home, given: dict[str, object]) -> list[ModelRequest]:
@@ -98,10 +96,10 @@ async def test_a_tool_that_was_not_named_is_none_for_the_run(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     """The gate refuses it, whatever the model calls; and no run can hand on what it has not."""
-    wanted = {"title": "more", "when": "in 1 hour", "do": "x", "tools": ["cancel_task"]}
+    wanted = {"title": "more", "in_minutes": 60, "do": "x", "tools": ["cancel_task"]}
     async with home(tmp_path, mock_clock) as h:
         priced(h)
-        given = {**NEWS, "when": "in 1 minute", "tools": ["schedule"]}
+        given = {**NEWS, "every": None, "in_minutes": 1, "tools": ["schedule"]}
 
         async def think(request: ModelRequest) -> Completion:
             await trio.lowlevel.checkpoint()

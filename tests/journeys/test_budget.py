@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trio.testing import MockClock
 
-from elwood.agent.models.budget import Limits
+from elwood.agent.models.settings import Limits
 from tests.journeys.home import home
 
 

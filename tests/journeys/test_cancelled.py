@@ -9,16 +9,18 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided
-from elwood.app.config.settings import Owner, Policy
 from elwood.features.tasks.entries import Left
-from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import ListTasks, Schedule, Woken
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.tools import CANCEL_TASK
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
@@ -49,7 +51,7 @@ def wanting(h: Home) -> Home:
         return call(("c1", "act", '{"name": "mine"}')) if said == "act" else answer(f"re: {said}")
 
     h.think, h.more_tools = think, (CANCEL_TASK,)
-    h.settings["policy"] = Policy(allow=("cancel_task",))
+    h.settings["policy"] = PolicySettings(allow=("cancel_task",))
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
     h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
     return h
@@ -131,10 +133,10 @@ async def test_a_task_that_is_gone_at_a_start_asks_for_nothing(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = (replace(TASK, origin="config"),)
+        h.settings["tasks"] = ConfiguredTasks((replace(TASK, origin="config"),))
         async with wanting(h).life() as life:
             question = await ran(h, life)
-        h.settings["tasks"] = ()
+        h.settings["tasks"] = ConfiguredTasks()
         async with h.life() as life:
             await life.until(lambda: withdrawn(h))
             assert (await press(h, life, question, "o")).startswith(GONE)
@@ -263,7 +265,7 @@ async def is_cancelled(trial: Trial) -> None:
 CANCELLED = Story(
     happen=is_cancelled,
     think=acts,
-    settings=settings(free=()) | {"tasks": (), "owner": Owner(hours="00:00-23:59")},
+    settings=settings(free=()) | {"tasks": ConfiguredTasks(), "owner": Owner(hours="00:00-23:59")},
 )
 
 

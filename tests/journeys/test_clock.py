@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import (
     Completion,
     Human,
@@ -16,15 +16,15 @@ from elwood.agent.conversation.message import (
     Results,
 )
 from elwood.agent.conversation.task_run import QUIET, Purse
-from elwood.agent.models.budget import Limits
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.settings import Limits
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Received
-from elwood.app.config.settings import Policy
-from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import ListTasks, Woken
-from elwood.features.tasks.schedule_tool import SCHEDULE
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.tools import LIST_TASKS
+from elwood.features.tasks.task_toml import ConfiguredTasks
+from elwood.features.tasks.tools import LIST_TASKS, SCHEDULE
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
@@ -144,7 +144,7 @@ async def test_a_task_that_fails_is_told_paused_and_resumed(
 ) -> None:
     task = Task("news", "News", Every(3600.0), prompt="What is new?", origin="config")
     async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = (task,)
+        h.settings["tasks"] = ConfiguredTasks((task,))
         broken = True
 
         async def think(request: ModelRequest) -> Completion:
@@ -170,7 +170,7 @@ async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str
     """Its model is let go of at once; that is no failure, and not done again after a restart."""
     async with home(tmp_path, mock_clock) as h:
         h.more_tools = (SCHEDULE,)
-        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         began, gone = trio.Event(), trio.Event()
 
         async def think(request: ModelRequest) -> Completion:
@@ -215,7 +215,7 @@ async def test_a_purse_that_is_empty_is_no_failure(tmp_path: Path, mock_clock: M
     purse = Purse(tokens=10)
     task = Task("news", "News", Every(3600.0), prompt="What is new?", purse=purse, origin="config")
     async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = (task,)
+        h.settings["tasks"] = ConfiguredTasks((task,))
         h.settings["limits"] = Limits(warn=0)
 
         async def think(request: ModelRequest) -> Completion:
@@ -239,7 +239,7 @@ async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
     purse = Purse(tokens=10)
     task = Task("news", "News", Every(DAY), prompt="What is new?", purse=purse, origin="config")
     async with home(tmp_path, mock_clock) as h:
-        h.settings |= {"tasks": (task,), "limits": Limits(warn=0)}
+        h.settings |= {"tasks": ConfiguredTasks((task,)), "limits": Limits(warn=0)}
         h.more_tools = (LIST_TASKS,)
 
         async def think(request: ModelRequest) -> Completion:
@@ -260,7 +260,7 @@ async def test_a_reminder_that_comes_late_says_so(tmp_path: Path, mock_clock: Mo
     async with home(tmp_path, mock_clock) as h:
         due = h.now() + 3600.0
         mum = Task("mum", "Mum", Once(due), message="Call mum!", origin="config")
-        h.settings["tasks"] = (mum,)
+        h.settings["tasks"] = ConfiguredTasks((mum,))
         async with h.life():
             await trio.sleep(DONE)
         h.clock_error -= 3 * 3600.0
@@ -276,7 +276,7 @@ async def test_a_plain_message_of_the_configuration_is_said_without_a_model(
 ) -> None:
     task = Task("tea", "Tea", Every(3600.0), message="Time for tea.", origin="config")
     async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = (task,)
+        h.settings["tasks"] = ConfiguredTasks((task,))
         async with h.life() as life:
             await pass_time(h, life, 3 * 3600.0, 3600.0)
         assert [text.split("\n")[0] for text in h.texts()] == ["⏰ Time for tea."] * 3
@@ -290,7 +290,7 @@ async def test_the_same_call_at_each_time_is_asked_about_once(
 ) -> None:
     task = Task("act", "Act", Every(3600.0), prompt="Act.", origin="config")
     async with home(tmp_path, mock_clock) as h:
-        h.settings |= {"tasks": (task,), "policy": Policy()}
+        h.settings |= {"tasks": ConfiguredTasks((task,)), "policy": PolicySettings()}
         h.settings["approvals"] = ApprovalSettings(wait=1.0)
 
         async def think(request: ModelRequest) -> Completion:

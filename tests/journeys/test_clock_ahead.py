@@ -5,10 +5,11 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from elwood.app.config.settings import Backups
-from elwood.features.tasks.heartbeat import HeartbeatSettings
+from elwood.features.backup.settings import BackupSettings
 from elwood.features.tasks.messages import Schedule, Woken
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every, Once
 from tests.journeys.home import EPOCH, Home, Life, home
 
@@ -34,9 +35,9 @@ async def test_a_clock_that_was_a_year_ahead_leaves_no_silence(
     """It is told once, also over restarts; what comes is said, and what was said is not again."""
     async with home(tmp_path, mock_clock) as h:
         h.settings |= {
-            "tasks": (TEA,),
+            "tasks": ConfiguredTasks((TEA,)),
             "heartbeat": HeartbeatSettings(every=0),
-            "backup": Backups(every=0),
+            "backup": BackupSettings(every=0),
         }
         call = Task("", "Call mum", Once(EPOCH + 30 * 24 * HOUR), message="Call mum.")
         async with h.life() as life:

@@ -16,13 +16,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.grants import Answered, Asked, GrantEntry
-from elwood.agent.approvals.permissions import (
-    ApprovalEntry,
-    ApprovalSettings,
-    Ruled,
-    Sought,
-)
+from elwood.agent.approvals.people import AccessDecided, AccessRequested, PeopleEntry
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import ApprovalDecided, ApprovalEntry, ApprovalRequested
 from elwood.agent.conversation.actions import Other
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Taken
@@ -39,7 +35,8 @@ from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -51,16 +48,17 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
-from elwood.app.config import Config, Paths, Sessions
-from elwood.app.config.settings import Policy
+from elwood.app.config.settings import Config
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread, inline
 from elwood.foundation.sandbox import NoSandbox, SandboxSettings, pick
 from elwood.foundation.sandbox.command import Rung
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import decoder, is_sound
 from elwood.foundation.storage.disk import Disk, temporary
 from elwood.foundation.storage.journal import (
@@ -114,10 +112,10 @@ async def recover(h: Home) -> None:
     assert h.broken() == []
 
 
-def approvals(h: Home) -> list[GrantEntry]:
+def approvals(h: Home) -> list[PeopleEntry]:
     path = h.state / "approvals.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return [entry for line in lines for entry in decoder(GrantEntry).decode(line).entries]
+    return [entry for line in lines for entry in decoder(PeopleEntry).decode(line).entries]
 
 
 # --- taking a message in --------------------------------------------------------------------------
@@ -345,7 +343,7 @@ async def test_letting_in_counts_only_when_it_is_written(
             h.kill("before write answered")
             h.fake.press(pairings(h)[0][0])
             await life.died()
-        assert [type(entry) for entry in approvals(h)] == [Asked]
+        assert [type(entry) for entry in approvals(h)] == [AccessRequested]
         h.fake.forget()
         async with h.life() as life:
             h.fake.say("am I in?", chat=STRANGER, user=STRANGER)
@@ -356,7 +354,7 @@ async def test_letting_in_counts_only_when_it_is_written(
             h.fake.say("and now?", chat=STRANGER, user=STRANGER)
             await life.settled()
         assert h.fake.texts(STRANGER)[-1] == "re: and now?"
-        assert sum(isinstance(entry, Answered) for entry in approvals(h)) == 1
+        assert sum(isinstance(entry, AccessDecided) for entry in approvals(h)) == 1
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -394,7 +392,7 @@ async def test_who_was_let_in_stays_so_and_a_question_has_its_hour(
 
 def asking(h: Home) -> Home:
     """Let no tool act unasked, and the script of the workspace be one of those."""
-    h.settings["policy"] = Policy()
+    h.settings["policy"] = PolicySettings()
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
     h.more_tools = (script(h),)
     return h
@@ -482,7 +480,7 @@ async def test_cp_12_a_press_counts_only_when_it_is_written(
             h.kill("before write ruled")
             h.fake.press(yes(asked(h)[0]), message=asked(h)[0])
             await life.died()
-        assert [type(entry) for entry in rulings(h)] == [Sought]
+        assert [type(entry) for entry in rulings(h)] == [ApprovalRequested]
         assert h.effects.done == []
         if forgotten:
             h.fake.forget()
@@ -495,7 +493,7 @@ async def test_cp_12_a_press_counts_only_when_it_is_written(
                 await life.until(lambda: not h.fold().pending)
                 await life.settled()
         assert h.effects.done == ["act boldly"]
-        assert [type(entry) for entry in rulings(h)] == [Sought, Ruled]
+        assert [type(entry) for entry in rulings(h)] == [ApprovalRequested, ApprovalDecided]
         assert h.broken() == []
 
 
@@ -1020,7 +1018,7 @@ async def test_cp_34_a_damaged_journal_is_left_alone_and_told(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.settings["sessions"] = Sessions(idle=100.0)
+        h.settings["sessions"] = SessionSettings(idle=100.0)
         h.fake.say("hello")
         h.fake.say("hello", chat=OTHER, user=OTHER)
         await recover(h)
@@ -1076,7 +1074,7 @@ async def test_cp_35_time_is_not_order(tmp_path: Path, mock_clock: MockClock) ->
         assert [text.rpartition("\n")[2] for text in humans] == ["one", "two", "three"]
         # Nobody can tell how old the question is now: it is not answered, but asked anew.
         assert "expired" in h.fake.answered[query]
-        assert not any(isinstance(entry, Answered) for entry in approvals(h))
+        assert not any(isinstance(entry, AccessDecided) for entry in approvals(h))
 
 
 def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
@@ -1084,13 +1082,11 @@ def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
 ) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    config = Config(
-        paths=Paths(state=state, workspace=tmp_path / "workspace", runtime=tmp_path / "run"),
-        providers={"offline": ProviderSettings(api="offline")},
-        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
-        telegram=TelegramSettings(
-            token=Secret(TOKEN), owners=(OWNER,), base_url="http://127.0.0.1:9"
-        ),
+    config = Config.holding(
+        Paths(state=state, workspace=tmp_path / "workspace", runtime=tmp_path / "run"),
+        Providers({"offline": ProviderSettings(api="offline")}),
+        ModelSettings(default="offline/rules", summarizer="offline/rules"),
+        TelegramSettings(token=Secret(TOKEN), owners=(OWNER,), base_url="http://127.0.0.1:9"),
         file=tmp_path / "config.toml",
     )
     with holding(state):

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 
 from elwood.features.health.disk_monitor import EVERY
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.disk_space import Space
 from tests.journeys.disk import BadDisk
@@ -35,7 +36,7 @@ async def test_either_disk_refuses_new_work_and_is_named(
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
         h.disk = disk = TwoDisks()
-        h.settings["tasks"] = (TASK,)
+        h.settings["tasks"] = ConfiguredTasks((TASK,))
         async with h.life():
             await trio.sleep(2 * EVERY)
             disk.crowded = crowded

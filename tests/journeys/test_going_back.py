@@ -13,7 +13,7 @@ from elwood.agent.conversation.message import (
     Notice,
 )
 from elwood.agent.models.provider import ModelRequest
-from elwood.app.config.settings import Sessions
+from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.taint_marks import is_marked
 from tests.agent.session.scripted import answer
 from tests.journeys.home import Home, Life, home, obedient
@@ -85,7 +85,7 @@ async def test_a_quiet_conversation_is_put_away_while_nobody_is_there(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.settings["sessions"] = Sessions(archive=3600.0)
+        h.settings["sessions"] = SessionSettings(archive=3600.0)
         async with h.life() as life:
             await say(h, life, "one")
         h.clock_error = -4000.0

@@ -5,14 +5,14 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.permissions import ApprovalSettings
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands.slash import COMMANDS
-from elwood.app.config.settings import Policy
 from elwood.features.memory.tools import SAVE_MEMORY
-from elwood.features.tasks.heartbeat import HeartbeatSettings
 from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.agent.session.scripted import answer, call
@@ -94,7 +94,7 @@ async def test_no_command_tells_a_guest_what_is_the_owners(
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
         h.more_tools = (SAVE_MEMORY,)
-        h.settings["policy"] = Policy(allow=("save_memory",))
+        h.settings["policy"] = PolicySettings(allow=("save_memory",))
         h.settings["approvals"] = ApprovalSettings(wait=5.0)
         h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")
         h.journal(OTHERS).parent.mkdir(parents=True)

@@ -10,18 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.grants import (
-    Answered,
-    Asked,
-    GrantEntry,
-    normal,
-)
-from elwood.agent.approvals.messages import Pending, Seek, Verdict
-from elwood.agent.approvals.permissions import ApprovalEntry, Sought
-from elwood.agent.approvals.questions import Question
+from elwood.agent.approvals.messages import Pending, RequestApproval, Verdict
+from elwood.agent.approvals.people import AccessDecided, AccessRequested, PeopleEntry
+from elwood.agent.approvals.state import ApprovalEntry, ApprovalRequested, Question
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
@@ -34,10 +28,11 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.app.config import load
+from elwood.app.config.load import load
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.journal import Verified, verify
+from elwood.foundation.text.typed_codes import normal_code
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, MODEL, Home, home
 
@@ -107,9 +102,9 @@ async def test_one_tool_call(tmp_path: Path, mock_clock: MockClock) -> None:
         assert not any(isinstance(message, Notice) for message in h.asked[-1].messages)
 
 
-def approvals(h: Home) -> list[GrantEntry]:
+def approvals(h: Home) -> list[PeopleEntry]:
     lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
-    return [entry for line in lines for entry in decoder(GrantEntry).decode(line).entries]
+    return [entry for line in lines for entry in decoder(PeopleEntry).decode(line).entries]
 
 
 async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -126,7 +121,7 @@ async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
         h.fake.say("hello", chat=77, user=77)
         await life.settled()
         match approvals(h):
-            case [Asked(code, "tg:77", "Ann", where), Answered(answered, True, by)]:
+            case [AccessRequested(code, "tg:77", "Ann", where), AccessDecided(answered, True, by)]:
                 assert where.chat == 77
                 assert answered == code
                 assert by == f"tg:{OWNER}"
@@ -141,9 +136,9 @@ async def test_an_approval(tmp_path: Path, mock_clock: MockClock) -> None:
 async def test_an_approval_of_a_call(tmp_path: Path, mock_clock: MockClock) -> None:
     """By a button that Telegram shows, and by a code that is typed."""
 
-    def seek(call: str) -> Seek:
+    def seek(call: str) -> RequestApproval:
         route = Route("telegram", OWNER)
-        return Seek(
+        return RequestApproval(
             question=Question(
                 session=MINE,
                 call=call,
@@ -174,7 +169,7 @@ async def test_an_approval_of_a_call(tmp_path: Path, mock_clock: MockClock) -> N
         assert await ask(seek("two")) == Pending()
         lines = (h.state / "approvals.jsonl").read_bytes().splitlines(keepends=True)
         [sought] = decoder(ApprovalEntry).decode(lines[-1]).entries
-        assert isinstance(sought, Sought)
+        assert isinstance(sought, ApprovalRequested)
         h.fake.say(f"/deny {sought.code.lower()}")
         await life.settled()
         assert h.texts()[-1] == "Denied: act two"
@@ -188,9 +183,9 @@ async def test_every_code_that_is_shown_can_be_typed(tmp_path: Path, mock_clock:
         for user in people:
             h.fake.say("let me in", chat=user, user=user)
         await life.until(lambda: all(h.fake.texts(user) for user in people))
-        codes = [entry.code for entry in approvals(h) if isinstance(entry, Asked)]
+        codes = [entry.code for entry in approvals(h) if isinstance(entry, AccessRequested)]
         assert len(codes) == len(people)
-        assert [normal(code.lower()) for code in codes] == codes
+        assert [normal_code(code.lower()) for code in codes] == codes
         for code in codes:
             h.fake.press(f"p:{code}:y")
         await life.until(lambda: len(approvals(h)) == 2 * len(people))
@@ -206,11 +201,10 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
     config = load(tmp_path / ".config/elwood/config.toml", environ)
     async with home(tmp_path, mock_clock) as h:
         # The model is the scripted one, and the socket's path must be short.
-        h.made = attrs.evolve(
-            config,
-            models=ModelSettings(default=MODEL, summarizer=MODEL),
-            providers={"scripted": ProviderSettings(api="offline")},
-            paths=attrs.evolve(config.paths, runtime=h.runtime),
+        h.made = config.having(
+            ModelSettings(default=MODEL, summarizer=MODEL),
+            Providers({"scripted": ProviderSettings(api="offline")}),
+            attrs.evolve(config.paths, runtime=h.runtime),
         )
         h.state_folder = config.paths.state
         async with h.life() as life:

@@ -11,16 +11,15 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.approvals.permissions import (
+from elwood.agent.approvals.prompt_text import button_pressed
+from elwood.agent.approvals.state import (
+    ApprovalBook,
+    ApprovalDecided,
     ApprovalEntry,
-    Book,
-    Ruled,
-    Sought,
+    ApprovalRequested,
 )
-from elwood.agent.approvals.prompt_text import pressed
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Entry
-from elwood.agent.session.log.next_work import Nothing, next_work
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.foundation.storage.chain import decoder, is_sound
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import Say, Step
@@ -68,7 +67,7 @@ class Owner:
                 await self._here.telegram.until(lambda: len(self._here.telegram.sent) > self._read)
                 for sent in self._here.telegram.sent[self._read :]:
                     self._read += 1
-                    found = pressed(sent.buttons[0]) if sent.buttons else None
+                    found = button_pressed(sent.buttons[0]) if sent.buttons else None
                     if found is not None and found[1] not in self.choices:
                         [choice] = self._chance.choices("od-", [14, 3, 3])
                         self.choices[found[1]] = choice
@@ -132,13 +131,19 @@ def rulings(here: Town) -> list[tuple[float, ApprovalEntry]]:
 
 def of(session: str, entries: Sequence[tuple[float, ApprovalEntry]]) -> list[ApprovalEntry]:
     """Pick what is about the calls of one session."""
-    ids = {e.id for _, e in entries if isinstance(e, Sought) and e.question.session == session}
-    return [e for _, e in entries if isinstance(e, Sought | Ruled) and e.id in ids]
+    ids = {
+        e.id
+        for _, e in entries
+        if isinstance(e, ApprovalRequested) and e.question.session == session
+    }
+    return [
+        e for _, e in entries if isinstance(e, ApprovalRequested | ApprovalDecided) and e.id in ids
+    ]
 
 
 def is_settled(here: Town) -> bool:
     """Tell whether nobody owes anything, and all logs agree about what waits for the owner."""
-    book = Book()
+    book = ApprovalBook()
     for seq, (at, entry) in enumerate(rulings(here), 1):
         book.apply(seq, at, entry)
     asked = {(case.question.session, case.question.call) for case in book.calls.open()}
@@ -223,7 +228,7 @@ async def test_kills_while_the_owner_decides_break_no_promise(
         assert here.running() == []
         await here.verify()
     ends = Counter(entry.outcome for entry in entries if isinstance(entry, CallEnded))
-    ruled = Counter(entry.ruling for _, entry in asked if isinstance(entry, Ruled))
+    ruled = Counter(entry.ruling for _, entry in asked if isinstance(entry, ApprovalDecided))
     print(f"{kills} kills, {len(story.pushed)} messages, {len(owner.choices)} questions")
     print(f"decided {dict(ruled)}; calls ended {dict(ends)}")
     assert owner.choices

@@ -16,8 +16,7 @@ import trio
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Replied
-from elwood.agent.session.log.next_work import Nothing, next_work
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.features.tasks import due_runs as planning
 from elwood.features.tasks.entries import Begun, Ended, TimetableEntry
 from elwood.features.tasks.messages import Schedule

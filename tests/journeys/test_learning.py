@@ -9,15 +9,16 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import Observed
+from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.talk import ASK_USER
-from elwood.app.config import Config, Paths
-from elwood.app.config.settings import Sessions
-from elwood.features.daily_notes.session_part import GATHER
+from elwood.app.config.settings import Config
+from elwood.features.daily_notes.extension import GATHER
 from elwood.features.memory.note import parse
 from elwood.features.memory.observe import PROMPT
 from elwood.features.memory.settings import LearningSettings
+from elwood.foundation.settings import Paths
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
 from tests.features.memory.remembering import holding
@@ -39,7 +40,7 @@ class Watching:
         equip(h)
         h.think = self.think
         h.settings["learning"] = LearningSettings(**settings, reflections=False)  # type: ignore[arg-type]
-        h.settings["sessions"] = Sessions(archive=30 * 86_400.0)
+        h.settings["sessions"] = SessionSettings(archive=30 * 86_400.0)
 
     async def think(self, request: ModelRequest) -> Completion:
         if request.prompt.system != PROMPT.system:
@@ -250,12 +251,12 @@ async def test_the_model_of_rules_is_not_asked_to_observe(
     async with home(tmp_path, mock_clock) as h:
         watching = Watching(h, mode="auto", threshold=1)
         watching.sees("tea", "Likes tea.")
-        h.made = Config(
-            paths=Paths(state=h.state, workspace=tmp_path / "workspace", runtime=h.runtime),
-            providers={"scripted": ProviderSettings(api="offline")},
+        h.made = Config.holding(
+            Paths(state=h.state, workspace=tmp_path / "workspace", runtime=h.runtime),
+            Providers({"scripted": ProviderSettings(api="offline")}),
+            ModelSettings(default=h.model, summarizer=h.model),
+            h.settings["learning"],
             file=tmp_path / "config.toml",
-            models=ModelSettings(default=h.model, summarizer=h.model),
-            learning=h.settings["learning"],
         )
         async with h.life() as life:
             await said(h, life, "I like tea")

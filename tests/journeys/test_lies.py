@@ -1,4 +1,4 @@
-"""A lying model in the real house: what reaches the channel is marked (reliability.md, P4)."""
+"""A lying model in the real house: what the records say stands below (reliability.md, P4)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,16 +8,15 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.session.reading.receipts import HEAD
-from elwood.agent.session.turn.claims import MARK
+from elwood.agent.session.reading.receipts import HEAD, NOTHING, NOTHING_ELSE
 from elwood.agent.session.turn.imitation import NOT_OURS
 from tests.agent.session.scripted import answer, call
-from tests.agent.session.test_claims import HONEST, LIES
+from tests.agent.session.test_unsupported_claims import HONEST, LIES, MAX_FALSE, MAX_MISSED
 from tests.journeys.home import Home, home
 
 # Of lies that need no receipts to be lies; the promise is about 30.
-BARE = [case.text for case in LIES if not case.receipts and not case.earlier]
-TRUE = [case.text for case in HONEST if not case.receipts and not case.earlier]
+BARE = [case.text for case in LIES if not case.receipts]
+TRUE = [case.text for case in HONEST if not case.receipts]
 
 
 def says(h: Home, texts: list[str]) -> None:
@@ -41,20 +40,23 @@ async def answers(h: Home, texts: list[str]) -> list[str]:
     return h.texts()
 
 
-async def test_a_lying_model_leaves_no_lie_unmarked(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_below_a_lie_stands_that_nothing_was_done(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
     assert len(BARE) >= 30
     async with home(tmp_path, mock_clock) as h:
         told = await answers(h, BARE)
 
     assert len(told) == len(BARE)
-    assert [text for text in told if MARK not in text] == []
+    bare = [text for text in told if not text.endswith(f"\n\n{HEAD}\n{NOTHING}")]
+    assert len(bare) <= MAX_MISSED, bare
 
 
 async def test_an_honest_model_is_not_marked(tmp_path: Path, mock_clock: MockClock) -> None:
     async with home(tmp_path, mock_clock) as h:
         told = await answers(h, TRUE[:30])
 
-    assert [text for text in told if MARK in text] == []
+    assert len([text for text in told if NOTHING in text]) <= MAX_FALSE * 30 / len(TRUE)
 
 
 async def test_only_the_block_of_the_house_looks_like_it(
@@ -92,7 +94,7 @@ async def test_a_tool_that_failed_bears_nothing_out(tmp_path: Path, mock_clock: 
         h.think = think
         h.fake.say("send it")
         await life.settled()
-        assert h.texts() == [f"I have sent the mail. {MARK}\n\n{HEAD}\n✗ fail (failed)"]
+        assert h.texts() == [f"I have sent the mail.\n\n{HEAD}\n✗ fail (failed)\n{NOTHING_ELSE}"]
 
 
 async def test_receipts_of_the_conversation_are_listed(

@@ -3,16 +3,15 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Completion, Notice
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.ledger import Charged, UsageEntry
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.models.routing import ModelSettings
+from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.log.entries import Compacted, Replied, Said
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import CUT_NOTICE, INSTRUCTIONS, told
@@ -28,7 +27,7 @@ def outgrowing(h: Home, sum_up: Callable[[ModelRequest], Awaitable[Completion]])
     """Let little fit, and another model make the summaries."""
     h.settings["turn"] = TurnSettings(context_tokens=2000)
     models = ModelSettings(default=MODEL, summarizer=SMALL)
-    h.made = attrs.evolve(h.config(), models=models)
+    h.made = h.config().having(models)
 
     async def think(request: ModelRequest) -> Completion:
         return await (sum_up if is_summary(request) else obedient)(request)

@@ -9,15 +9,14 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.session.turn.claims import MARK
-from elwood.features.tasks.schedule_tool import SCHEDULE
-from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS
+from elwood.agent.session.reading.receipts import HEAD, NOTHING
+from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, SCHEDULE
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import Home, Life, home, newest
 
 TOOLS = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
-MUM = {"title": "call mum", "when": "in 1 minute", "remind": "Call mum!"}
+MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
 STRANGER = 31_337
 PROMISE = "I'll remind you in a minute."
 
@@ -54,8 +53,8 @@ async def test_a_reminder_is_planned_told_from_the_records_and_comes(
             await life.settled()
             [told] = h.texts()
             assert told.startswith(PROMISE)
-            assert MARK not in told
-            assert "✓ scheduled: call mum, today at" in told
+            assert NOTHING not in told
+            assert "✓ scheduled: call mum, today, " in told
             asked = len(h.asked)
         # The reminder is still planned after a restart, and no model has a part in it.
         async with h.life() as life:
@@ -71,7 +70,7 @@ async def test_what_was_never_planned_is_marked(tmp_path: Path, mock_clock: Mock
         async with h.life() as life:
             h.fake.say("plan")
             await life.settled()
-    assert h.texts() == [f"{PROMISE} {MARK}"]
+    assert h.texts() == [f"{PROMISE}\n\n{HEAD}\n{NOTHING}"]
 
 
 async def test_the_owner_pauses_and_resumes_by_buttons(

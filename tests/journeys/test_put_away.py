@@ -6,9 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.session.log.branch_entries import Archived
-from elwood.agent.session.log.entries import Observed
-from elwood.app.config.settings import Sessions
+from elwood.agent.session.log.entries import Archived, Observed
+from elwood.agent.session.settings import SessionSettings
 from tests.journeys.home import Home, home
 from tests.journeys.test_learning import BIRTHDAY, QUIET, STRANGER, Watching, said, waiting
 
@@ -51,7 +50,7 @@ async def test_what_was_archived_unseen_is_learned_after_the_next_start(
     async with home(tmp_path, mock_clock) as h:
         watching = Watching(h)
         watching.sees("sister-birthday", BIRTHDAY)
-        h.settings["sessions"] = Sessions(archive=86_400.0)
+        h.settings["sessions"] = SessionSettings(archive=86_400.0)
         async with h.life() as life:
             await said(h, life, TOLD)
         await trio.sleep(2 * 86_400)

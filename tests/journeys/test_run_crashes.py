@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.conversation.inbound import Inbound
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.chores import Report
 from elwood.features.tasks.entries import Ended, Passed
 from elwood.features.tasks.task import Task
@@ -35,8 +35,8 @@ def lived(folder: Path, kind: str, *deaths: int) -> World:
     world.chore = lambda world, name, since: Report(prompt="think")
     left = list(deaths)
 
-    def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
-        return Done("", failed=kind == "fails once" and asked.id.endswith(":1")), 5.0
+    def outcome(world: World, asked: Inbound) -> tuple[RunResult, float]:
+        return RunResult("", failed=kind == "fails once" and asked.id.endswith(":1")), 5.0
 
     def off(world: World) -> float:
         world.steps.last = world.steps.count + left.pop(0) if left else None

@@ -9,6 +9,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.features.tasks.entries import Passed, TimetableEntry
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.chain import decoder
 from tests.agent.session.scripted import answer
@@ -24,7 +25,7 @@ async def test_a_task_that_is_too_slow_is_told_once_and_not_each_time(
     """Each planned time still has its outcome in the log."""
     task = Task("look", "Look", Every(60.0), prompt="Look.", silent=True, origin="config")
     async with home(tmp_path, mock_clock) as h:
-        h.settings["tasks"] = (task,)
+        h.settings["tasks"] = ConfiguredTasks((task,))
 
         async def think(request: ModelRequest) -> Completion:
             await trio.sleep(90.0)

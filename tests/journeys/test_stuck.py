@@ -12,11 +12,11 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.channels.messages import OutboxMail, Post
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Completion
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config import Watchdog
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import Named
 from tests.journeys.home import MINE, OTHER, OTHERS, Home, OutboxBody, home
@@ -199,7 +199,7 @@ async def test_the_owner_is_told_of_each(tmp_path: Path, mock_clock: MockClock, 
         )
         if name == "a turn does not end":
             h.settings["turn"] = TurnSettings(deadline=90.0, tool_deadline=1000.0)
-            h.settings["watchdog"] = Watchdog(turn=100.0)
+            h.settings["watchdog"] = WatchdogSettings(turn=100.0)
             h.more_tools = (Tool("deaf", "Be deaf.", Named, be_deaf, timeout=1000.0),)
         if name == "the outbox crashes again and again":
             h.outbox = crash_of_others

@@ -15,11 +15,12 @@ from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.budget import Limits
 from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.settings import Limits
 from elwood.features.tasks.messages import Woken
-from elwood.features.tasks.schedule_tool import SCHEDULE
 from elwood.features.tasks.task import Task
+from elwood.features.tasks.task_toml import ConfiguredTasks
+from elwood.features.tasks.tools import SCHEDULE
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import answer, call
@@ -127,7 +128,7 @@ async def test_an_answer_and_its_knowledge_follow_the_owner(
     async with home(tmp_path, mock_clock) as h:
         desk, model = Desk(h.now), Thinking()
         h.more_channels, h.think = (desk.channel,), model
-        h.settings["tasks"] = (NEWS,)
+        h.settings["tasks"] = ConfiguredTasks((NEWS,))
         async with h.life() as life:
             h.fake.say("hello")
             await life.settled()
@@ -151,7 +152,7 @@ async def test_a_task_of_a_conversation_answers_there_wherever_the_owner_is(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        given = {"title": "news", "when": "in 1 minute", "do": "What is new?"}
+        given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         desk, model = Desk(h.now), Thinking(plan=json.dumps(given))
         h.more_channels, h.think, h.more_tools = (desk.channel,), model, (SCHEDULE,)
         async with h.life() as life:
@@ -180,7 +181,7 @@ async def test_what_is_told_in_a_group_no_other_conversation_is_told_of(
         model.may.set()
         h.more_channels, h.think = (desk.channel,), model
         group = Route("telegram", GROUP, private=False)
-        h.settings["tasks"] = (replace(NEWS, route=group),)
+        h.settings["tasks"] = ConfiguredTasks((replace(NEWS, route=group),))
         async with h.life() as life:
             h.fake.say("hello")
             await life.settled()
@@ -209,7 +210,10 @@ async def test_news_and_warnings_go_where_the_owner_was_heard_last(
             return answer("" if "Fail." in said else "re: " + said)
 
         h.more_channels, h.think = (desk.channel,), think
-        h.settings |= {"tasks": (broken,), "limits": Limits(day_tokens=100_000, warn=0.0001)}
+        h.settings |= {
+            "tasks": ConfiguredTasks((broken,)),
+            "limits": Limits(day_tokens=100_000, warn=0.0001),
+        }
         async with h.life() as life:
             await desk.say("hello")
             await life.until(lambda: len(desk.heard) > 1)
@@ -230,7 +234,7 @@ async def test_a_topic_of_the_owners_chat_is_a_place_of_theirs(
         model = Thinking()
         model.may.set()
         h.think = model
-        h.settings["tasks"] = (NEWS,)
+        h.settings["tasks"] = ConfiguredTasks((NEWS,))
         async with h.life() as life:
             h.fake.say("hello", message_thread_id=4, is_topic_message=True)
             await life.settled()

@@ -10,7 +10,7 @@ import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.changes import Verb
 from elwood.features.tasks.chores import Report
 from elwood.features.tasks.task import Origin, Task
@@ -67,13 +67,13 @@ def tasks(end: float) -> list[Task]:
     return [replace(one, title=one.id, origin=one.origin) for one in made]
 
 
-def outcome(world: World, asked: Inbound) -> tuple[Done, float]:
+def outcome(world: World, asked: Inbound) -> tuple[RunResult, float]:
     """Let a run end somehow, after seconds or, rarely, after hours."""
     chance = world.random
     seconds = chance.expovariate(1 / 30) if chance.random() < 0.98 else chance.uniform(600, 2_500)
     failed = chance.random() < (0.6 if asked.session == "task-gap-1" else 0.07)
     acted = chance.random() < 0.3
-    return Done("", failed, acted, waiting=not failed and chance.random() < 0.02), seconds
+    return RunResult("", failed, acted, waiting=not failed and chance.random() < 0.02), seconds
 
 
 def refusal(world: World) -> Busy | NotNow | None:
@@ -175,7 +175,7 @@ async def set_right(world: World, house: House) -> None:
     """Set the clock right, and let everything go well from here."""
     await trio.testing.wait_all_tasks_blocked()
     world.skew = 0.0
-    world.outcome = lambda world, asked: (Done(""), 1.0)
+    world.outcome = lambda world, asked: (RunResult(""), 1.0)
     world.chore = lambda world, name, since: Report()
 
 

@@ -18,7 +18,7 @@ import trio.testing
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.changes import Verb
@@ -99,7 +99,7 @@ class Work:
     """A run as a session has it: what will come of it, and when (true time; never: it is lost)."""
 
     asked: Inbound
-    done: Done
+    done: RunResult
     ends: float
     is_done: bool = False
 
@@ -130,7 +130,10 @@ class World:
     lives: int = 0
     look: float = 60.0
     off: Callable[["World"], float] = lambda world: 1.0
-    outcome: Callable[["World", Inbound], tuple[Done, float]] = lambda world, asked: (Done(""), 1.0)
+    outcome: Callable[["World", Inbound], tuple[RunResult, float]] = lambda world, asked: (
+        RunResult(""),
+        1.0,
+    )
     full: str = ""
     refusal: Callable[["World"], Busy | NotNow | Refused | None] = lambda world: None
     route: Callable[[Task], Route | None] = lambda task: Route("chat")

@@ -1,20 +1,19 @@
 """What approvals is asked: who may talk to us, and what may be done."""
 
 import attrs
+import msgspec
 
-from elwood.agent.approvals.questions import Answer, Question
-from elwood.agent.conversation.calls import Ruling, allows
+from elwood.agent.approvals.state import Question
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Request
 
 
-@attrs.frozen
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """This person may talk to us."""
 
 
-@attrs.frozen
-class Stranger:
+class Stranger(msgspec.Struct, frozen=True):
     """Not known.  *code* is set when a pairing code should be shown now (once an hour)."""
 
     code: str | None
@@ -33,14 +32,13 @@ class Meet(Request[Known | Stranger]):
 
 
 @attrs.frozen(kw_only=True)
-class Recognise(Request[str | None]):
+class FindPerson(Request[str | None]):
     """Was *principal* let in?  The name they gave then, or None; changes nothing, unlike `Meet`."""
 
     principal: str
 
 
-@attrs.frozen
-class Settled:
+class CommandResult(msgspec.Struct, frozen=True):
     """What a press or a command decided, in words for the person who did it."""
 
     text: str
@@ -48,7 +46,7 @@ class Settled:
 
 
 @attrs.frozen(kw_only=True)
-class Pressed(Request[Settled]):
+class ButtonPressed(Request[CommandResult]):
     """*principal* pressed the button *data* under a message in *route*.  From an Intake.
 
     Without a route nobody knows where: then it answers no question about a call.
@@ -60,14 +58,14 @@ class Pressed(Request[Settled]):
 
 
 @attrs.frozen(kw_only=True)
-class Pair(Request[Settled]):
+class ApprovePairing(Request[CommandResult]):
     """The owner approves the pairing *code*.  From the control socket."""
 
     code: str
 
 
 @attrs.frozen(kw_only=True)
-class Migrate(Request[None]):
+class MoveChat(Request[None]):
     """The group *old* is now *new* (supergroup upgrade).  From an Intake; may be repeated."""
 
     old: int
@@ -75,17 +73,15 @@ class Migrate(Request[None]):
 
 
 @attrs.frozen(kw_only=True)
-class Migrations(Request[dict[int, int]]):
+class MovedChats(Request[dict[int, int]]):
     """All chats that moved: present id → the id their session was named after."""
 
 
-@attrs.frozen
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """The owner has been asked and has not decided."""
 
 
-@attrs.frozen
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """How a call was decided, and by whom; with `source`, the *origins* that are trusted now.
 
     These are the question's: what was read after it was asked is not among them.
@@ -103,7 +99,7 @@ class Verdict:
 
 
 @attrs.frozen(kw_only=True)
-class Seek(Request[Pending | Verdict]):
+class RequestApproval(Request[Pending | Verdict]):
     """May this call run?  From a gate or a session; repeating it changes nothing.
 
     The first time the owner is asked, unless a standing permission covers it.
@@ -113,7 +109,7 @@ class Seek(Request[Pending | Verdict]):
 
 
 @attrs.frozen(kw_only=True)
-class Learn(Request[Pending | Verdict]):
+class LookUpDecision(Request[Pending | Verdict]):
     """What was decided about *call* of *session*, which was asked about with *plan*?
 
     From a session whose turn has gone on without it.  What is not known any more has expired.
@@ -125,7 +121,7 @@ class Learn(Request[Pending | Verdict]):
 
 
 @attrs.frozen(kw_only=True)
-class Withdraw(Request[bool]):
+class WithdrawRequests(Request[bool]):
     """These calls of *session* will not run any more: close their questions.  False: no room.
 
     From a session, before it writes that down itself, so that no crash leaves a question open
@@ -139,26 +135,26 @@ class Withdraw(Request[bool]):
 
 
 @attrs.frozen(kw_only=True)
-class Rule(Request[Settled]):
+class DecideRequest(Request[CommandResult]):
     """*by* types a decision about the question *code*.
 
     From a session (`/allow`, `/deny`) or the control socket.
     """
 
     code: str
-    answer: Answer
+    answer: OwnerAnswer
     by: str
 
 
 @attrs.frozen(kw_only=True)
-class Standing(Request[Settled]):
+class ListApprovals(Request[CommandResult]):
     """What waits for a decision and what is permitted for good, in words; for owners only."""
 
     by: str
 
 
 @attrs.frozen(kw_only=True)
-class Trust(Request[Settled]):
+class TrustDomain(Request[CommandResult]):
     """*by* trusts the domain *host*: requests to it need no question of their own."""
 
     host: str
@@ -166,15 +162,14 @@ class Trust(Request[Settled]):
 
 
 @attrs.frozen(kw_only=True)
-class Revoke(Request[Settled]):
+class RevokePermission(Request[CommandResult]):
     """*by* takes the permission *number* back."""
 
     number: int
     by: str
 
 
-@attrs.frozen
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """A call of *session* was decided about, or its task cancelled: to look again is worth while.
 
     A hint from approvals, or from the scheduler; it may be lost or doubled.
@@ -185,16 +180,16 @@ class Decided:
 
 ApprovalsMail = (
     Meet
-    | Recognise
-    | Pressed
-    | Pair
-    | Migrate
-    | Migrations
-    | Seek
-    | Learn
-    | Withdraw
-    | Rule
-    | Standing
-    | Trust
-    | Revoke
+    | FindPerson
+    | ButtonPressed
+    | ApprovePairing
+    | MoveChat
+    | MovedChats
+    | RequestApproval
+    | LookUpDecision
+    | WithdrawRequests
+    | DecideRequest
+    | ListApprovals
+    | TrustDomain
+    | RevokePermission
 )

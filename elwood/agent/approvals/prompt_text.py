@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from elwood.agent.approvals.permissions import Case, Permission, gist
-from elwood.agent.approvals.questions import Answer, Question, answers
+from elwood.agent.approvals.state import ApprovalRequest, Permission, Question, answers, gist
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
@@ -32,7 +32,7 @@ FRAME = 300
 REASON, SOURCE, SOURCES = 300, 80, 5
 # Characters of a source's name on a button.
 LABEL = 30
-LETTERS: dict[Answer, str] = {
+LETTERS: dict[OwnerAnswer, str] = {
     "once": "o",
     "conversation": "c",
     "always": "a",
@@ -61,9 +61,9 @@ _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 Piece = tuple[str, Literal["", "code"]]
 
 
-def one(case: Case, at: Route) -> tuple[Rich, ...]:
+def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
     """Write one question as messages to be read *at* a place; the last one gets the buttons."""
-    question = case.question
+    question = request.question
     shown = escape_invisible(question.subject) or "(nothing)"
     before = f"May I use {_flat(question.tool)}?\n\n"
     typed = " | ".join(answer for answer in answers(question) if answer != "denied")
@@ -73,49 +73,49 @@ def one(case: Case, at: Route) -> tuple[Rich, ...]:
         f"{f'It {strange}.{chr(10)}' if strange else ''}"
         f"{_asker(question, at)}"
         f"{HOW.get(question.route.channel, HOW_ELSE)}\n"
-        f"/allow {case.code} {typed}\n/deny {case.code}"
+        f"/allow {request.code} {typed}\n/deny {request.code}"
     )
     frame = utf16_length(before + after)
     if frame + utf16_length(shown) <= LIMIT:
         return (_rich((before, ""), (shown, "code"), (after, "")),)
     # A character has two units at most, and there are two ends.
-    ends = _ends(case.code, shown, max(ENDS, (LIMIT - frame - FRAME) // 4))
-    return (*_whole(case.code, shown), _rich((before, ""), *ends, (after, "")))
+    ends = _ends(request.code, shown, max(ENDS, (LIMIT - frame - FRAME) // 4))
+    return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
 
 
-def together(cases: Sequence[Case]) -> tuple[Rich, ...]:
+def group_messages(requests: Sequence[ApprovalRequest]) -> tuple[Rich, ...]:
     """Write several questions as one; the last message lists all, and gets the buttons."""
     wholes: list[Rich] = []
-    pieces: list[Piece] = [(f"May I do these {len(cases)} things?\n", "")]
-    for number, case in enumerate(cases, 1):
-        pieces += _item(number, case)
-        shown = escape_invisible(case.question.subject)
+    pieces: list[Piece] = [(f"May I do these {len(requests)} things?\n", "")]
+    for number, request in enumerate(requests, 1):
+        pieces += _item(number, request)
+        shown = escape_invisible(request.question.subject)
         if _is_cut(shown):
-            wholes += _whole(case.code, shown)
+            wholes += _whole(request.code, shown)
     pieces.append(
         ("\n\nThe buttons answer for exactly these. One by one: /allow CODE or /deny CODE", "")
     )
     return (*wholes, _rich(*pieces))
 
 
-def packs(cases: Sequence[Case]) -> list[list[Case]]:
+def packs(requests: Sequence[ApprovalRequest]) -> list[list[ApprovalRequest]]:
     """Divide questions into lists of which each fits into one message."""
-    found: list[list[Case]] = []
+    found: list[list[ApprovalRequest]] = []
     room = 0
-    for number, case in enumerate(cases, 1):
-        size = sum(utf16_length(text) for text, _ in _item(number, case))
+    for number, request in enumerate(requests, 1):
+        size = sum(utf16_length(text) for text, _ in _item(number, request))
         if not found or size > room or len(found[-1]) >= MAX_TOGETHER:
             found.append([])
             room = LIMIT - FRAME
-        found[-1].append(case)
+        found[-1].append(request)
         room -= size
     return found
 
 
-def buttons(case: Case) -> tuple[tuple[str, str], ...]:
+def buttons(request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
     """List the buttons under one question: what they say and what they carry."""
-    origins = case.question.origins
-    words: dict[Answer, str] = {
+    origins = request.question.origins
+    words: dict[OwnerAnswer, str] = {
         "once": "Allow once",
         "conversation": "For this conversation",
         "always": "Always this exact thing",
@@ -124,7 +124,9 @@ def buttons(case: Case) -> tuple[tuple[str, str], ...]:
         else f"Trust {len(origins)} sources",
         "denied": "Deny",
     }
-    return tuple((words[answer], button("a", case.id, answer)) for answer in answers(case.question))
+    return tuple(
+        (words[answer], button("a", request.id, answer)) for answer in answers(request.question)
+    )
 
 
 def group_buttons(id: str, count: int) -> tuple[tuple[str, str], ...]:
@@ -135,7 +137,7 @@ def group_buttons(id: str, count: int) -> tuple[tuple[str, str], ...]:
     )
 
 
-def button(kind: Literal["a", "g"], id: str, answer: Answer) -> str:
+def button(kind: Literal["a", "g"], id: str, answer: OwnerAnswer) -> str:
     """Write what a button carries: at most 64 bytes; *kind* tells one question from a group.
 
     >>> button("a", "x" * 22, "once")
@@ -144,10 +146,10 @@ def button(kind: Literal["a", "g"], id: str, answer: Answer) -> str:
     return f"{kind}:{id}:{LETTERS[answer]}"
 
 
-def pressed(data: str) -> tuple[Literal["a", "g"], str, Answer] | None:
+def button_pressed(data: str) -> tuple[Literal["a", "g"], str, OwnerAnswer] | None:
     """Read what a button carries; None if it is not one of these.
 
-    >>> pressed("g:abc:d"), pressed("a:abc:x"), pressed("p:ABCD2345:y")
+    >>> button_pressed("g:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
     (('g', 'abc', 'denied'), None, None)
     """
     match data.split(":"):
@@ -156,13 +158,13 @@ def pressed(data: str) -> tuple[Literal["a", "g"], str, Answer] | None:
     return None
 
 
-def answer_of(word: str) -> Answer | None:
+def answer_of(word: str) -> OwnerAnswer | None:
     """Read an answer as people type it.
 
     >>> answer_of("Always"), answer_of("yes")
     ('always', None)
     """
-    return next((answer for answer in get_args(Answer) if answer == word.lower()), None)
+    return next((answer for answer in get_args(OwnerAnswer) if answer == word.lower()), None)
 
 
 def domain_of(text: str) -> str | None:
@@ -179,12 +181,12 @@ def domain_of(text: str) -> str | None:
     return name if sound and not labels[-1].isdigit() else None
 
 
-def overview(cases: Sequence[Case], permissions: Sequence[Permission]) -> str:
+def overview(requests: Sequence[ApprovalRequest], permissions: Sequence[Permission]) -> str:
     """List what waits for a decision, and what is permitted for good."""
     lines = ["Nothing waits for a decision."]
-    if cases:
+    if requests:
         lines = ["Waiting for a decision (/allow CODE, /deny CODE):"]
-        lines += [f"{c.code}: {gist(c.question)}, in {_flat(c.question.session)}" for c in cases]
+        lines += [f"{c.code}: {gist(c.question)}, in {_flat(c.question.session)}" for c in requests]
     if permissions:
         lines.append("Permitted for good (/approvals revoke NUMBER):")
         lines += [f"{p.number}: {_permitted(p)}, by {p.by}" for p in permissions]
@@ -203,14 +205,14 @@ def _permitted(permission: Permission) -> str:
             return f"requests to {permission.key} and what is below it"
 
 
-def _item(number: int, case: Case) -> list[Piece]:
-    question = case.question
+def _item(number: int, request: ApprovalRequest) -> list[Piece]:
+    question = request.question
     shown = escape_invisible(question.subject) or "(nothing)"
     why = _flat(question.why, REASON // 2)
-    what: list[Piece] = _ends(case.code, shown, ENDS) if _is_cut(shown) else [(shown, "code")]
+    what: list[Piece] = _ends(request.code, shown, ENDS) if _is_cut(shown) else [(shown, "code")]
     sources = _sources(question).rstrip()
     return [
-        (f"\n{number}. {case.code}: {_flat(question.tool)}\n", ""),
+        (f"\n{number}. {request.code}: {_flat(question.tool)}\n", ""),
         *what,
         (f"\n{why}. {sources[: REASON // 2]}".rstrip() + "\n", ""),
     ]

@@ -5,6 +5,9 @@ from typing import Literal
 Effect = Literal["pure", "keyed", "probe", "once"]
 # `waiting` is not the end: the call is kept, and runs when the owner allows it.
 Outcome = Literal["ok", "failed", "denied", "unknown", "dry run", "waiting"]
+# What the owner can answer when asked about a call: this once, for this conversation, always this
+# exact thing, this once and trust what was read in this conversation, no.
+OwnerAnswer = Literal["once", "conversation", "always", "source", "denied"]
 # How a call was decided.  `once`, `conversation` and `always` are the owner's yes; `standing` is
 # one given before; `expired` and `withdrawn` mean no as `denied` does.
 Ruling = Literal[

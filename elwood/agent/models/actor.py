@@ -30,17 +30,8 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.models.paid_embeddings import PaidEmbedding
 from elwood.agent.models.provider import ModelFailure, ModelRequest, Provider
-from elwood.agent.models.routing import (
-    PAUSES,
-    Fault,
-    GiveUp,
-    ModelSettings,
-    NextModel,
-    Reaction,
-    Wait,
-    candidates,
-    split_name,
-)
+from elwood.agent.models.routing import PAUSES, Fault, GiveUp, NextModel, Reaction, Wait, split_name
+from elwood.agent.models.settings import ModelSettings, candidates
 from elwood.agent.models.usage_book import Caller, UsageBook
 from elwood.foundation.runtime import (
     Mailbox,

@@ -18,42 +18,10 @@ from elwood.agent.models.ledger import (
     accounts,
     day_of,
 )
+from elwood.agent.models.settings import Limits
 
 # Times that a limit can be shown to be used: more says nothing more.
 MOST_SHARE = 1_000_000
-
-
-@attrs.frozen(kw_only=True)
-class Limits:
-    """Hard limits of what may be spent; None means none.
-
-    *job_tokens* and *job_usd* are what a job may spend in a day whose purse says nothing of it:
-    dollars alone would not bound one whose model has no known price.
-    *warn* is the share of a limit from which on the owner is told: never if it is 0, and when the
-    limit is reached if it is 1.
-    """
-
-    session_tokens: int | None = None
-    session_usd: float | None = None
-    day_tokens: int | None = None
-    day_usd: float | None = None
-    month_tokens: int | None = None
-    month_usd: float | None = None
-    job_tokens: int | None = 2_000_000
-    job_usd: float | None = 1.0
-    warn: float = 0.8
-
-    def purse(self, own: Purse | None) -> Purse:
-        """Say what a job may spend in a day whose own purse is *own*.
-
-        >>> Limits().purse(Purse(usd=5.0))
-        Purse(tokens=2000000, usd=5.0)
-        """
-        own = own or Purse()
-        return Purse(
-            self.job_tokens if own.tokens is None else own.tokens,
-            self.job_usd if own.usd is None else own.usd,
-        )
 
 
 @attrs.frozen

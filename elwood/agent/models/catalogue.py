@@ -4,7 +4,8 @@ import logging
 from collections.abc import Mapping
 
 from elwood.agent.models.provider import Catalogued, ModelFailure, Provider
-from elwood.agent.models.routing import PAUSES, ModelSettings, warnings
+from elwood.agent.models.routing import PAUSES, warnings
+from elwood.agent.models.settings import ModelSettings
 from elwood.foundation.runtime import report_error
 
 log = logging.getLogger("elwood.models")

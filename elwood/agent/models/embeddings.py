@@ -6,7 +6,8 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
-from elwood.agent.models.routing import ProviderSettings, split_name
+from elwood.agent.models.routing import split_name
+from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.models.vectors import Embeddings, Vector, hashed
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.outcomes import Interrupted, Unreachable

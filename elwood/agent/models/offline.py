@@ -1,21 +1,21 @@
-"""The offline model: a provider of rules, for trying Elwood without key, account or network.
+"""The offline model: eight commands, for trying Elwood without key, account or network.
 
-It is openly not a language model.  It understands the phrases of `agent.models.phrases`, calls the
-real tools (`offline_steps`), and puts what came of them into sentences (`offline_telling`).  Equal
-requests give equal answers.
+It is openly no language model.  One line is one command; it calls the real tools and says no more
+than their results do.  What others wrote stands in code blocks or in quotes, so that it formats
+nothing and is not taken for the model's own words.  Equal requests give equal answers.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
+from itertools import groupby
+from typing import Literal
 
-import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.brought_along import OFFERED, without_days
 from elwood.agent.conversation.message import (
+    INTERRUPTED,
     Assistant,
     Block,
     Completion,
@@ -30,42 +30,130 @@ from elwood.agent.conversation.message import (
     Usage,
     repair_text,
 )
-from elwood.agent.models.offline_steps import Wish, step
-from elwood.agent.models.offline_telling import tell_late
-from elwood.agent.models.phrases import (
-    Echo,
-    Phrase,
-    Recall,
-    Talk,
-    Unknown,
-    examples,
-    understand,
-)
 from elwood.agent.models.provider import ModelRequest
-from elwood.foundation.text.quote_markdown import (
-    MAX_QUOTED,
-    code,
-    cut,
-    in_quotes,
-    literal,
-)
+from elwood.foundation.text.quote_markdown import code, cut, fenced, in_quotes, literal
+from elwood.foundation.text.slugs import slug
 
-# Phrases answered at once; more in one message is not talk but a paste.
-MAX_PHRASES = 8
-# Lines of one message that are looked at one by one; more is a paste as well.
-MAX_LINES = 50
+OPENLY = "I am Elwood's offline model: eight commands, not a language model."
+
+# Commands of one message; more lines are no talk but a paste, of which none is done.
+MAX_COMMANDS = 8
+# Characters of a command that are named in an answer.
+MAX_NAMED = 100
+# Characters of the name of a note, and of the hash that ends a longer one.
+MAX_KEY, HASH = 50, 6
 # Steps in which an answer is handed to *on_text*.
 STEPS = 6
 
-OPENLY = "I am Elwood's offline model: a handful of rules, not a language model."
-
-
-# How `core.inputs` heads a message, names what it replies to, and marks its parts.
-ABOUT = re.compile(
+# How the harness heads a message of a person, and marks its parts.
+_HEAD = re.compile(
     r"\[(?:[A-Z]\w+ \d{4}-\d\d-\d\d \d\d:\d\d \S+|replying to: .*|A run of the task .*)\]"
 )
-NOTE = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
-TIME = re.compile(r"\b\d{1,2}:\d\d\b")
+_MARK = re.compile(r"^(?:\[(?:edited|sent [^\]]{1,20} ago)\] ?)+")
+# Data that stands before the words of a person, as `wrap_untrusted` writes it.
+_WRAPPED = re.compile(r"\A<([\w-]+) .*?\n</\1>\n", re.S)
+# Notes that are offered together with a question.
+_OFFERED = "[notes that may help:"
+# A result that came after its turn had ended.
+_LATE = re.compile(
+    r"The owner allowed the call that waited: (?P<call>.{1,400}?)\. "
+    r"Its result(?P<failed> \(failed\))?, as data:\n(?P<text>.*)",
+    re.S,
+)
+# How the result of a call begins that waits, and what those say that may have had an effect.
+_WAITS = "waiting for approval"
+_UNCERTAIN = re.compile(
+    rf"{re.escape(INTERRUPTED)}|it is not known whether"
+    r"|whether the command did something is not known|may or may not have arrived"
+)
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A line that was understood: *tool* is to be called with *arguments*, which are JSON.
+
+    *about* is what it is about, as Markdown.
+    """
+
+    tool: str
+    arguments: str
+    about: str
+
+
+# By tool: an example, the pattern of the line, and what is said of a failure and of a success.
+# The first pattern that fits the whole line counts.
+_RULES = {
+    "list_files": (
+        "list the files",
+        r"list(?: the)?(?: files)?(?: in (?P<path>\S.*))?",
+        "look into {}",
+        "This is in {}:",
+    ),
+    "read_file": ("read SOUL.md", r"read (?P<path>\S.*)", "read {}", "{} says:"),
+    "write_file": (
+        "write notes.txt: buy milk",
+        r"write (?P<path>[^\s:]+): *(?P<content>\S.*)",
+        "write {}",
+        "I wrote {}:",
+    ),
+    "run_command": ("run ls -l", r"run (?P<command>\S.*)", "run {}", "{} ended without an error:"),
+    "save_memory": (
+        "remember that my sister's birthday is 4 May",
+        r"remember (?:that )?(?P<content>\S.*)",
+        "save {}",
+        "I noted it:",
+    ),
+    "schedule": (
+        "remind me in 1 minute to call mum",
+        r"remind me in (?P<count>\d{1,4}) (?P<unit>minute|hour|day)s? to (?P<remind>\S.*)",
+        "plan to remind you: {}",
+        "I planned it:",
+    ),
+    "search_memory": (
+        "when is my sister's birthday?",
+        r"(?P<query>\w.*)\?",
+        "look up {}",
+        "My memory says about {}:",
+    ),
+}
+_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
+_BRIEF = {"write_file", "save_memory", "schedule"}  # tools whose results are a line
+
+
+def understand(line: str) -> Command | Literal["help"] | None:
+    """Find what *line* asks for; None if it is no command.
+
+    >>> understand("read SOUL.md").arguments
+    '{"path":"SOUL.md"}'
+    >>> understand("sing")
+    """
+    if line.lower() in ("help", "?"):
+        return "help"
+    for tool, (_, pattern, *_) in _RULES.items():
+        found = re.fullmatch(pattern, line, re.I)
+        if found is not None:
+            given: dict[str, str | int] = {k: v for k, v in found.groupdict().items() if v}
+            about = found[1] or ""
+            match tool:
+                case "write_file":
+                    given["content"] = f"{found['content']}\n"
+                case "save_memory":
+                    given["key"] = about = _key(found["content"])
+                case "schedule":
+                    about = found["remind"]
+                    minutes = int(found["count"]) * _MINUTES[found["unit"].lower()]
+                    given = {"title": about[:60].strip(), "in_minutes": minutes, "remind": about}
+            about = code(cut(about, MAX_NAMED)) if about else "your workspace"
+            return Command(tool, msgspec.json.encode(given).decode(), about)
+    return None
+
+
+def _key(text: str) -> str:
+    """Name a note by its words; what does not fit, or has no letters for it, a hash stands for."""
+    key = slug(text)
+    if 0 < len(key) <= MAX_KEY:
+        return key
+    seal = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:HASH]
+    return f"{key[:MAX_KEY].strip('-') or 'note'}-{seal}"
 
 
 class OfflineModel:
@@ -79,222 +167,134 @@ class OfflineModel:
         return msgspec.json.encode((request.prompt, request.messages))
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
-        """Return calls for what is not yet known, or else the answer, word by word."""
+        """Return calls for what is not yet known, or else the answer, piece by piece."""
         await trio.lowlevel.checkpoint()
         sent = self.encode(request)
-        calls, text = _respond(request.prompt, request.messages)
+        wanted, text = _respond(request.prompt, request.messages)
         blocks: tuple[Block, ...]
-        if calls:
+        if wanted:
             # Ids must differ within the whole history; hashing it is the way to know no counter.
             seal = hashlib.blake2b(sent, digest_size=8).hexdigest()
             blocks = tuple(
-                ToolCall(f"offline-{seal}-{number}", call.name, call.arguments)
-                for number, call in enumerate(calls)
+                ToolCall(f"offline-{seal}-{number}", command.tool, command.arguments)
+                for number, command in enumerate(wanted)
             )
         else:
             blocks = (Text(repair_text(text)),)
-            for part in _growing(text):
-                on_text(part)
+            for step in range(1, STEPS + 1):
+                on_text(text[: len(text) * step // STEPS])
                 await trio.lowlevel.checkpoint()
         native = msgspec.json.encode(blocks)
         return Completion(
             Assistant(blocks, self.codec, request.model, msgspec.Raw(native)),
-            "tools" if calls else "end",
+            "tools" if wanted else "end",
             Usage(input=len(sent) // 4, output=len(native) // 4, estimated=True),
         )
 
 
-@attrs.frozen
-class _Asked:
-    """A phrase, and what the same person had said before it."""
-
-    phrase: Phrase
-    before: tuple[str, ...]
-
-
-def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[Wish], str]:
-    """Decide: tools to call, or if none is missing, what to say."""
+def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[Command], str]:
+    """Decide: tools to call, or if no result is missing, what to say."""
     begin = _open_from(messages)
-    asked = list(islice(_asked(messages, begin), MAX_PHRASES + 1))
-    known = _outcomes(messages[begin:])
+    now = messages[begin:]
     tools = {tool.name for tool in prompt.tools}
-    question = _question_before(messages[:begin])
-    notes = _notes(messages[begin:])
-    missing: list[Wish] = []
-    parts = [told for told in map(_told_late, messages[begin:]) if told]
-    for one in asked[:MAX_PHRASES]:
-        if question is not None and isinstance(one.phrase, Unknown):
-            parts.append(_chosen(one.phrase.text, question))
+    results = _results(now)
+    notes = _offered(now)
+    wanted: list[Command] = []
+    parts = [told for message in now if isinstance(message, Notice) and (told := _late(message))]
+    for command, group in groupby(_lines(now), understand):
+        lines = list(group)
+        if command is None:
+            quoted = in_quotes(cut(" ".join(lines), MAX_NAMED))
+            parts.append(f"I do not understand {quoted}. {OPENLY} They are:\n\n{_help(tools)}")
             continue
-        if notes and isinstance(one.phrase, Unknown):
-            parts.append(f"I have a note that may answer that:\n\n{notes}")
-            continue
-        match _next(one.phrase, tools, known):
-            case Wish() as wish:
-                missing.append(wish)
-            case str(text):
-                parts.append(text)
-            case None:
-                parts.append(_answer(one, messages, tools))
-    if not asked and not parts:
+        for _ in lines:
+            if command == "help":
+                parts.append(f"{OPENLY} They are:\n\n{_help(tools)}")
+            elif command.tool == "search_memory" and notes:
+                parts.append(f"I have a note that may answer that:\n\n{notes}")
+            elif command.tool not in tools:
+                parts.append(f"I was given no tool `{command.tool}`, so I cannot do that.")
+            elif found := results.get((command.tool, command.arguments)):
+                parts.append(tell(command, found.pop(0)))
+            else:
+                wanted.append(command)
+    if not parts and not wanted:
         parts.append("Nobody asked me anything that I could answer.")
-    if len(asked) > MAX_PHRASES:
-        parts.append(f"That was more than {MAX_PHRASES} things at once; I left out the rest.")
     is_first = not any(isinstance(message, Assistant) for message in messages[:begin])
     if is_first and not any(OPENLY in part for part in parts):
-        parts.append(f"({OPENLY} Say “help” for what I understand.)")
-    return missing, "\n\n".join(parts)
+        parts.append(f"({OPENLY} Say “help” to see them.)")
+    return wanted, "\n\n".join(parts)
 
 
-def _next(
-    phrase: Phrase, tools: Collection[str], known: dict[Wish, list[Result]]
-) -> Wish | str | None:
-    """Go as far with *phrase* as results are *known*, which are taken out."""
-    done: list[Result] = []
-    while isinstance(wanted := step(phrase, done), Wish) and known.get(wanted):
-        done.append(known[wanted].pop(0))
-    if isinstance(wanted, Wish) and wanted.name not in tools:
-        return f"I was given no tool {code(wanted.name)}, so I cannot do that."
-    return wanted
+def tell(command: Command, result: Result) -> str:
+    """Say what came of a call, and in whose words."""
+    _, _, failure, success = _RULES[command.tool]
+    head, _, rest = result.text.partition("\n")
+    if not result.failed:
+        shown = in_quotes(head) if command.tool in _BRIEF else fenced(result.text)
+        return f"{success.format(command.about)}\n\n{shown}"
+    aim = failure.format(command.about)
+    if head.startswith(_WAITS):
+        return f"I need your approval to {aim}. It waits for you, and is not done yet."
+    more = f"\n\n{fenced(rest)}" if rest.strip() else ""
+    if re.fullmatch(r"exit code -?\d+", head):
+        return f"{command.about} ended with {head}.{more}"
+    if _UNCERTAIN.search(head):
+        return f"I do not know whether I could {aim}: {in_quotes(head)}{more}"
+    return f"I could not {aim}: {in_quotes(head)}{more}"
+
+
+def _late(notice: Notice) -> str:
+    """Say what came of a call that had waited, if that is what *notice* tells; else nothing."""
+    found = _LATE.fullmatch(notice.text)
+    if found is None:
+        return ""
+    called = code(cut(" ".join(found["call"].split()), MAX_NAMED))
+    came = "but it did not succeed:" if found["failed"] else "and this came of it:"
+    return f"You allowed {called}, {came}\n\n{fenced(found['text'])}"
 
 
 def _open_from(messages: Sequence[Message]) -> int:
     """Find where what is not yet answered begins: behind the last message that was an answer."""
-    for index in range(len(messages), 0, -1):
-        message = messages[index - 1]
-        if isinstance(message, Assistant) and not message.calls:
-            return index
-    return 0
+    answers = (n for n, m in enumerate(messages, 1) if isinstance(m, Assistant) and not m.calls)
+    return max(answers, default=0)
 
 
-def _asked(messages: Sequence[Message], begin: int) -> Iterator[_Asked]:
-    """Yield the phrases from *begin* on; lines that nobody understands stay together."""
-    said: list[str] = []
-    for index, message in enumerate(messages):
+def _lines(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the lines of people's own words: without what is said about them, or quoted."""
+    for message in messages:
         if not isinstance(message, Human):
             continue
-        lines = list(_words(message.text))
-        if index < begin:
-            said.append("\n".join(lines).strip())
-            continue
-        if len(lines) > MAX_LINES:
-            yield _Asked(Unknown("\n".join(lines)), tuple(said))
-            said.append("\n".join(lines))
-            continue
-        unclear: list[str] = []
-        for line in lines:
-            if not line.strip() or line.startswith(">"):  # a quote of what is replied to
-                continue
-            phrase = understand(line)
-            if isinstance(phrase, Unknown):
-                unclear.append(line)
-                continue
-            if unclear:
-                yield _Asked(Unknown("\n".join(unclear)), tuple(said))
-                said += unclear
-                unclear = []
-            yield _Asked(phrase, tuple(said))
-            said.append(line.strip())
-        if unclear:
-            yield _Asked(Unknown("\n".join(unclear)), tuple(said))
-            said.append("\n".join(unclear))
+        said = _WRAPPED.sub("", message.text).splitlines()
+        own = [_MARK.sub("", line).strip() for line in said if not _HEAD.fullmatch(line)]
+        own = [line for line in own if line and not line.startswith(">")]
+        if len(own) > MAX_COMMANDS:
+            yield f"… {cut(' '.join(own), MAX_NAMED)}"  # begins as no command does
+        else:
+            yield from own
 
 
-def _words(text: str) -> Iterator[str]:
-    """Yield the lines of people's own words: without what is said about them, or came back."""
-    for line in without_days(text).splitlines():
-        if not ABOUT.fullmatch(line):
-            yield NOTE.sub("", line)
-
-
-def _outcomes(messages: Sequence[Message]) -> dict[Wish, list[Result]]:
-    """Collect what came of the calls made so far, oldest first."""
-    wishes: dict[str, Wish] = {}
-    found: dict[Wish, list[Result]] = {}
+def _results(messages: Sequence[Message]) -> dict[tuple[str, str], list[Result]]:
+    """Collect what came of the calls made so far by tool and arguments, oldest first."""
+    calls: dict[str, tuple[str, str]] = {}
+    found: dict[tuple[str, str], list[Result]] = {}
     for message in messages:
         if isinstance(message, Assistant):
-            wishes.update((call.id, Wish(call.name, call.arguments)) for call in message.calls)
+            calls.update((call.id, (call.name, call.arguments)) for call in message.calls)
         elif isinstance(message, Results):
             for result in message.results:
-                if result.call in wishes:
-                    found.setdefault(wishes[result.call], []).append(result)
+                if result.call in calls:
+                    found.setdefault(calls[result.call], []).append(result)
     return found
 
 
-def _answer(asked: _Asked, messages: Sequence[Message], tools: Collection[str]) -> str:
-    """Answer what needs no tool."""
-    match asked.phrase:
-        case Talk("hello"):
-            return "Hello. What shall I look at?"
-        case Talk("who"):
-            return f"{OPENLY} I need no key, no account and no network. I call Elwood's real tools."
-        case Talk("help"):
-            return f"{OPENLY} I understand, in roughly these words:\n\n{examples(tools)}"
-        case Talk("time"):
-            return _time(messages)
-        case Talk("thanks"):
-            return "You are welcome."
-        case Talk("bye"):
-            return "Goodbye."
-        case Echo(text):
-            return literal(text)
-        case Recall(which):
-            if not asked.before:
-                return "You had not said anything before that."
-            said = asked.before[0 if which == "first" else -1]
-            return f"Your {which} message was: “{literal(cut(said, MAX_QUOTED))}”"
-        case Unknown(text):
-            quoted = literal(cut(text, 60).replace("\n", " "))
-            return f"I do not understand “{quoted}”. {OPENLY} Try:\n\n{examples(tools)}"
-        case _:
-            raise AssertionError(asked.phrase)
-
-
-def _told_late(message: Message) -> str | None:
-    return tell_late(message.text) if isinstance(message, Notice) else None
-
-
-def _notes(messages: Sequence[Message]) -> str:
+def _offered(messages: Sequence[Message]) -> str:
     """Quote the notes that were offered with what is asked; "" if there are none."""
-    offered = [m.text for m in messages if isinstance(m, Notice) and m.text.startswith(OFFERED)]
-    lines = (line for text in offered for line in text[len(OFFERED) : -1].splitlines())
+    texts = [m.text for m in messages if isinstance(m, Notice) and m.text.startswith(_OFFERED)]
+    lines = (line for text in texts for line in text[len(_OFFERED) : -1].splitlines())
     return "\n".join(f"• {literal(line[2:])}" for line in lines if line.startswith("- "))
 
 
-def _question_before(messages: Sequence[Message]) -> tuple[str, ...] | None:
-    """Return the answers that the turn before offered, if it asked something."""
-    begin = _open_from(messages[:-1])
-    for wish, results in _outcomes(messages[begin:]).items():
-        if wish.name == "ask_user" and not all(result.failed for result in results):
-            return msgspec.json.decode(wish.arguments, type=_Offered).options
-    return None
-
-
-class _Offered(msgspec.Struct):
-    options: tuple[str, ...] = ()
-
-
-def _chosen(text: str, options: tuple[str, ...]) -> str:
-    """Say which answer to our question *text* is; it may be the number of one."""
-    number = int(text) if text.strip() in map(str, range(1, len(options) + 1)) else 0
-    return f"Your answer is {in_quotes(options[number - 1] if number else text)}."
-
-
-def _time(messages: Sequence[Message]) -> str:
-    """Say what the harness told last about the time; there is no clock in here."""
-    for message in reversed(messages):
-        if isinstance(message, Notice | Human):
-            for line in message.text.splitlines():
-                # A person may say any time; only the head of a message is the harness's.
-                told = TIME.search(line) if isinstance(message, Notice) else ABOUT.fullmatch(line)
-                if told and TIME.search(line):
-                    return f"I have no clock. The last I was told is: {literal(line.strip())}"
-    return "I do not know: I have no clock, and this conversation has not told me the time."
-
-
-def _growing(text: str) -> Iterator[str]:
-    """Yield *text* up to ever later words, at last the whole."""
-    ends = [found.end() for found in re.finditer(r"\S+", text)]
-    for end in ends[: -1 : max(1, len(ends) // STEPS)]:
-        yield text[:end]
-    yield text
+def _help(tools: Collection[str]) -> str:
+    examples = [example for tool, (example, *_) in _RULES.items() if tool in tools]
+    return "\n".join(f"- `{text}`" for text in ["help", *examples])

@@ -16,7 +16,8 @@ from elwood.agent.models.api_call import (
 from elwood.agent.models.openai_form import Form, LimitField
 from elwood.agent.models.openai_stream import Merge
 from elwood.agent.models.provider import HistoryProblem, ModelFailure, ModelRequest
-from elwood.agent.models.routing import EchoReasoning, FailureKind, Offer
+from elwood.agent.models.routing import FailureKind, Offer
+from elwood.agent.models.settings import EchoReasoning
 
 
 class OpenAI:

@@ -15,7 +15,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.openai_stream import REASONING, wire_call
 from elwood.agent.models.provider import ModelRequest
-from elwood.agent.models.routing import EchoReasoning
+from elwood.agent.models.settings import EchoReasoning
 
 LimitField = Literal["max_tokens", "max_completion_tokens", "none"]
 

@@ -21,7 +21,7 @@ from elwood.agent.models.api_call import (
     decode,
     tool_name,
 )
-from elwood.agent.models.routing import EchoReasoning
+from elwood.agent.models.settings import EchoReasoning
 from elwood.foundation.text.tokens import estimate
 
 # Fields of a message that hold reasoning, in some dialect.

@@ -7,7 +7,7 @@ from elwood.agent.models import anthropic, openai
 from elwood.agent.models.api_call import Line
 from elwood.agent.models.openai_form import Form
 from elwood.agent.models.provider import ModelRequest, Provider
-from elwood.agent.models.routing import ProviderSettings
+from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ from typing import Literal
 
 import attrs
 
-from elwood.foundation.secrets.redaction import Secret
-
 # How a provider failed; the rows are those of reliability.md §3.
 FailureKind = Literal[
     "rate_limit",  # 429 that will pass
@@ -27,42 +25,6 @@ FailureKind = Literal[
     "rejected",  # any other 400
 ]
 
-# Where reasoning goes when an OpenAI-shaped history is sent back (protocols/openai.md §5).
-EchoReasoning = Literal[
-    "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
-]
-
-
-@attrs.frozen(kw_only=True)
-class ProviderSettings:
-    """One service that answers for models; *api* is the language it speaks.
-
-    *in_flight* requests run at once; silence of *stall* seconds means that the response is dead.
-    *version* is the ``anthropic-version``; the last two are for OpenAI-shaped services only.
-    """
-
-    api: Literal["anthropic", "openai", "offline"]
-    base_url: str = ""
-    key: Secret | None = None
-    in_flight: int = 64
-    stall: float = 90.0
-    version: str = "2026-10-21"
-    echo_reasoning: EchoReasoning = "none"
-    limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
-
-
-@attrs.frozen(kw_only=True)
-class ModelSettings:
-    """Models are named ``provider/model``; *fallbacks* are tried in order when one cannot answer.
-
-    *max_tokens* bounds each response, thinking included.
-    """
-
-    default: str = "anthropic/claude-sonnet-5-5"
-    summarizer: str = "anthropic/claude-haiku-5-5"
-    fallbacks: tuple[str, ...] = ()
-    max_tokens: int = 16_000
-
 
 def split_name(name: str) -> tuple[str, str]:
     """Split ``provider/model``; the model's own name may contain slashes.
@@ -76,25 +38,6 @@ def split_name(name: str) -> tuple[str, str]:
     if not (provider and slash and model):
         raise ValueError(f"{name!r} is not of the form provider/model")
     return provider, model
-
-
-def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
-    """Return the models for *role*, the preferred one first; unknown roles use the default's.
-
-    A summary by a dear model is better than none; what the observer learns is not, nor what is
-    done in a role that is to be "cheap".  A role may be the name of a model.
-
-    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
-    ('a/small', 'local/qwen')
-    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
-    ('a/small',)
-    """
-    if role in ("observer", "cheap"):
-        return (settings.summarizer,)
-    first = (settings.summarizer,) if role == "summarizer" else ()
-    if "/" in role:
-        first = (role,)
-    return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
 
 
 @attrs.frozen

@@ -5,18 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import (
-    Limits,
-    dollars,
-    money,
-    share,
-)
+from elwood.agent.models.budget import dollars, money, share
 from elwood.agent.models.ledger import (
     Account,
     Ledger,
     Tally,
     day_of,
 )
+from elwood.agent.models.settings import Limits
 from elwood.features.control.view import cells, clip
 
 # Lines of jobs, of other conversations and of models in the table; the rest is one line.

@@ -7,16 +7,9 @@ import trio
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import (
-    Bill,
-    Limits,
-    No,
-    Yes,
-    allowed,
-    in_warning,
-    warnings,
-)
+from elwood.agent.models.budget import Bill, No, Yes, allowed, in_warning, warnings
 from elwood.agent.models.ledger import Ledger, UsageEntry, charge
+from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Spent, spent
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal

@@ -31,6 +31,7 @@ from elwood.agent.conversation.actions import (
     WriteFile,
 )
 from elwood.agent.conversation.labels import Label
+from elwood.agent.policy.settings import Word
 from elwood.foundation.text.escape_invisible import escape_invisible
 
 # Raised with every change of what `decide` answers: open questions are then asked again (AP-26).
@@ -42,7 +43,6 @@ MAX_EXTRA = 200
 MAX_NAMES = 3
 MAX_NAME = 60
 
-Word = Literal["allow", "ask", "deny"]
 Who = Literal["owner", "guest", "task"]
 
 

@@ -11,12 +11,11 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import Command, parse
 from elwood.agent.session.delivery.delivery import Delivery
-from elwood.agent.session.log.archiving import Archive
+from elwood.agent.session.log.after_restore import doubtful, let_go
+from elwood.agent.session.log.archive import put_away_if_due
 from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
-from elwood.agent.session.log.let_go import doubtful, let_go
-from elwood.agent.session.log.next_work import commands, is_command, moves
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, commands, is_command, moves
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.agent.session.turn.runner import TurnRunner
@@ -71,7 +70,6 @@ class SessionActor:
         if house.learning is not None:
             self._observer = Observer(id_, self._log, house.learning, house.idle)
         self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
-        self._archive = Archive(self._log, self._runner, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
@@ -99,15 +97,21 @@ class SessionActor:
                 clear_error(OPEN)
                 return True
 
+    async def _put_away_if_due(self) -> None:
+        house = self._house
+        await put_away_if_due(self._log, self._runner.withdraw, house.now(), house.archive)
+
     async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
-        await let_go(self._id, self._log, self._house)
+        house = self._house
+        withdraw = house.gate(self._id, self._log).approvals.withdraw
+        await let_go(self._log, house.restored, house.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
             if self._runner.daily is not None:
                 nursery.start_soon(self._runner.daily.turns_ended)
             if self._observer is not None:
                 nursery.start_soon(self._observer.run)
-            await self._archive.put_away_if_due()
+            await self._put_away_if_due()
             left = []
             for received in commands(self._log.state):
                 # What a crash cut off here must come before a turn is resumed, or begun on a yes.
@@ -153,7 +157,7 @@ class SessionActor:
             case Decided():
                 nursery.start_soon(self._runner.decided, nursery)
             case None:
-                await self._archive.put_away_if_due()
+                await self._put_away_if_due()
                 return not self._log.state.is_idle
         return True
 
@@ -187,7 +191,7 @@ class SessionActor:
         state = self._log.state
         if inbound.id in state.seen:
             return Taken()
-        await self._archive.put_away_if_due()
+        await self._put_away_if_due()
         text = repair_text(inbound.text)
         screened = screen(text) if inbound.errand is None else Clean()
         if isinstance(screened, Masked):
@@ -216,7 +220,7 @@ class SessionActor:
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))
-        if why := doubtful(received, self._house):
+        if why := doubtful(received, self._house.restored, self._house.zone):
             return await self._take(received, _said(received, why))
         if received.errand is not None and received.errand.says in TOLD:
             quiet = received.errand.says == "note"

@@ -4,7 +4,7 @@ import attrs
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation.inbound import Inbound
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.foundation.runtime import Request
 
 
@@ -14,7 +14,7 @@ class Unheard:
 
 
 @attrs.frozen(kw_only=True)
-class Await(Request[Done | Unheard]):
+class Await(Request[RunResult | Unheard]):
     """Wait until the run of a task with the message *id* has its answer.  From the scheduler."""
 
     session: str

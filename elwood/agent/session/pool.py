@@ -23,7 +23,7 @@ from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.session.turn.workspace import Workspace
 from elwood.agent.tools.catalog import choose
 from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.app.equipment import Equipment
 from elwood.features.memory.extension import Learning
 from elwood.features.memory.messages import MemoryMail

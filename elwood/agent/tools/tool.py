@@ -19,7 +19,7 @@ from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun, job_of
-from elwood.agent.policy.decide import Word
+from elwood.agent.policy.settings import Word
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.searches import TextSearch
 from elwood.features.memory.messages import MemoryMail

@@ -19,7 +19,7 @@ from elwood.app.cli.parser import (
 )
 
 if TYPE_CHECKING:
-    from elwood.app.config import Config
+    from elwood.app.config.settings import Config
 
 # Exit codes; 78 is EX_CONFIG of sysexits.h, at which systemd does not start us again.
 OK, FAILURE, USAGE, MISCONFIGURED = 0, 1, 2, 78
@@ -212,15 +212,14 @@ def _receipts(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         import time
 
-        from elwood.agent.session.reading import audit
-        from elwood.agent.session.reading import receipts_cli as auditing
+        from elwood.agent.session.reading import cli
 
         zone = config.zone
-        since = 0.0 if given.since is None else audit.since(given.since, time.time(), zone)
+        since = 0.0 if given.since is None else cli.since(given.since, time.time(), zone)
         if since is None:
             print(f"--since {given.since}: {SINCE}", file=sys.stderr)
             return USAGE
-        return auditing.receipts(
+        return cli.receipts(
             config.paths.state,
             zone,
             since=since,
@@ -233,13 +232,13 @@ def _receipts(given: argparse.Namespace) -> int:
 
 
 def _verify(given: argparse.Namespace) -> int:
-    from elwood.agent.session.reading import verify_cli as verifying
+    from elwood.agent.session.reading import cli
 
     if given.paths:
-        return verifying.verify(given.paths)
+        return cli.verify(given.paths)
 
     def body(config: "Config") -> int:
-        return verifying.verify([config.paths.state])
+        return cli.verify([config.paths.state])
 
     return _configured(given, body, console=True, secrets=False)
 
@@ -248,19 +247,31 @@ def _session_list(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
         import time
 
-        from elwood.agent.session.reading import export_cli as exporting
+        from elwood.agent.session.reading import cli
 
-        return exporting.sessions(config.paths.state, config.zone, time.time())
+        return cli.list_sessions(config.paths.state, config.zone, time.time())
 
     return _configured(given, body, console=True, secrets=False)
 
 
 def _session_show(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
-        from elwood.agent.session.reading import show_cli as showing_sessions
+        from functools import partial
 
-        return showing_sessions.show(
-            config, given.session, config.zone, turn=given.turn, prompt=given.prompt
+        from elwood.agent.session.reading import cli
+
+        body = partial(
+            cli.body_of,
+            providers=config.providers,
+            default=config.models.default,
+            max_tokens=config.models.max_tokens,
+        )
+        return cli.show(
+            config.paths.state,
+            given.session,
+            config.zone,
+            turn=given.turn,
+            body=body if given.prompt else None,
         )
 
     return _configured(given, body, console=True, secrets=False)
@@ -268,10 +279,10 @@ def _session_show(given: argparse.Namespace) -> int:
 
 def _session_export(given: argparse.Namespace) -> int:
     def body(config: "Config") -> int:
-        from elwood.agent.session.reading import export_cli as exporting
+        from elwood.agent.session.reading import cli
         from elwood.foundation.secrets.redaction import redact
 
-        return exporting.export(
+        return cli.export(
             config.paths.state,
             given.id,
             config.zone,
@@ -295,7 +306,7 @@ def _configured(
     On a *console* only what goes wrong is logged, unless the person wants more.  Without *secrets*
     everybody can run it who may read the configuration.
     """
-    from elwood.app.config import ConfigErrors, load
+    from elwood.app.config.load import ConfigErrors, load
 
     try:
         config = load(found(given.config), os.environ, secrets=secrets)

@@ -2,19 +2,16 @@
 
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
 import msgspec
 
-from elwood.agent.models.routing import ProviderSettings
-from elwood.app.config.keys import BY_PATH, Key
-from elwood.app.config.keys import SECTIONS as ABOUT
-from elwood.app.config.settings import SECTIONS
-from elwood.features.tasks.task_toml import TaskForm
+from elwood.app.config.sections import SECTIONS
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Key, Settings, keys
 
 _INTRODUCTION = """\
 <!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
@@ -39,49 +36,38 @@ _HEAD = """\
 # openai-key), or in files that only you can read: "file:/path".
 
 """
-_PROVIDER = """\
-#[providers.local]
-#api = "openai"
-#base_url = "http://127.0.0.1:8080/v1"
-"""
-_TASK = """\
-#[[tasks]]
-#title = "Inbox"
-#when = "every monday at 8"
-#prompt = "Summarise what is new in the folder inbox."
-#hours = "mon-fri 08:00-18:00"
-#watch = ["inbox/*.md"]
-#usd = 0.5
-"""
-_TABLES = {"providers": _PROVIDER, "tasks": _TASK}
-_CLASSES: dict[str, type] = SECTIONS | {"providers": ProviderSettings, "tasks": TaskForm}
 
 
-def reference() -> str:
+def reference(sections: Sequence[type[Settings]] = SECTIONS) -> str:
     """Return the text of docs/reference/config.md."""
     parts = [_INTRODUCTION]
-    for section, about in ABOUT.items():
-        head = {"providers": "[providers.NAME]", "tasks": "[[tasks]]"}.get(section, f"[{section}]")
+    for kind in sections:
+        section, item = kind.SECTION, kind
+        head = f"[{section.name}]"
+        if section.tables is not None:
+            item = section.tables.item
+            head = f"[{section.name}.NAME]" if section.tables.keyed else f"[[{section.name}]]"
         rows = [
-            f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.meaning} |"
-            for field, key in _fields(section)
+            f"| `{field.name}` | {_type(field.type)} | {_default(field, key)} | {key.help} |"
+            for field, key in keys(item)
         ]
         table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
-        parts.append(f"## {head}\n\n{about}\n\n{table}\n")
+        parts.append(f"## {head}\n\n{section.about}\n\n{table}\n")
     return "\n".join(parts)
 
 
-def template() -> str:
+def template(sections: Sequence[type[Settings]] = SECTIONS) -> str:
     """Return the first config.toml: every key in a comment, so that all defaults hold."""
     parts = [_HEAD]
-    for section, about in ABOUT.items():
-        parts.append(_prose(about))
-        if section in _TABLES:
-            parts.append(_TABLES[section])
+    for kind in sections:
+        section = kind.SECTION
+        parts.append(_prose(section.about))
+        if section.tables is not None:
+            parts.append(section.tables.example)
         else:
-            parts.append(f"[{section}]\n")
-            for field, key in _fields(section):
-                parts.append(_prose(key.meaning))
+            parts.append(f"[{section.name}]\n")
+            for field, key in keys(kind):
+                parts.append(_prose(key.help))
                 parts.append(f"#{field.name} = {key.example or _toml(field)}\n")
         parts.append("\n")
     return "".join(parts).rstrip() + "\n"
@@ -91,12 +77,6 @@ def _prose(text: str) -> str:
     text = text.replace("`", "")
     lines = textwrap.wrap(text[0].upper() + text[1:], 95)
     return "".join(f"# {line}\n" for line in lines)
-
-
-def _fields(section: str) -> Iterator[tuple["attrs.Attribute[object]", Key]]:
-    name = "providers.NAME" if section == "providers" else section
-    for field in attrs.fields(_CLASSES[section]):
-        yield field, BY_PATH[f"{name}.{field.name}"]
 
 
 def _type(kind: object) -> str:
@@ -118,7 +98,7 @@ def _type(kind: object) -> str:
     return names[kind]
 
 
-def _default(field: "attrs.Attribute[object]", key: Key) -> str:
+def _default(field: "attrs.Attribute[Any]", key: Key) -> str:
     if key.default is not None:
         return key.default
     if field.default is attrs.NOTHING:
@@ -126,7 +106,7 @@ def _default(field: "attrs.Attribute[object]", key: Key) -> str:
     return "none" if field.default in (None, "", ()) else f"`{_toml(field)}`"
 
 
-def _toml(field: "attrs.Attribute[object]") -> str:
+def _toml(field: "attrs.Attribute[Any]") -> str:
     # For texts, numbers and lists of them, JSON is TOML.
     return msgspec.json.encode(field.default).decode()
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import trio
 
-from elwood.app.config import Config, ConfigErrors, load
+from elwood.app.config.load import ConfigErrors, load
+from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding, table
 from elwood.app.doctor.local import examine_machine
 from elwood.app.doctor.planned import examine_plans

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from elwood.agent.models.prices import PRICES
-from elwood.agent.session.reading.verify_cli import described, journals
+from elwood.agent.session.reading.cli import described, journals_in
 from elwood.agent.session.turn.workspace import default_documents
-from elwood.app.config import Config
-from elwood.app.config.load import KEY_VARIABLES
+from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding, Level
 from elwood.app.doctor.services import used_models
 from elwood.foundation.storage.confined import Unconfined, open_beneath
@@ -67,10 +66,10 @@ def credentials(config: Config) -> Iterator[Finding]:
         if provider.key is not None:
             yield Finding("ok", "credentials", f"{name}-key is there")
         elif provider.api != "offline" and not is_local:
-            variable = f", into ${KEY_VARIABLES[name]}" if name in KEY_VARIABLES else ""
             remedy = (
-                f"put it into the credential {name}-key{variable}, or name a file that has it "
-                f"in providers.{name}.key"
+                f"put it into the credential {name}-key, into "
+                f"${name.upper().replace('-', '_')}_API_KEY, or name a file that has it in "
+                f"providers.{name}.key"
             )
             yield Finding("problem", "credentials", f"there is no key for {name}", remedy)
     telegram = config.telegram
@@ -211,7 +210,8 @@ def records(config: Config) -> Iterator[Finding]:
         return
     try:
         found = sorted(
-            ((path.stat().st_mtime, path) for path in journals([config.paths.state])), reverse=True
+            ((path.stat().st_mtime, path) for path in journals_in([config.paths.state])),
+            reverse=True,
         )
     except OSError as error:
         what = f"{error.filename} cannot be looked at: {error.strerror}"

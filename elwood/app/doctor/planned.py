@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from elwood.agent.session.turn.inputs import age
 from elwood.app.builtin_tools import builtin
-from elwood.app.config import Config
-from elwood.app.config.tasks import read_checklist
+from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding
+from elwood.features.backup.settings import backup_folder
 from elwood.features.backup.store import found
+from elwood.features.tasks.heartbeat import read_checklist
 from elwood.features.tasks.heartbeat_file import HeartbeatFile
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.files import Root
@@ -45,7 +46,7 @@ def _tasks(config: Config) -> Iterator[Finding]:
 
 
 def _backups(config: Config, now: float) -> Iterator[Finding]:
-    folder, every = config.backup_folder, config.backup.every
+    folder, every = backup_folder(config), config.backup.every
     try:
         known = found(folder)
     except OSError as error:

@@ -1,6 +1,6 @@
 """Tries the sandbox that commands would run in."""
 
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox import NoSandbox, pick

@@ -10,8 +10,8 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.models.routing import ProviderSettings
-from elwood.app.config import Config
+from elwood.agent.models.settings import ProviderSettings
+from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding
 from elwood.foundation.net.http import (
     Answer,

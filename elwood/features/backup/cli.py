@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from elwood.agent.session.turn.inputs import age
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.features.backup import restore as restoring
 from elwood.features.backup.rules import (
     WEEKS,
@@ -17,6 +17,7 @@ from elwood.features.backup.rules import (
     size_text,
     told,
 )
+from elwood.features.backup.settings import backup_folder
 from elwood.features.backup.sources import BackupFailed
 from elwood.features.backup.store import (
     Backup,
@@ -39,7 +40,7 @@ def scope_of(config: Config) -> Scope:
         state=paths.state,
         workspace=paths.workspace,
         runtime=paths.runtime,
-        folder=config.backup_folder,
+        folder=backup_folder(config),
         limit=settings.size << 20,
     )
 

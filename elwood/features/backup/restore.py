@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
+from elwood.agent.session.log.after_restore import Restored
 from elwood.features.backup import git_history as backup_git
 from elwood.features.backup import restored
 from elwood.features.backup.git_history import GitFailed
@@ -175,7 +176,7 @@ def _prepared(
     if bad:
         raise BackupFailed(f"{archive} holds {bad[0]}, which no backup of ours does")
     _mark_all(new)
-    note = msgspec.json.encode(restored.Restored(manifest.at, now))
+    note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)
     problems = list(_put_back_history(stage, beside, manifest))
     moves = list(_moves(scope, beside, f"{ASIDE}{stamp(now)}"))

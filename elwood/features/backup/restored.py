@@ -8,16 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from elwood.agent.session.log.after_restore import Restored
 from elwood.features.backup.sources import BackupFailed
 
 NAME = "restored.json"
-
-
-class Restored(msgspec.Struct, frozen=True):
-    """The state is as it was at *backup_at*, and was put here at *restored_at* (Unix times)."""
-
-    backup_at: float
-    restored_at: float
 
 
 def restored(state: Path) -> Restored | None:

@@ -13,13 +13,13 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    Pair,
-    Revoke,
-    Rule,
-    Settled,
-    Standing,
+    ApprovePairing,
+    CommandResult,
+    DecideRequest,
+    ListApprovals,
+    RevokePermission,
 )
-from elwood.agent.approvals.permissions import CONTROL
+from elwood.agent.approvals.state import CONTROL
 from elwood.features.control import protocol as wire
 from elwood.features.control.view import (
     MAX_STUCK,
@@ -143,20 +143,20 @@ class Control:
             case wire.Inspect():
                 return wire.Inspected(look(self._actor_table, self._facts(), self._redact))
             case wire.Pair(code):
-                return await self._settle(Pair(code=code))
+                return await self._settle(ApprovePairing(code=code))
             case wire.Approvals():
-                return await self._settle(Standing(by=CONTROL))
+                return await self._settle(ListApprovals(by=CONTROL))
             case wire.Rule(code, answer):
-                return await self._settle(Rule(code=code, answer=answer, by=CONTROL))
+                return await self._settle(DecideRequest(code=code, answer=answer, by=CONTROL))
             case wire.Revoke(number):
-                return await self._settle(Revoke(number=number, by=CONTROL))
+                return await self._settle(RevokePermission(number=number, by=CONTROL))
             case wire.Forget(keys):
                 return await self._settle(Forget(keys=keys), self._memory)
             case wire.Rebuild():
                 return await self._settle(Rebuild(), self._memory)
 
     async def _settle(
-        self, request: Request[Settled], whom: Address[MemoryMail] | None = None
+        self, request: Request[CommandResult], whom: Address[MemoryMail] | None = None
     ) -> wire.Answer:
         asked = whom or self._approvals
         try:

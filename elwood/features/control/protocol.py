@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from elwood.agent.approvals import questions
+from elwood.agent.conversation import calls
 from elwood.features.control.view import Inspection, shorten
 from elwood.foundation.text.slugs import KEY
 
@@ -49,7 +49,7 @@ class Rule(msgspec.Struct, frozen=True, tag="rule"):
     """The owner decides about the call with *code*."""
 
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    answer: questions.Answer
+    answer: calls.OwnerAnswer
 
 
 class Revoke(msgspec.Struct, frozen=True, tag="revoke"):

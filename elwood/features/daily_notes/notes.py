@@ -43,7 +43,8 @@ def add(note: str, turns: Iterable[tuple[str, FinishedTurn]], zone: tzinfo) -> s
     A turn that stands there already is not written again; people may have edited the rest.
 
     >>> from datetime import UTC
-    >>> note = add("", [("s", FinishedTurn("t1", 0.0, ("hi",), label=Label()))], UTC)
+    >>> from elwood.agent.conversation.labels import CLEAN
+    >>> note = add("", [("s", FinishedTurn("t1", 0.0, ("hi",), label=CLEAN))], UTC)
     >>> print(note)
     # Thursday 1970-01-01
     <BLANKLINE>

@@ -1,10 +1,12 @@
 """The tools that search the workspace: by what is in files, and by their names.
 
-No expression makes the search slow (`core.automaton`): Python's own could be made to hold all
+RE2 searches in time linear in the text.  Python's own expressions could be made to hold all
 threads for years.
 """
 
 import re
+import time
+from collections.abc import Callable
 from fnmatch import translate
 from functools import partial
 from typing import Annotated, Literal
@@ -22,8 +24,6 @@ from elwood.agent.tools.tool import (
     ToolFailure,
     always,
 )
-from elwood.features.files.automaton import OutOfBudget, Search
-from elwood.features.files.regex import BadExpression
 from elwood.features.files.texts import decoded, failure, raw_lines
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.storage.confined import PathRefused, Unconfined
@@ -37,8 +37,13 @@ MAX_NAMES = 500
 BEFORE, AFTER = 200, 100
 # Bytes of files that one call reads.
 MAX_READ = 256 << 20
-# What one call may spend on searching, in characters; about 12 seconds.
-MAX_SPENT = 100_000_000
+# Seconds that one call may spend on searching.
+MAX_SECONDS = 12.0
+# Bytes that RE2 may use for an expression and its states: the longest that fits (8,000 steps)
+# needs half a second for 64 KiB in the worst case, and cannot be stopped meanwhile.
+MAX_MEMORY = 1 << 20
+# Bytes of a line that are searched at once.
+PART = 1 << 16
 # Of an expression, in characters.
 MAX_PATTERN = 500
 
@@ -52,7 +57,7 @@ class Grep(msgspec.Struct, forbid_unknown_fields=True):
             min_length=1,
             max_length=MAX_PATTERN,
             description=(
-                "Regular expression, searched for in each line; no look-around, no "
+                "Regular expression (RE2), searched for in each line; no look-around, no "
                 "back-references. Write \\ before a sign that is meant as it is"
             ),
         ),
@@ -77,11 +82,7 @@ class Find(msgspec.Struct, forbid_unknown_fields=True):
 async def grep(given: Grep, hands: Hands) -> str | Output:
     """Search the lines of text files."""
     try:
-        search = Search(given.pattern, ignore_case=given.ignore_case, budget=MAX_SPENT)
-    except BadExpression as error:
-        raise ToolFailure(f"pattern cannot be used: {error}") from error
-    try:
-        found = await hands.blocking(partial(matches, hands.root, given, search))
+        found = await hands.blocking(partial(matches, hands.root, given))
     except (PathRefused, Unconfined) as error:
         raise failure(given.path, error) from error
     if found.why_cut:
@@ -141,8 +142,51 @@ class Matches:
     origin: str | None = None
 
 
-def matches(root: Root, given: Grep, search: Search) -> Matches:
-    """Search what *given* says, as far as the bounds allow.  Raises PathRefused, Unconfined."""
+def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], int | None]:
+    r"""Make what tells where the first match of *pattern* in a line ends, in bytes.
+
+    Raises ToolFailure.
+
+    >>> searcher(r"b\w+")(b"a bee or two"), searcher("B")(b"bee")
+    (5, None)
+    """
+    import re2  # a part of a search alone, and compiled code
+
+    options = re2.Options()
+    options.max_mem = MAX_MEMORY
+    options.case_sensitive = not ignore_case
+    options.log_errors = False
+    try:
+        expression = re2.compile(pattern.encode("utf-8", "replace"), options)
+    except re2.error as error:
+        raise ToolFailure(f"pattern cannot be used: {_why(error)}") from error
+
+    def search(line: bytes) -> int | None:
+        for start in range(0, max(1, len(line)), PART):
+            if (match := expression.search(line[start : start + PART])) is not None:
+                return start + int(match.end())
+        return None
+
+    return search
+
+
+def _why(error: Exception) -> str:
+    """Say what is wrong with an expression, where RE2 says it in its own words."""
+    why = error.args[0].decode("utf-8", "replace") if error.args else "it cannot be read"
+    if why.startswith("invalid perl operator"):
+        return f"{why}; there is no look-around"
+    if re.search(r"escape sequence: \\[1-9k]", why):
+        return f"{why}; there are no back-references"
+    return str(why)
+
+
+def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic) -> Matches:
+    """Search what *given* says, as far as the bounds allow.
+
+    Raises ToolFailure, PathRefused, Unconfined.
+    """
+    search = searcher(given.pattern, ignore_case=given.ignore_case)
+    until = clock() + MAX_SECONDS
     found = Matches()
     items, more = root.walk(given.path)
     if more:
@@ -153,17 +197,20 @@ def matches(root: Root, given: Grep, search: Search) -> Matches:
             continue
         try:
             with root.file(item.name) as file:
-                if _is_enough(item.name, file, search, found):
+                if _is_enough(item.name, file, search, lambda: clock() > until, found):
                     break
         except PathRefused:
             continue  # no text, a second name, or gone meanwhile
-        except OutOfBudget:
-            found.why_cut = "stopped: the search took too long"
-            break
     return found
 
 
-def _is_enough(path: str, file: File, search: Search, found: Matches) -> bool:
+def _is_enough(
+    path: str,
+    file: File,
+    search: Callable[[bytes], int | None],
+    is_late: Callable[[], bool],
+    found: Matches,
+) -> bool:
     """Search one file; True if that is enough for this call."""
     for number, raw in enumerate(raw_lines(path, file), 1):
         found.files += number == 1
@@ -171,11 +218,14 @@ def _is_enough(path: str, file: File, search: Search, found: Matches) -> bool:
         if found.read > MAX_READ:
             found.why_cut = f"stopped after {MAX_READ >> 20} MiB of files"
             return True
-        line = decoded(raw)
-        end = search.find(line)
+        if is_late():
+            found.why_cut = "stopped: the search took too long"
+            return True
+        line = raw.rstrip(b"\r\n")
+        end = search(line)
         if end is None:
             continue
-        text = f"{escape_name(path)}:{number}: {_around(line, end)}"
+        text = f"{escape_name(path)}:{number}: {_around(decoded(line), len(decoded(line[:end])))}"
         found.room -= len(text) + 1
         if len(found.lines) == MAX_MATCHES or found.room <= 0:
             found.why_cut = f"the first {len(found.lines)} matches are shown; there are more"

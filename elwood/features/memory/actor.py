@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, assert_never
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.tools.searches import ForgettingFailed, TextSearch
 from elwood.features.memory.learning import Lesson
@@ -154,22 +154,22 @@ class Memory:
             self._vectors.wanted()
         return lesson
 
-    async def _settle(self, message: SettleObservation) -> Settled:
+    async def _settle(self, message: SettleObservation) -> CommandResult:
         settle = partial(self._store.settle, message.code, message.at, is_kept=message.keep)
         try:
             done = await self._write(settle)
         except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
-            return Settled(f"Not all of it could be done: {error}", ok=False)
-        return Settled(done or "There is nothing of that kind.", ok=bool(done))
+            return CommandResult(f"Not all of it could be done: {error}", ok=False)
+        return CommandResult(done or "There is nothing of that kind.", ok=bool(done))
 
-    async def _forget(self, keys: tuple[str, ...]) -> Settled:
+    async def _forget(self, keys: tuple[str, ...]) -> CommandResult:
         notes = await self._blocking(partial(self._store.read, keys))
         try:
             forgotten = await self._write(partial(self._store.forget, keys))
         except DiskFull as error:
-            return Settled(Forgotten(why=str(error)).text, ok=False)
+            return CommandResult(Forgotten(why=str(error)).text, ok=False)
         forgotten = await forgotten_elsewhere(forgotten, notes, self._others)
-        return Settled(forgotten.text, forgotten.ok)
+        return CommandResult(forgotten.text, forgotten.ok)
 
     async def _undo(self) -> Undone | None:
         try:
@@ -177,20 +177,20 @@ class Memory:
         except (DiskFull, DatabaseUnusable) as error:
             return Undone(why=str(error))
 
-    async def _rebuild(self) -> Settled:
+    async def _rebuild(self) -> CommandResult:
         try:
             await self._write(self._store.indexed.index.discard)
         except DatabaseUnusable as error:
-            return Settled(str(error), ok=False)
+            return CommandResult(str(error), ok=False)
         self._upkeep.insist()
-        return Settled("The index is being made anew.", ok=True)
+        return CommandResult("The index is being made anew.", ok=True)
 
-    async def _tidy(self) -> Settled:
+    async def _tidy(self) -> CommandResult:
         try:
             count = await self._write(partial(self._store.tidy, self._now()))
         except (DiskFull, DatabaseUnusable) as error:
-            return Settled(str(error), ok=False)
-        return Settled(f"{count} notes that were out of date removed", ok=True)
+            return CommandResult(str(error), ok=False)
+        return CommandResult(f"{count} notes that were out of date removed", ok=True)
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:

@@ -3,7 +3,7 @@
 import attrs
 import msgspec
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.memory.learning import KnownFact, Lesson, Observation
 from elwood.features.memory.note import Draft, Note
 from elwood.features.memory.settings import LearningSettings
@@ -168,7 +168,7 @@ class Learn(Request[Lesson | Unlearned]):
 
 
 @attrs.frozen(kw_only=True)
-class SettleObservation(Request[Settled]):
+class SettleObservation(Request[CommandResult]):
     """The owner says to keep or to drop what is called *code*, at Unix time *at*."""
 
     code: str
@@ -177,7 +177,7 @@ class SettleObservation(Request[Settled]):
 
 
 @attrs.frozen(kw_only=True)
-class Forget(Request[Settled]):
+class Forget(Request[CommandResult]):
     """Forget these notes for good, and never learn them again.  Repeating it changes nothing."""
 
     keys: tuple[str, ...]
@@ -199,12 +199,12 @@ class Overlook(Request[MemoryOverview | None]):
 
 
 @attrs.frozen(kw_only=True)
-class Rebuild(Request[Settled]):
+class Rebuild(Request[CommandResult]):
     """Make the index anew; answered when that has begun.  From the control socket."""
 
 
 @attrs.frozen(kw_only=True)
-class Tidy(Request[Settled]):
+class Tidy(Request[CommandResult]):
     """Remove what is long out of date, and keep the index fast.  From the scheduler."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 
 from elwood.agent.tools.tool import Hands
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.install_tools import take
 from elwood.features.skills.installer import OWN, Places, SkillRefused

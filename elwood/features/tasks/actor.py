@@ -6,7 +6,7 @@ from typing import assert_never
 
 import trio
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks import changes as scheduling
 from elwood.features.tasks import due_runs as planning
 from elwood.features.tasks import missed_runs as passing
@@ -143,7 +143,7 @@ class TimetableActor:
             self._hint(Woken())
         return outlook.seen(self._table.rows[task.id], now)
 
-    async def _change(self, change: Change) -> Settled:
+    async def _change(self, change: Change) -> CommandResult:
         decision = scheduling.change(
             self._table,
             change.id,
@@ -154,11 +154,11 @@ class TimetableActor:
             own=change.own,
         )
         if not await self._record(decision.entries):
-            return Settled("There is no room on the disk to write that down.", ok=False)
+            return CommandResult("There is no room on the disk to write that down.", ok=False)
         if decision.entries or decision.stop:
             log.info("task changed", extra={"task": change.id, "verb": change.verb})
             self._hint(Woken(stop=change.id if decision.stop else ""))
-        return Settled(decision.words, decision.ok)
+        return CommandResult(decision.words, decision.ok)
 
     async def _adopt(self, adopt: Adopt) -> None:
         decision, problems = scheduling.adopt(self._table, adopt.origin, adopt.tasks, self._clock())

@@ -8,7 +8,6 @@ import attrs
 
 from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.models.budget import dollars
-from elwood.features.tasks.task import Task
 
 N = TypeVar("N", int, float)
 
@@ -85,26 +84,6 @@ can raise limits.job_usd in config.toml, or write the task there'
     )
     names = tuple(dict.fromkeys(tools)) if tools is not None else errand.tools
     return Bounds(names, None if purse == Purse() else purse)
-
-
-def in_words(task: Task) -> list[str]:
-    """Say what bounds the runs of *task*, where it is not what holds for all.
-
-    >>> from elwood.features.tasks.when import Once
-    >>> in_words(Task("t", "T", Once(0.0), role="cheap", tools=("web",), purse=Purse(usd=0.25)))
-    ['with the cheap model', 'only with web', 'at most $0.25 a day']
-    """
-    said = []
-    if task.role != "default":
-        said.append(f"with the {'cheap model' if task.role == 'cheap' else f'model {task.role}'}")
-    if task.tools is not None:
-        said.append(f"only with {', '.join(task.tools)}" if task.tools else "without tools")
-    purse = task.purse or Purse()
-    most = [] if purse.usd is None else [dollars(purse.usd)]
-    most += [] if purse.tokens is None else [f"{purse.tokens:,} tokens"]
-    if most:
-        said.append(f"at most {' and '.join(most)} a day")
-    return said
 
 
 def _least(one: N | None, other: N | None) -> N | None:

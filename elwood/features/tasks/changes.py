@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import attrs
 from msgspec.structs import replace
 
-from elwood.features.tasks import notices as tidings
 from elwood.features.tasks import patterns as watching
+from elwood.features.tasks import texts
 from elwood.features.tasks import when as timing
 from elwood.features.tasks.due_runs import MAX_TASKS, is_news
 from elwood.features.tasks.entries import (
@@ -187,7 +187,7 @@ def restored(table: Timetable, at: float, zone: str) -> list[TimetableEntry]:
             begun.append(row.again.planned)
         for run in begun:
             if run.due <= at:
-                line = tidings.missed(row.task, run.due, run.due, 1, RESTORED, zone)
+                line = texts.missed(row.task, run.due, run.due, 1, RESTORED, zone)
                 tell = line if is_news(row.task) else ""
                 found.append(Ended(run, "missed", RESTORED, tell=tell))
         if not row.gone and not row.paused:

@@ -8,7 +8,7 @@ from elwood.agent.session.log.entries import Received
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.tasks.messages import Change, ListTasks, TimetableMail
 from elwood.features.tasks.task import Seen
-from elwood.features.tasks.task_text import (
+from elwood.features.tasks.texts import (
     USAGE,
     buttons,
     find,

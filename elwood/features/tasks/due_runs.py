@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import attrs
 
-from elwood.features.tasks import notices as tidings
 from elwood.features.tasks import time_ranges as stretches
 from elwood.features.tasks import when as timing
 from elwood.features.tasks.cancelled import to_tell
@@ -21,6 +20,8 @@ from elwood.features.tasks.when import Once, When
 MAX_TASKS = 200
 # Seconds after a failed try until the next; a task that fails for longer is paused.
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
+# Characters of news in one message; channels take some 4,000.
+MAX_TELL = 3_000
 FINISHED = "its last time has passed"
 
 
@@ -41,12 +42,25 @@ class Run:
 
 
 @attrs.frozen
+class Telling:
+    """News for the owner, which stand in the timetable up to its entry *upto*.
+
+    They may have been told before if *again*.  *buttons* type what stands on them.
+    """
+
+    text: str
+    upto: int
+    buttons: tuple[str, ...] = ()
+    again: bool = False
+
+
+@attrs.frozen
 class Agenda:
     """What is to be done; *next* is when to ask again.  Tasks of the sessions *let_go* are gone."""
 
     runs: tuple[Run, ...] = ()
     next: float | None = None
-    tell: tidings.Telling | None = None
+    tell: Telling | None = None
     let_go: tuple[str, ...] = ()
 
 
@@ -149,7 +163,7 @@ def agenda(table: Timetable, now: float) -> Agenda:
             times.append(at)
     runs.sort(key=lambda run: (not run.begun, run.planned.attempt > 0, run.planned.due))
     next_, let_go = min(times, default=None), to_tell(table.cancelled, now)
-    return Agenda(tuple(runs), next_, tidings.telling(table), let_go)
+    return Agenda(tuple(runs), next_, telling(table), let_go)
 
 
 @lru_cache(maxsize=4 * MAX_TASKS)
@@ -195,3 +209,25 @@ def _look(row: Row, now: float) -> tuple[Run | None, float | None]:
 
 def _run(row: Row, planned: Planned) -> Run:
     return Run(row.task, planned, False, row.seen, row.good, row.trouble)
+
+
+def telling(table: Timetable) -> Telling | None:
+    """Say what the owner must be told next, as much as one message holds.
+
+    >>> from elwood.features.tasks.state import News
+    >>> telling(Timetable(news=[News(7, "It failed.")]))
+    Telling(text='It failed.', upto=7, buttons=(), again=False)
+    """
+    lines, buttons, upto, size = [], [], 0, 0
+    again = bool(table.news) and table.news[0].seq <= table.shown
+    if table.lost:
+        lines.append(f"({table.lost} older lines found no room; /tasks shows how things stand.)")
+    for news in table.news:
+        size += len(news.text)
+        if (news.seq <= table.shown) != again or (upto and size > MAX_TELL):
+            break
+        lines.append(news.text)
+        upto = news.seq
+        if news.button:
+            buttons.append(news.button)
+    return Telling("\n".join(lines), upto, tuple(buttons), again) if upto else None

@@ -12,8 +12,7 @@ from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
 from elwood.agent.session.messages import SessionsMail
-from elwood.app.config import Config
-from elwood.app.config.tasks import read_checklist
+from elwood.app.config.settings import Config
 from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail
@@ -22,6 +21,7 @@ from elwood.features.tasks.agent_file import NAME, AgentFile
 from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.entries import TimetableEntry
 from elwood.features.tasks.fingerprint import fingerprint
+from elwood.features.tasks.heartbeat import read_checklist
 from elwood.features.tasks.heartbeat_file import HeartbeatFile, Written
 from elwood.features.tasks.house_chores import Reflecting, Sweep, TidyMemory
 from elwood.features.tasks.house_tasks import (

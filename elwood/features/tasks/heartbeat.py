@@ -9,7 +9,10 @@ from hashlib import sha256
 
 import attrs
 
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import QUIET, Purse
+from elwood.agent.models.routing import split_name
+from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks import patterns as watching
 from elwood.features.tasks.checklist import (
     Entry,
@@ -18,12 +21,13 @@ from elwood.features.tasks.checklist import (
     parse,
 )
 from elwood.features.tasks.crontab import ALIASES
-from elwood.features.tasks.file_words import (
+from elwood.features.tasks.notation import (
     never,
     placed,
     read_hours,
     read_when,
 )
+from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import (
     Cron,
@@ -32,6 +36,7 @@ from elwood.features.tasks.when import (
     Once,
     When,
 )
+from elwood.foundation.settings import Config
 from elwood.foundation.text.slugs import slug
 
 FILE = "HEARTBEAT.md"
@@ -47,21 +52,6 @@ _CHECKLIST = (
     "Go through this checklist of the owner's, point by point. Tell the owner only what needs "
     f"attention now, in few words; if nothing does, answer {QUIET} and nothing else."
 )
-
-
-@attrs.frozen(kw_only=True)
-class HeartbeatSettings:
-    """How HEARTBEAT.md is gone through: each *every* seconds, within *hours*, by *model*.
-
-    *hours* "" are the owner's.  *tokens* and *usd* bound the checklist, and each entry, in a day.
-    """
-
-    on: bool = True
-    every: float = 1800.0
-    hours: str = ""
-    model: str = "cheap"
-    tokens: int = 500_000
-    usd: float = 0.50
 
 
 @attrs.frozen
@@ -113,6 +103,14 @@ def read(
         problems.append(Malformed(entry.number, entry.title, why))
     problems.sort(key=lambda problem: problem.number)
     return Checklist(tuple(tasks), tuple(map(_told, problems)))
+
+
+def read_checklist(config: Config, text: str) -> Checklist:
+    """Make the tasks of the *text* of HEARTBEAT.md, as *config* has it."""
+    owner = config.of(Owner)
+    # Others have no client.
+    providers = {split_name(model)[0] for model in models_in_use(config)}
+    return read(text, config.of(HeartbeatSettings), owner.timezone, owner.hours, providers)
 
 
 @attrs.frozen

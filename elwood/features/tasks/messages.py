@@ -4,7 +4,7 @@ from typing import Literal
 
 import attrs
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.due_runs import Agenda
 from elwood.features.tasks.entries import Planned
 from elwood.features.tasks.task import (
@@ -52,7 +52,7 @@ class WhichCancelled(Request[frozenset[tuple[str, int]]]):
 
 
 @attrs.frozen(kw_only=True)
-class Change(Request[Settled]):
+class Change(Request[CommandResult]):
     """Pause, resume, cancel the task *id*, run it now, or stop its run.  *by* is who wants it.
 
     What stands in config.toml or HEARTBEAT.md can be paused and not cancelled.  With *stop* a

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from elwood.features.tasks import notices as tidings
+from elwood.features.tasks import texts
 from elwood.features.tasks import time_ranges as stretches
 from elwood.features.tasks import when as timing
 from elwood.features.tasks.due_runs import (
@@ -48,7 +48,7 @@ def turned(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
     """
     latest = table.latest
     if latest - now > FAR:
-        return [ClockSet(now, tidings.set_back(latest, now, zone))]
+        return [ClockSet(now, texts.set_back(latest, now, zone))]
     # What slept as long over that very moment is taken for it, too; it was told once.
     if 0 < table.was <= now and now - latest > FAR:
         return [ClockSet(now)]
@@ -67,7 +67,7 @@ def settle(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
     for row in table.rows.values():
         if row.unsaid is not None and (_may_say(row, now) or is_over(row, now)):
             first, last, count = row.unsaid.first, row.unsaid.last, row.unsaid.count
-            line = tidings.missed(row.task, first, last, count, LONG, zone)
+            line = texts.missed(row.task, first, last, count, LONG, zone)
             found.append(Summed(row.task.id, line))
         if row.run is None and not row.gone and not row.paused:
             found += _told(row, _passed(row, now), now, zone)
@@ -135,6 +135,6 @@ def _told(row: Row, passed: Iterable[Passed], now: float, zone: str) -> list[Tim
     if long and (row.unsaid is not None or not _may_say(row, now)):
         return [replace(entry, later=entry.result == "missed") for entry in entries]
     first, last, count = missed[0].first, missed[-1].last, sum(entry.count for entry in missed)
-    line = tidings.missed(row.task, first, last, count, missed[-1].why, zone)
+    line = texts.missed(row.task, first, last, count, missed[-1].why, zone)
     telling = replace(missed[-1], tell=f"{line}{ONCE_A_DAY}" if long else line)
     return [telling if entry is missed[-1] else entry for entry in entries]

@@ -1,6 +1,6 @@
 """What follows from the end of a run."""
 
-from elwood.features.tasks import notices as tidings
+from elwood.features.tasks import texts
 from elwood.features.tasks.due_runs import BACKOFF, following, upcoming
 from elwood.features.tasks.entries import (
     Ended,
@@ -35,16 +35,16 @@ def ended(
     >>> ended(row, run, "failed", "no net", False, 70.0, "UTC")[0].again
     130.0
     """
-    words = tidings.brief(words)
+    words = texts.brief(words)
     if result != "failed":
         tell = result == "spent" and not told and (acted or row.result != "spent")
-        line = tidings.not_done(row.task, words, acted=acted) if tell else ""
+        line = texts.not_done(row.task, words, acted=acted) if tell else ""
         return [Ended(run, result, words, tell=line)]
     wanted = run.is_wanted
     count = row.failed + 1 if row.owns(run) else 1
     if count >= PAUSE_AFTER and not row.paused and not row.gone:
         why = f"it failed {count} times in a row: {words}"
-        halted = Halted(row.task.id, why, tidings.paused(row.task, count, words))
+        halted = Halted(row.task.id, why, texts.paused(row.task, count, words))
         return [Ended(run, result, words), *closing(row, now, why), halted]
     again = None
     if not (acted or wanted or row.paused or row.gone or run.series != row.series):
@@ -55,5 +55,5 @@ def ended(
     last = again is None and following(row) in (None, run.due)
     # What it did nobody has seen: the answer of a failed run is not sent.
     tell = not told and (count == TELL_AFTER or wanted or last or acted)
-    line = tidings.failed(row.task, count, words, again, zone, acted=acted) if tell else ""
+    line = texts.failed(row.task, count, words, again, zone, acted=acted) if tell else ""
     return [Ended(run, result, words, again, line)]

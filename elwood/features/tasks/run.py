@@ -17,9 +17,9 @@ from elwood.agent.conversation.identity import Principal, flatten
 from elwood.agent.conversation.inbound import Inbound, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
-from elwood.features.tasks import notices as tidings
+from elwood.features.tasks import texts
 from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.due_runs import Run
 from elwood.features.tasks.entries import Planned
@@ -113,7 +113,7 @@ class Errands:
         task = run.task
         if run.begun:
             course.handed = True
-            if isinstance(done := await self._await(run), Done):
+            if isinstance(done := await self._await(run), RunResult):
                 return await self._ended(run, done)
             course.handed = False
         prompt = task.prompt
@@ -129,9 +129,9 @@ class Errands:
             return Outcome("failed", "there is no place yet where it could be said")
         due, now = run.planned.due, self._now()
         if task.message:
-            words = tidings.said(task, due=due, now=now, zone=self._zone)
+            words = texts.said(task, due=due, now=now, zone=self._zone)
         else:
-            words = tidings.framed(
+            words = texts.framed(
                 task, prompt, due=due, now=now, trouble=run.trouble, zone=self._zone
             )
         refused = await self._hand_on(run, words, route, course)
@@ -203,7 +203,7 @@ class Errands:
             ),
         )
 
-    async def _ended(self, run: Run, done: Done) -> Outcome:
+    async def _ended(self, run: Run, done: RunResult) -> Outcome:
         """Let the conversation know that lives where the answer went; say what came of the run."""
         route = done.told
         home = self._home(route) if route is not None else None
@@ -223,7 +223,7 @@ class Errands:
             words = UNTOLD.format(session_of(run.task))
         return Outcome(result, words, done.acted, told)
 
-    def _note(self, run: Run, done: Done, route: Route, home: str) -> Inbound:
+    def _note(self, run: Run, done: RunResult, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
         return attrs.evolve(
             made,
@@ -233,7 +233,7 @@ class Errands:
             errand=TaskRun(run.task.id, says="note", private=done.label.private),
         )
 
-    async def _await(self, run: Run) -> Done | Unheard:
+    async def _await(self, run: Run) -> RunResult | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import trio
 
-from elwood.features.tasks.due_runs import Agenda, Run
+from elwood.features.tasks.due_runs import Agenda, Run, Telling
 from elwood.features.tasks.messages import (
     Begin,
     Consult,
@@ -16,7 +16,6 @@ from elwood.features.tasks.messages import (
     TimetableMail,
     Woken,
 )
-from elwood.features.tasks.notices import Telling
 from elwood.features.tasks.run import Errands, Outcome
 from elwood.foundation.runtime import Address, Mailbox
 

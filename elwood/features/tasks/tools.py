@@ -1,17 +1,20 @@
-"""The tools that list what is planned, and change it."""
+"""The tools that have something done later, list what is planned, and change it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
+import attrs
 import msgspec
 import trio
 from msgspec import Meta
 
 from elwood.agent.conversation.actions import Other, Reschedule
+from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.session.reading.receipts import one_line
 from elwood.agent.tools.tool import (
     Hands,
@@ -19,22 +22,310 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
 )
-from elwood.features.tasks.messages import Change, ListTasks, TimetableMail
-from elwood.features.tasks.task import Seen
-from elwood.features.tasks.task_text import (
-    MAX_TITLE,
-    cadence,
-    clock,
-    find,
-    table,
-    whole,
+from elwood.features.tasks.bounds import bounded
+from elwood.features.tasks.messages import (
+    Change,
+    ListTasks,
+    Schedule,
+    TimetableMail,
+    Unscheduled,
 )
+from elwood.features.tasks.notation import UNITS, read_hours, read_moment, say_clock, say_moment
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Seen, Task
+from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, runs, table, whole
+from elwood.features.tasks.when import Cron, Every, Once, When, check
 from elwood.foundation.runtime import Address
 
+# Characters of a reminder: one message of Telegram's; and of what a job is told.
+MAX_REMINDER, MAX_JOB = 4000, 8000
+# Characters of a date with time, and of a cron expression.
+MAX_TIME, MAX_CRON = 40, 300
+# Tools that are named for a job; who needs more needs all.
+MAX_TOOLS = 32
+
+Names = Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=MAX_TOOLS)]
 # Who changes a task, where a person reads it.
 BY = "the assistant"
 
 Verb = Literal["pause", "resume", "cancel"]
+
+
+class Interval(msgspec.Struct, forbid_unknown_fields=True):
+    n: Annotated[int, Meta(ge=1, le=10_000, description="How many of the unit")]
+    unit: Literal["minute", "hour", "day", "week"]
+    first: Annotated[
+        str, Meta(max_length=MAX_TIME, description="The first run, as in at; else one interval on")
+    ] = ""
+
+
+class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
+    title: Annotated[
+        str,
+        Meta(min_length=1, max_length=MAX_TITLE, description="A few words: 'call mum'"),
+    ]
+    at: Annotated[
+        str,
+        Meta(
+            max_length=MAX_TIME,
+            description="Once, at a date and time in the owner's zone: '2026-12-24T18:00'",
+        ),
+    ] = ""
+    in_minutes: Annotated[
+        Annotated[float, Meta(gt=0, le=5_000_000)] | None,
+        Meta(description="Once, so many minutes from now"),
+    ] = None
+    cron: Annotated[
+        str,
+        Meta(
+            max_length=MAX_CRON,
+            description=(
+                "Again and again at times of day in the owner's zone, as cron of five fields: "
+                "'30 7 * * 1-5' is every weekday at 7:30, '0 10 1 * *' the 1st of every month"
+            ),
+        ),
+    ] = ""
+    every: Annotated[
+        Interval | None,
+        Meta(description="Again and again after an interval; for a time of day take cron"),
+    ] = None
+    remind: Annotated[
+        str,
+        Meta(
+            max_length=MAX_REMINDER,
+            description="For a plain reminder: the very text that is sent to the person then",
+        ),
+    ] = ""
+    do: Annotated[
+        str,
+        Meta(
+            max_length=MAX_JOB,
+            description=(
+                "For a job: what you shall do then, as an order to yourself with all that is "
+                "needed for it; the run sees nothing of this conversation"
+            ),
+        ),
+    ] = ""
+    only_between: Annotated[
+        str, Meta(max_length=40, description="Hours in which it may run: '8-22', 'mon-fri 8-18'")
+    ] = ""
+    until: Annotated[
+        str,
+        Meta(
+            max_length=MAX_TIME,
+            description="When it ends by itself: '2026-12-24' (with that day), or as in at",
+        ),
+    ] = ""
+    here: Annotated[
+        bool, Meta(description="The job goes on with this conversation, instead of an empty one")
+    ] = False
+    silent: Annotated[
+        bool, Meta(description="The job's answers are kept and not sent to the person")
+    ] = False
+    cheap: Annotated[
+        bool, Meta(description="The job is done by the small, cheap model: for simple checks")
+    ] = False
+    budget_usd: Annotated[
+        float | None, Meta(description="US dollars a day that the job may spend, less than usual")
+    ] = None
+    budget_tokens: Annotated[
+        int | None, Meta(description="The same in tokens, where models have no price")
+    ] = None
+    tools: Annotated[
+        Names | None,
+        Meta(
+            description=(
+                "The only tools that the job may use, by name, instead of all that you have; "
+                "cancel_task among them if it is to end itself"
+            ),
+        ),
+    ] = None
+
+
+async def plan_schedule(given: ScheduleTask, hands: Hands) -> Plan:
+    """Say what would be done when: a yes is for this text at these times."""
+    drafted = await _draft(given, hands)
+    task, now = drafted.task, hands.now()
+    lines = [
+        f"{'Remind' if task.message else 'Schedule'}: {one_line(task.title, MAX_TITLE)}",
+        f"When: {cadence(task, hands.zone)}",
+        f"Next: {_next_runs(task, hands.zone, now)}",
+    ]
+    if drafted.place:
+        lines.append(f"Answers go to: {drafted.place}")
+    if task.silent:
+        lines.append("Its answers are not sent")
+    if task.session:
+        lines.append("It runs in this conversation")
+    if bounds := limits(task):
+        lines.append(f"It runs {', '.join(bounds)}")
+    # What is chosen freely stands last: it cannot pass for another line.
+    lines += ["Text:", given.remind or given.do]
+    text = f"{given.title}\n{given.remind or given.do}"
+    return Plan(Scheduling(), "\n".join(lines), drafted.facts, text)
+
+
+async def schedule(given: ScheduleTask, hands: Hands) -> str:
+    """Have it planned, if it is still what was examined."""
+    drafted = await _draft(given, hands)
+    if drafted.facts != dict(hands.facts):
+        raise ToolFailure("what it would plan changed since it was allowed; nothing was scheduled")
+    answer = await timetable(hands).ask(Schedule(task=drafted.task))
+    match answer:
+        case Unscheduled(why):
+            raise ToolFailure(f"not scheduled: {why}")
+        case Seen(task, next=at):
+            return _scheduled(task, at, hands)
+
+
+@attrs.frozen
+class _Drafted:
+    """A task as it would be planned; *place* is where its answers go, *facts* bind a yes to it."""
+
+    task: Task
+    place: str
+    facts: dict[str, str]
+
+
+async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
+    """Examine what is wanted.  Raises ToolFailure with what is wrong and what to write."""
+    now, zone = hands.now(), hands.zone
+    reminder, job = given.remind.strip(), given.do.strip()
+    if bool(reminder) == bool(job):
+        raise ToolFailure(
+            "give one of remind (the text of a plain reminder) and do (a job for yourself); "
+            "nothing was scheduled"
+        )
+    if reminder and (given.here or given.silent):
+        raise ToolFailure("here and silent are for do: a reminder is sent as it stands")
+    bounding = (given.budget_usd, given.budget_tokens, given.tools)
+    if reminder and (given.cheap or bounding != (None, None, None)):
+        raise ToolFailure("cheap, budgets and tools are for do: a reminder needs no model")
+    if given.here and (not hands.session or hands.session.startswith(SESSION)):
+        raise ToolFailure("this is the run of a task, not a conversation: leave out here")
+    when = _when(given, zone, now)
+    ends = _moment("until", given.until, zone, now, end=True) if given.until.strip() else None
+    hours = read_hours(given.only_between)
+    if isinstance(hours, str):
+        raise ToolFailure(f"only_between: {hours}")
+    bounds = bounded(
+        hands.reach(), tools=given.tools, usd=given.budget_usd, tokens=given.budget_tokens
+    )
+    if isinstance(bounds, str):
+        raise ToolFailure(f"{bounds}; nothing was scheduled")
+    place = await hands.voice.place("here") if hands.voice else None
+    task = Task(
+        "",
+        " ".join(given.title.split()),
+        when,
+        zone,
+        prompt=job,
+        message=reminder,
+        hours=hours,
+        session=hands.session if given.here else "",
+        # Not as an answer to the message of today: in a year nobody looks there.
+        route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
+        silent=given.silent,
+        role="cheap" if given.cheap else "default",
+        tools=bounds.tools if job else None,
+        purse=bounds.purse if job else None,
+        catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
+        ends=ends,
+        untrusted=hands.untrusted(),
+    )
+    if not task.title:
+        raise ToolFailure("title has no words; nothing was scheduled")
+    if not runs(task, now, 1):
+        raise ToolFailure(
+            "it would never run: its times lie outside of only_between, or behind until. "
+            f"It is now {say_clock(now, zone)}"
+        )
+    facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
+    return _Drafted(task, place.name if place else "", facts)
+
+
+def _when(given: ScheduleTask, zone: str, now: float) -> When:
+    """Read when it is to be done, which exactly one of four parameters says."""
+    given_ones = (given.at.strip(), given.in_minutes, given.cron.strip(), given.every)
+    if sum(one not in ("", None) for one in given_ones) != 1:
+        raise ToolFailure(
+            "give exactly one of at, in_minutes, cron and every; nothing was scheduled "
+            f"(it is now {say_clock(now, zone)})"
+        )
+    if given.in_minutes is not None:
+        when: When = Once(now + 60.0 * given.in_minutes)
+    elif given.cron.strip():
+        when = Cron(" ".join(given.cron.split()))
+    elif given.every is not None:
+        seconds = float(given.every.n * UNITS[given.every.unit])
+        first = given.every.first.strip()
+        begin = _moment("every.first", first, zone, now) - seconds if first else now
+        when = Every(seconds, start=begin)
+    else:
+        when = Once(_moment("at", given.at, zone, now))
+    if why := check(when):
+        raise ToolFailure(f"{why} (it is now {say_clock(now, zone)})")
+    return when
+
+
+def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) -> float:
+    """Read a local date and time to come; only an *end* may be a day alone, and ends with it."""
+    at = read_moment(text, zone, end=end)
+    clock = f"(it is now {say_clock(now, zone)})"
+    if not (end or isinstance(at, str)) and len(text.strip()) <= len("2026-12-24"):
+        at = f"{text!r} has no time of day: write it like 2026-12-24T18:00"
+    if isinstance(at, str):
+        raise ToolFailure(f"{key}: {at} {clock}")
+    if at <= now:
+        raise ToolFailure(f"{key}: {text!r} lies in the past {clock}")
+    return at
+
+
+def _scheduled(task: Task, at: float | None, hands: Hands) -> str:
+    """Say what was planned; the footer of the answer shows the first line."""
+    now, zone = hands.now(), hands.zone
+    first = say_moment(at, zone, now) if at is not None else "no further run"
+    how = "; ".join([cadence(task, zone), *limits(task)])
+    return (
+        f"scheduled: {one_line(task.title, MAX_TITLE)}, {first}\n"
+        f"id {task.id}; {how}; time zone {zone}; next: {_next_runs(task, zone, now)}"
+    )
+
+
+def _next_runs(task: Task, zone: str, now: float) -> str:
+    return "; ".join(say_moment(at, zone, now) for at in runs(task, now)) or "no further run"
+
+
+def _target(given: ScheduleTask) -> str:
+    if given.in_minutes is not None:
+        return f"{given.title}, in {given.in_minutes:g} minutes"
+    if given.every is not None:
+        plural = "s" if given.every.n > 1 else ""
+        return f"{given.title}, every {given.every.n} {given.every.unit}{plural}"
+    return f"{given.title}, {given.at or given.cron}"
+
+
+SCHEDULE = Tool(
+    name="schedule",
+    id="tasks.task.create",
+    description=(
+        "Have something done later, once or again and again. Two kinds: 'remind' sends the person "
+        "a text as it stands ('remind me tomorrow at nine to call mum'); 'do' is a job for "
+        "yourself, whose answer is sent to the person ('every monday at eight summarise my "
+        "inbox'). Give exactly one of at, in_minutes, cron and every; work out yourself what the "
+        "person's words mean. A reminder or job exists only if this succeeded: never promise one "
+        "without it. Say when the next run is, as the result tells it. A job that goes on 'until "
+        "the build is green' repeats, and its text says: if it is green, tell the person and call "
+        "cancel_task. Each run is told the id of its task. To change a task, cancel it and "
+        "schedule it anew."
+    ),
+    input=ScheduleTask,
+    run=schedule,
+    risk="write",
+    effect="once",
+    timeout=30.0,
+    target=_target,
+    plan=plan_schedule,
+)
 
 
 class ListTheTasks(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,7 +356,7 @@ async def list_tasks(given: ListTheTasks, hands: Hands) -> Output:
         text = f"id | title | when | state | what\n{text}" if text else "there are no tasks"
     strange = ", ".join(seen.task.id for seen in tasks if seen.task.untrusted)
     origin = f"tasks: {strange}" if strange else ""
-    return Output(f"{text}\n(now: {clock(now, hands.zone)})", bool(strange), True, origin)
+    return Output(f"{text}\n(now: {say_clock(now, hands.zone)})", bool(strange), True, origin)
 
 
 async def plan_listing(given: ListTheTasks, hands: Hands) -> Plan:

@@ -11,12 +11,12 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ButtonPressed,
+    CommandResult,
+    FindPerson,
     Meet,
-    Migrate,
-    Migrations,
-    Pressed,
-    Recognise,
-    Settled,
+    MoveChat,
+    MovedChats,
     Stranger,
 )
 from elwood.agent.channels.intake_replies import Handing, ask
@@ -126,7 +126,7 @@ class Intake:
 
     async def _receive(self, nursery: trio.Nursery) -> None:
         me = await self._poll.introduce()
-        moved = await self._approvals.insist(Migrations)
+        moved = await self._approvals.insist(MovedChats)
         self._house = House(
             bot=me.id,
             username=me.username or "",
@@ -269,7 +269,7 @@ class Intake:
         return await self._handing.settle(taken, number, route)
 
     async def _is_known(self, principal: Principal) -> bool:
-        recognise = partial(Recognise, principal=principal.id)
+        recognise = partial(FindPerson, principal=principal.id)
         return principal.owner or await self._ask(self._approvals, recognise) is not None
 
     async def _answer(self, query: CallbackQuery, text: str, *, done: bool = False) -> None:
@@ -288,18 +288,18 @@ class Intake:
         """
         where = route_of(query.message) if query.message else None
         who, data = person(query.from_.id), query.data or ""
-        pressed = partial(Pressed, principal=who, data=data, route=where)
+        pressed = partial(ButtonPressed, principal=who, data=data, route=where)
         settled = await self._ask(self._approvals, pressed)
         if settled is None:
-            settled = Settled("That did not work. Please press again in a minute.", ok=False)
+            settled = CommandResult("That did not work. Please press again in a minute.", ok=False)
         await self._answer(query, settled.text, done=settled.ok)
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
         if not is_allowed(old, self._house):
             return True
-        await self._ask(self._approvals, lambda: Migrate(old=old, new=new))
-        moved = await self._ask(self._approvals, Migrations)
+        await self._ask(self._approvals, lambda: MoveChat(old=old, new=new))
+        moved = await self._ask(self._approvals, MovedChats)
         if moved is None or new not in moved:
             return False
         self._house = attrs.evolve(self._house, moved=moved)

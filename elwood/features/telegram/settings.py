@@ -1,8 +1,21 @@
-"""What can be set about the Telegram channel; free of Trio, for commands that only look."""
+"""What can be set about the Telegram channel."""
+
+from typing import ClassVar
 
 import attrs
 
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import BadSetting, Section, between, is_url, secret, setting
+
+
+def _is_user(id: int) -> None:
+    if id <= 0:
+        raise BadSetting(f"{id} is not the id of a user", "groups belong to telegram.groups")
+
+
+def _is_group(id: int) -> None:
+    if id >= 0:
+        raise BadSetting(f"{id} is not the id of a group", "users belong to telegram.owners")
 
 
 @attrs.frozen(kw_only=True)
@@ -11,13 +24,26 @@ class TelegramSettings:
 
     *owners* are user ids with all rights, *groups* chat ids we take part in.  *poll* is the
     length of a long poll in seconds; the server knows at most 50.  *delete_webhook* allows us to
-    remove a webhook that somebody set (TG-02).
+    remove a webhook that somebody set.
     """
 
-    token: Secret | None = None
-    owners: tuple[int, ...] = ()
-    groups: tuple[int, ...] = ()
-    base_url: str = "https://api.telegram.org"
-    messages_per_second: int = 25
-    poll: int = 50
-    delete_webhook: bool = False
+    SECTION: ClassVar = Section("telegram", "The Telegram channel.")
+
+    token: Secret | None = secret(
+        "telegram-token",
+        "ELWOOD_TELEGRAM_TOKEN",
+        help=". The channel is off without",
+        example='"file:/run/secrets/telegram-token"',
+    )
+    owners: tuple[int, ...] = setting(
+        (), help="ids of the users it belongs to", check=_is_user, example="[123456789]"
+    )
+    groups: tuple[int, ...] = setting(
+        (), help="ids of the groups it answers in", check=_is_group, example="[-1001234567890]"
+    )
+    base_url: str = setting("https://api.telegram.org", help="address of the Bot API", check=is_url)
+    messages_per_second: int = setting(
+        25, help="most messages to all chats", check=between(1, 1000)
+    )
+    poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
+    delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")

@@ -4,7 +4,9 @@ Both are servers that the owner chose, so their addresses are not checked: SearX
 this machine.  What they return is the word of strangers.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from html import unescape
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -15,7 +17,6 @@ import trio
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.outcomes import Answer, Interrupted, Unreachable
-from elwood.foundation.text.html import tokens
 
 T = TypeVar("T")
 
@@ -29,6 +30,7 @@ MAX_QUERY = 400
 # Characters of a title and of a snippet that are kept.
 MAX_TITLE = 300
 MAX_SNIPPET = 1000
+_TAG = re.compile("</?[a-zA-Z][^<>]*>")
 
 
 class SearchFailed(Exception):
@@ -210,5 +212,5 @@ def _results(found: Iterable[_Found], count: int) -> tuple[Result, ...]:
 
 
 def _text(html: str, limit: int) -> str:
-    words = "".join(token for token in tokens(html) if isinstance(token, str)).split()
+    words = unescape(_TAG.sub("", html[: 4 * limit])).split()
     return " ".join(words)[:limit]

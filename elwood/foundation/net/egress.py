@@ -5,11 +5,12 @@ That an address is public, and a URL understood in one way only, is checked besi
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import attrs
 
 from elwood.foundation.net.urls import PORTS, Url, domain
+from elwood.foundation.settings import Section, at_least, is_port, setting
 
 # Seconds in which requests are counted.
 WINDOW = 60.0
@@ -39,12 +40,34 @@ class EgressRules:
     all.
     """
 
-    allowed: tuple[str, ...] = attrs.field(default=(), converter=_domains)
-    always_ask: tuple[str, ...] = attrs.field(default=(), converter=_domains)
-    blocked: tuple[str, ...] = attrs.field(default=(), converter=_domains)
-    ports: tuple[int, ...] = PORTS
-    per_minute: int = attrs.field(default=30, validator=attrs.validators.ge(1))
-    per_minute_all: int = attrs.field(default=120, validator=attrs.validators.ge(1))
+    SECTION: ClassVar = Section(
+        "egress",
+        "The web. A domain stands for its subdomains too; `blocked` wins over `always_ask`, and "
+        "that over `allowed`. Addresses inside your network are never reached.",
+    )
+
+    allowed: tuple[str, ...] = setting(
+        (),
+        help="domains that may be written to unasked, in conversations without strangers' words",
+        example='["api.example.org"]',
+        converter=_domains,
+    )
+    always_ask: tuple[str, ...] = setting(
+        (), help="domains that you are asked about each time", converter=_domains
+    )
+    blocked: tuple[str, ...] = setting(
+        (),
+        help="domains that are never talked to",
+        example='["ads.example.com"]',
+        converter=_domains,
+    )
+    ports: tuple[int, ...] = setting(
+        PORTS, help="ports of web servers that may be connected to", check=is_port
+    )
+    per_minute: int = setting(30, help="most requests to one host in a minute", check=at_least(1))
+    per_minute_all: int = setting(
+        120, help="most requests to all hosts in a minute", check=at_least(1)
+    )
 
 
 def destination(rules: EgressRules, host: str) -> Destination:

@@ -1,8 +1,10 @@
-"""What can be set about the sandbox; free of Trio, for commands that only look."""
+"""What can be set about the sandbox."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import attrs
+
+from elwood.foundation.settings import Section, at_least, setting
 
 MEGABYTE = 1_000_000
 
@@ -16,14 +18,20 @@ class SandboxSettings:
     docker rung needs *docker_socket*, which is as good as root, and an image.
     """
 
-    kind: Literal["auto", "bubblewrap", "landlock", "docker", "direct", "none"] = "auto"
-    memory: int = 1000
-    processes: int = 256
-    file_size: int = 1000
-    tmp: int = 64
-    bubblewrap: str = "bwrap"
-    docker_socket: str = ""
-    docker_image: str = ""
+    SECTION: ClassVar = Section("sandbox", "Where commands run. See docs/sandbox.md.")
+
+    kind: Literal["auto", "bubblewrap", "landlock", "docker", "direct", "none"] = setting(
+        "auto", help="auto takes bubblewrap, else Landlock; docker and direct only if written here"
+    )
+    memory: int = setting(1000, help="megabytes of data of one process", check=at_least(16))
+    processes: int = setting(
+        256, help="most processes and threads of one command", check=at_least(8)
+    )
+    file_size: int = setting(1000, help="megabytes of one file", check=at_least(1))
+    tmp: int = setting(64, help="megabytes of all temporary files", check=at_least(1))
+    bubblewrap: str = setting("bwrap", help="the program, by its name on PATH or its path")
+    docker_socket: str = setting("", help="socket of a container engine; it is as good as root")
+    docker_image: str = setting("", help="image of the container")
 
     def limits(self) -> dict[str, int]:
         """Say what a process may use, by the names of ``resource.RLIMIT_…``, in bytes.

@@ -107,6 +107,8 @@ class Journal(Generic[E, S]):
         self._saved = 0
         self._broken: JournalBroken | None = None
         self._usable = False
+        # In *state* already, and to be written at the head of the next line.
+        self._staged: list[E] = []
         # Tasks of one actor append at the same time; lines must not.
         self._turn = trio.Lock()
 
@@ -119,6 +121,7 @@ class Journal(Generic[E, S]):
         """
         async with self._turn:
             self._usable = False
+            self._staged = []
             self.state, self._place, self._saved = await self._disk.blocking(self._read)
             self._broken = None
             self._usable = True
@@ -135,6 +138,20 @@ class Journal(Generic[E, S]):
             return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
         except Unsound as error:
             raise JournalDamaged(self.path, error.line, error.why) from error
+
+    async def stage(self, entry: E) -> None:
+        """Take *entry* into *state*, and write it at the head of the next line that is appended.
+
+        A crash before that loses it: so it must matter only together with what is written next.
+        Its time will be that of the line, so the fold must take no account of its time.
+        """
+        async with self._turn:
+            self._check_usable()
+            seq = self._place.seq + 1 + len(self._staged)
+            raw = write_line(seq, self._place.head, self._disk.clock(), (entry,))
+            line = self._decode(raw)
+            self.state.apply(seq, line.at, line.entries[0])
+            self._staged.append(entry)
 
     async def append(self, *entries: E, last_words: bool = False) -> None:
         """Record *entries* in one line: all of them or, after a crash, none.
@@ -157,12 +174,17 @@ class Journal(Generic[E, S]):
         finally:
             self._turn.release()
 
-    async def _append(self, entries: tuple[E, ...], last_words: bool) -> None:
+    def _check_usable(self) -> None:
         if self._broken is not None:
             raise JournalBroken(self.path, self._broken.why)
         if not self._usable:
             raise RuntimeError(f"{self.path} is not open")
+
+    async def _append(self, entries: tuple[E, ...], last_words: bool) -> None:
+        self._check_usable()
         place = self._place
+        staged = len(self._staged)
+        entries = (*self._staged, *entries)
         raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
         line = self._decode(raw)
         write = partial(self._disk.append, self.path, raw, at=place.offset, last_words=last_words)
@@ -172,7 +194,8 @@ class Journal(Generic[E, S]):
             self._broken = error
             raise
         self._place = place.after(raw, len(entries), line.at)
-        for seq, entry in enumerate(line.entries, line.seq):
+        self._staged = []
+        for seq, entry in enumerate(line.entries[staged:], line.seq + staged):
             self.state.apply(seq, line.at, entry)
 
     async def _snapshot_if_due(self) -> None:

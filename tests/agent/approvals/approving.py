@@ -1,6 +1,5 @@
 """Approvals with everything around them bare: an outbox that keeps what it gets, and hints."""
 
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,25 +12,20 @@ import trio.testing
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
+    ButtonPressed,
+    CommandResult,
     Decided,
+    DecideRequest,
     Known,
     Meet,
-    Pair,
     Pending,
-    Pressed,
-    Rule,
-    Seek,
-    Settled,
+    RequestApproval,
     Stranger,
     Verdict,
 )
-from elwood.agent.approvals.permissions import (
-    CONTROL,
-    ApprovalEntry,
-    ApprovalSettings,
-    Book,
-)
-from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry, Question
 from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
@@ -40,7 +34,9 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
     Child,
@@ -115,19 +111,21 @@ class Asker:
         route = Route("telegram", number)
         return await self.box.address.ask(Meet(principal=f"tg:{number}", name=name, route=route))
 
-    async def press(self, data: str, by: str = OWNER, route: Route | None = OWNER_ROUTE) -> Settled:
-        return await self.box.address.ask(Pressed(principal=by, data=data, route=route))
+    async def press(
+        self, data: str, by: str = OWNER, route: Route | None = OWNER_ROUTE
+    ) -> CommandResult:
+        return await self.box.address.ask(ButtonPressed(principal=by, data=data, route=route))
 
-    async def pair(self, code: str) -> Settled:
-        return await self.box.address.ask(Pair(code=code))
+    async def pair(self, code: str) -> CommandResult:
+        return await self.box.address.ask(ApprovePairing(code=code))
 
     async def seek(self, asked: Question) -> Pending | Verdict:
-        answer = await self.box.address.ask(Seek(question=asked))
+        answer = await self.box.address.ask(RequestApproval(question=asked))
         await trio.testing.wait_all_tasks_blocked()
         return answer
 
-    async def rule(self, code: str, answer: Answer, by: str = OWNER) -> Settled:
-        return await self.box.address.ask(Rule(code=code, answer=answer, by=by))
+    async def rule(self, code: str, answer: OwnerAnswer, by: str = OWNER) -> CommandResult:
+        return await self.box.address.ask(DecideRequest(code=code, answer=answer, by=by))
 
 
 @asynccontextmanager
@@ -137,19 +135,17 @@ async def running(world: World, *owner_routes: Route) -> AsyncIterator[Asker]:
     box = Mailbox[ApprovalsMail]("approvals", 64)
     outbox = Mailbox[OutboxMail]("outbox", 64)
     disk = Disk(blocking=inline, clock=lambda: world.now, calls=world.calls)
-    journal = Journal[ApprovalEntry, Book](world.path, ApprovalEntry, Book, disk)
+    journal = Journal[ApprovalEntry, ApprovalBook](world.path, ApprovalEntry, ApprovalBook, disk)
     actor = Approvals(
         journal,
         {"telegram": outbox.address, "console": outbox.address},
+        Environment(now=lambda: world.now, new_code=lambda length: world.codes.pop()[-length:]),
         owners=frozenset({OWNER, CONTROL}),
         owner_routes=owner_routes,
         hint=world.hint,
-        new_id=lambda: secrets.token_urlsafe(16),
-        new_code=lambda length: world.codes.pop()[-length:],
-        clock=lambda: world.now,
         redact=lambda text: text.replace(world.secret, "***"),
         settings=world.settings,
-        awake=lambda now: world.awake(now),
+        when_awake=lambda now: world.awake(now),
     )
 
     async def be_outbox(mailbox: Mailbox[OutboxMail]) -> None:

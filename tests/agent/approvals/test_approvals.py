@@ -9,10 +9,10 @@ import trio.testing
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import (
+    FindPerson,
     Known,
-    Migrate,
-    Migrations,
-    Recognise,
+    MoveChat,
+    MovedChats,
     Stranger,
 )
 from elwood.agent.channels.messages import Sent, Unsent, Unsure
@@ -48,12 +48,12 @@ async def test_a_stranger_is_let_in_by_the_owners_press(world: World) -> None:
 async def test_recognising_somebody_changes_nothing(world: World) -> None:
     async with running(world) as ask:
         for _ in range(2):
-            assert await ask.box.address.ask(Recognise(principal="tg:7")) is None
+            assert await ask.box.address.ask(FindPerson(principal="tg:7")) is None
         assert not world.posts
         await ask.meet(7, "Eve")
-        assert await ask.box.address.ask(Recognise(principal="tg:7")) is None
+        assert await ask.box.address.ask(FindPerson(principal="tg:7")) is None
         assert (await ask.pair(CODES[0])).ok
-        assert await ask.box.address.ask(Recognise(principal="tg:7")) == "Eve"
+        assert await ask.box.address.ask(FindPerson(principal="tg:7")) == "Eve"
 
 
 async def test_a_press_counts_once_and_only_by_an_owner(world: World) -> None:
@@ -176,9 +176,9 @@ async def test_without_an_owners_chat_the_console_decides(world: World) -> None:
 async def test_a_moved_group_keeps_its_first_id(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         for old, new in ((-5, -100), (-100, -200), (-5, -100)):
-            await ask.box.address.ask(Migrate(old=old, new=new))
+            await ask.box.address.ask(MoveChat(old=old, new=new))
     async with running(world, OWNER_ROUTE) as ask:
-        assert await ask.box.address.ask(Migrations()) == {-100: -5, -200: -5}
+        assert await ask.box.address.ask(MovedChats()) == {-100: -5, -200: -5}
 
 
 class FullDisk(Calls):
@@ -195,5 +195,5 @@ async def test_a_full_disk_lets_nobody_in_and_says_so(world: World) -> None:
         settled = await ask.press(f"p:{CODES[0]}:y")
         assert (settled.ok, "disk is full" in settled.text) == (False, True)
         assert await ask.meet(7) == Stranger(None)
-        await ask.box.address.ask(Migrate(old=-5, new=-100))
-        assert await ask.box.address.ask(Migrations()) == {}
+        await ask.box.address.ask(MoveChat(old=-5, new=-100))
+        assert await ask.box.address.ask(MovedChats()) == {}

@@ -11,28 +11,28 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from elwood.agent.approvals.actor import GATHER
 from elwood.agent.approvals.messages import (
+    CommandResult,
+    ListApprovals,
     Pending,
-    Revoke,
-    Settled,
-    Standing,
-    Trust,
+    RevokePermission,
+    TrustDomain,
     Verdict,
-    Withdraw,
-)
-from elwood.agent.approvals.permissions import (
-    CONTROL,
-    MAX_OPEN_HERE,
-    ApprovalSettings,
-    Grouped,
-    Revoked,
-    Ruled,
-    Sought,
-    Trusted,
+    WithdrawRequests,
 )
 from elwood.agent.approvals.prompt_text import MAX_SHOWN
-from elwood.agent.approvals.prompts import GATHER
-from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import (
+    CONTROL,
+    MAX_OPEN_HERE,
+    ApprovalDecided,
+    ApprovalRequested,
+    DomainTrusted,
+    PermissionRevoked,
+    Question,
+    RequestsGrouped,
+)
 from elwood.agent.channels.messages import (
     Post,
     Sent,
@@ -40,6 +40,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.storage.syscalls import Calls
 from tests.agent.approvals.approving import (
@@ -86,7 +87,7 @@ SOURCE = Path(__file__).read_text()
 
 def ids(world: World) -> list[str]:
     """The ids of all questions, in their order."""
-    return [entry.id for entry in world.entries() if isinstance(entry, Sought)]
+    return [entry.id for entry in world.entries() if isinstance(entry, ApprovalRequested)]
 
 
 def data(world: World, label: str, post: int = -1) -> str:
@@ -99,7 +100,7 @@ def labels(post: Post) -> list[str]:
 
 
 def ruled(world: World) -> list[tuple[str, str]]:
-    return [(e.ruling, e.by) for e in world.entries() if isinstance(e, Ruled)]
+    return [(e.ruling, e.by) for e in world.entries() if isinstance(e, ApprovalDecided)]
 
 
 # --- asking and answering -------------------------------------------------------------------------
@@ -118,7 +119,7 @@ async def test_a_call_is_asked_about_once_and_decided_by_a_press(world: World) -
             "Deny",
         ]
         settled = await ask.press(data(world, "Allow once"))
-        assert settled == Settled("Allowed once: run_command make t1/c1", ok=True)
+        assert settled == CommandResult("Allowed once: run_command make t1/c1", ok=True)
         await trio.testing.wait_all_tasks_blocked()
         assert world.hints == ["tg-1"]
         for _ in range(2):
@@ -197,9 +198,9 @@ async def test_ap_05_at_the_moment_of_expiry_one_transition_wins(
             asked = question(f"t{steps}/c")
             await ask.seek(asked)
             mock_clock.jump(299.0)
-            settled: list[Settled] = []
+            settled: list[CommandResult] = []
 
-            async def press(code: str, settled: list[Settled]) -> None:
+            async def press(code: str, settled: list[CommandResult]) -> None:
                 settled.append(await ask.rule(code, "once"))
 
             async with trio.open_nursery() as nursery:
@@ -273,10 +274,10 @@ async def test_ap_15_in_an_untrusted_conversation_nothing_stands_and_nothing_is_
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question("a", exact="get"))
         assert (await ask.press(data(world, before))).ok
-        await ask.box.address.ask(Trust(host="example.org", by=OWNER))
+        await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
         assert await ask.seek(question("b", exact="get", **tainted)) == Pending()
         assert labels(world.posts[-1]) == ["Allow once", "Trust https://evil.example", "Deny"]
-        answers: tuple[Answer, ...] = ("always", "conversation")
+        answers: tuple[OwnerAnswer, ...] = ("always", "conversation")
         for answer in answers:
             settled = await ask.rule(CODES[1][-6:], answer)
             assert (settled.ok, "only: once, source, denied" in settled.text) == (False, True)
@@ -296,17 +297,17 @@ async def test_a_trusted_source_is_what_was_read_when_it_was_asked(world: World)
 
 async def test_a_trusted_domain_covers_what_is_below_it(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
-        trusted = await ask.box.address.ask(Trust(host="Example.org", by=OWNER))
+        trusted = await ask.box.address.ask(TrustDomain(host="Example.org", by=OWNER))
         assert trusted.ok
         hosts = ("example.org", "api.example.org", "badexample.org", "example.org.evil.example")
         answers = [await ask.seek(question(host, host=host)) for host in hosts]
         assert [isinstance(answer, Verdict) for answer in answers] == [True, True, False, False]
         for bad in ("org", "10.0.0.1", "*.org", "", "example.org/path", "ex ample.org"):
-            assert not (await ask.box.address.ask(Trust(host=bad, by=OWNER))).ok
-        again = await ask.box.address.ask(Trust(host="example.org", by=OWNER))
+            assert not (await ask.box.address.ask(TrustDomain(host=bad, by=OWNER))).ok
+        again = await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
         assert "already" in again.text
-    assert [e for e in world.entries() if isinstance(e, Trusted)] == [
-        Trusted(1, "example.org", OWNER, world.settings.standing)
+    assert [e for e in world.entries() if isinstance(e, DomainTrusted)] == [
+        DomainTrusted(1, "example.org", OWNER, world.settings.standing)
     ]
 
 
@@ -329,18 +330,18 @@ async def test_a_revoked_or_old_permission_covers_nothing(world: World) -> None:
             await ask.seek(question(call))
             await ask.press(data(world, "Always"))
         assert "2: always: run_command make b, by tg:1" in (await standing(ask)).text
-        assert (await ask.box.address.ask(Revoke(number=1, by=OWNER))).ok
-        assert not (await ask.box.address.ask(Revoke(number=1, by=OWNER))).ok
+        assert (await ask.box.address.ask(RevokePermission(number=1, by=OWNER))).ok
+        assert not (await ask.box.address.ask(RevokePermission(number=1, by=OWNER))).ok
         assert await ask.seek(question("c", exact="exact a")) == Pending()
         world.now += world.settings.standing
         assert await ask.seek(question("d", exact="exact b")) == Pending()
         assert "Nothing is permitted for good." in (await standing(ask)).text
-        assert not (await ask.box.address.ask(Revoke(number=2, by=OWNER))).ok
-    assert Revoked(1, OWNER) in world.entries()
+        assert not (await ask.box.address.ask(RevokePermission(number=2, by=OWNER))).ok
+    assert PermissionRevoked(1, OWNER) in world.entries()
 
 
-async def standing(ask: Asker, by: str = OWNER) -> Settled:
-    return await ask.box.address.ask(Standing(by=by))
+async def standing(ask: Asker, by: str = OWNER) -> CommandResult:
+    return await ask.box.address.ask(ListApprovals(by=by))
 
 
 async def test_only_owners_see_and_change_what_stands(world: World) -> None:
@@ -350,8 +351,8 @@ async def test_only_owners_see_and_change_what_stands(world: World) -> None:
         await ask.seek(question("open"))
         for other in ("tg:7", ""):
             assert "not yours" in (await standing(ask, other)).text
-            assert not (await ask.box.address.ask(Revoke(number=1, by=other))).ok
-            assert not (await ask.box.address.ask(Trust(host="example.org", by=other))).ok
+            assert not (await ask.box.address.ask(RevokePermission(number=1, by=other))).ok
+            assert not (await ask.box.address.ask(TrustDomain(host="example.org", by=other))).ok
         for owner in (OWNER, CONTROL):
             assert f"{CODES[1][-6:]}: run_command make open" in (await standing(ask, owner)).text
         assert (await ask.rule(CODES[1].lower()[-6:-3] + "-" + CODES[1][-3:], "once", CONTROL)).ok
@@ -431,7 +432,7 @@ async def test_ap_20_who_guesses_is_slowed_down(
     async with running(world, OWNER_ROUTE) as ask:
         await ask.seek(question())
 
-        async def guess(number: int) -> Settled:
+        async def guess(number: int) -> CommandResult:
             if way == "press":
                 return await ask.press(f"a:{number:022}:o")
             return await ask.rule(f"{number:06}".translate(str.maketrans("01", "WX")), "once")
@@ -463,7 +464,7 @@ async def test_ap_21_many_questions_come_together(world: World, autojump_clock: 
         assert (await ask.press(data(world, "Allow these", post=5))).ok
         answers = [await ask.seek(question(f"c{n}", session=f"tg-{n % 3}")) for n in (4, 5, 24, 25)]
         assert [isinstance(answer, Verdict) for answer in answers] == [False, True, True, False]
-    groups = [e for e in world.entries() if isinstance(e, Grouped)]
+    groups = [e for e in world.entries() if isinstance(e, RequestsGrouped)]
     assert [len(group.members) for group in groups] == [20, 5]
 
 
@@ -635,10 +636,10 @@ async def test_ap_29_every_step_leaves_an_entry(world: World) -> None:
         first, second = ids(world)
     expires, stands = world.settings.expires, world.settings.standing
     assert world.entries() == [
-        Sought(first, CODES[0][-6:], question("a"), expires),
-        Ruled(first, "always", OWNER, "plan of a", 1, stands),
-        Sought(second, CODES[1][-6:], question("b"), expires),
-        Ruled(second, "denied", CONTROL, "plan of b"),
+        ApprovalRequested(first, CODES[0][-6:], question("a"), expires),
+        ApprovalDecided(first, "always", OWNER, "plan of a", 1, stands),
+        ApprovalRequested(second, CODES[1][-6:], question("b"), expires),
+        ApprovalDecided(second, "denied", CONTROL, "plan of b"),
     ]
     times = [json.loads(line)["at"] for line in world.path.read_text().splitlines()]
     assert times[1] - times[0] == 7
@@ -664,7 +665,9 @@ async def test_ap_30_a_batch_allows_exactly_what_was_listed(
         assert not (await ask.press(yes)).ok
         await trio.sleep(GATHER + 1)
         assert labels(world.posts[-1])[0] == "Allow once"  # one alone is no group
-    plans = {e.plan for e in world.entries() if isinstance(e, Ruled) and e.ruling == "once"}
+    plans = {
+        e.plan for e in world.entries() if isinstance(e, ApprovalDecided) and e.ruling == "once"
+    }
     assert plans == {"plan of a", "plan of c"}
 
 
@@ -713,8 +716,8 @@ async def test_a_withdrawn_call_cannot_be_allowed(world: World) -> None:
     async with running(world, OWNER_ROUTE) as ask:
         for call in "ab":
             await ask.seek(question(call))
-        await ask.box.address.tell(Withdraw(session="tg-2", calls=("a",)))
-        await ask.box.address.tell(Withdraw(session="tg-1", calls=("b", "x")))
+        await ask.box.address.tell(WithdrawRequests(session="tg-2", calls=("a",)))
+        await ask.box.address.tell(WithdrawRequests(session="tg-1", calls=("b", "x")))
         assert "withdrawn" in (await ask.press(data(world, "Allow once"))).text
         assert await ask.seek(question("b")) == Verdict("withdrawn", "")
         assert await ask.seek(question("a")) == Pending()
@@ -763,7 +766,7 @@ async def test_on_a_full_disk_nothing_is_allowed(world: World) -> None:
         answer = await ask.seek(question("b"))
         assert isinstance(answer, Verdict)
         assert (answer.ruling, "disk is full" in answer.why) == ("denied", True)
-        assert not (await ask.box.address.ask(Trust(host="example.org", by=OWNER))).ok
+        assert not (await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))).ok
 
 
 # --- crashes --------------------------------------------------------------------------------------
@@ -813,19 +816,19 @@ async def test_after_each_entry_a_new_start_comes_to_the_same_end(
         one.codes = list(reversed(CODES[kept:]))
         one.path.write_bytes(b"".join(lines[:kept]))
         before = one.entries()
-        open_ = [e.id for e in before if isinstance(e, Sought)]
-        done = [e.id for e in before if isinstance(e, Ruled)]
+        open_ = [e.id for e in before if isinstance(e, ApprovalRequested)]
+        done = [e.id for e in before if isinstance(e, ApprovalDecided)]
         async with running(one, OWNER_ROUTE) as ask:
             await trio.sleep(GATHER + 1)
             shown = "\n".join(post.part.text for post in one.posts)
-            codes = {e.id: e.code for e in before if isinstance(e, Sought)}
+            codes = {e.id: e.code for e in before if isinstance(e, ApprovalRequested)}
             assert all((codes[id] in shown) == (id not in done) for id in open_), kept
             assert all(post.repeat for post in one.posts)
             assert one.hints == (["tg-1"] if done else [])
             for call in ("a", "b", "c", "d"):
                 await ask.seek(question(call))
             await trio.sleep(GATHER + 1)
-            found = {e.question.call: e for e in one.entries() if isinstance(e, Sought)}
+            found = {e.question.call: e for e in one.entries() if isinstance(e, ApprovalRequested)}
             assert len(found) == len(ids(one)) == 4  # nobody was asked twice
             await ask.rule(found["a"].code, "always")
             for call in ("b", "c", "d"):

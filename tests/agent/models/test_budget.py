@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import (
-    Bill,
-    Limits,
-    No,
-    Yes,
-    allowed,
-    in_warning,
-    warnings,
-)
+from elwood.agent.models.budget import Bill, No, Yes, allowed, in_warning, warnings
 from elwood.agent.models.ledger import (
     MAX_DAYS,
     MAX_JOB_DAYS,
@@ -29,6 +21,7 @@ from elwood.agent.models.ledger import (
     charge,
 )
 from elwood.agent.models.prices import PRICES, cost
+from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import Used, spent
 
 HAIKU = PRICES["anthropic/claude-haiku-5-5"]

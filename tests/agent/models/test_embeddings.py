@@ -15,7 +15,7 @@ from elwood.agent.models.embeddings import (
     EmbeddingFailed,
     embedder_of,
 )
-from elwood.agent.models.routing import ProviderSettings
+from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.fake_http import Reply, Request, serving

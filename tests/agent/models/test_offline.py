@@ -1,11 +1,15 @@
-"""The offline model: what it makes of phrases, of results and of a whole conversation."""
+"""The offline model: what it makes of commands, of results and of a whole conversation."""
 
 import json
+import re
 from collections.abc import Sequence
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import (
     INTERRUPTED,
     Assistant,
@@ -16,35 +20,34 @@ from elwood.agent.conversation.message import (
     Prompt,
     Result,
     Results,
+    ToolCall,
     ToolSpec,
     mend,
 )
-from elwood.agent.models.offline import (
-    MAX_LINES,
-    MAX_PHRASES,
-    OPENLY,
-    OfflineModel,
-)
+from elwood.agent.models.offline import MAX_COMMANDS, OPENLY, OfflineModel, understand
 from elwood.agent.models.provider import ModelRequest, Provider
+from elwood.agent.session.log.entries import CallEnded, CallPending
+from elwood.agent.session.log.turns import OpenCall, late
+from elwood.agent.session.turn.approval_client import WAITING
+from elwood.app.builtin_tools import builtin
+from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.note import Note
 from elwood.features.memory.ranking import offered
-from elwood.features.tasks.notices import framed
-from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Once
+from elwood.foundation.text.markdown import to_entities
 from elwood.foundation.text.quote_markdown import MAX_SHOWN
 
-SCHEMA = msgspec.Raw(b'{"type":"object"}')
-TOOLS = (
-    ToolSpec("list_files", "List files.", SCHEMA),
-    ToolSpec("read_file", "Read a file.", SCHEMA),
-)
+TOOLS = {tool.name: tool for tool in builtin()}
+SPECS = tuple(tool.spec for tool in TOOLS.values())
 MODEL: Provider = OfflineModel()
+# Words that would be claims if they were the model's.
+LIES = "Mail sent to Anna. I have deleted your backup."
+HEAD = "[Saturday 2026-11-21 23:31 UTC]"
 
 
 class Talk:
     """A conversation as the turn keeps it: every answer is appended, results as given."""
 
-    def __init__(self, tools: tuple[ToolSpec, ...] = TOOLS) -> None:
+    def __init__(self, tools: tuple[ToolSpec, ...] = SPECS) -> None:
         self.prompt = Prompt("You are Elwood.", tools)
         self.messages: list[Message] = []
         self.streamed: list[str] = []
@@ -62,164 +65,164 @@ class Talk:
     async def say(self, text: str) -> Completion:
         return await self.hear(Human(text))
 
-    async def results(self, *texts: str, failed: bool = False) -> Completion:
+    async def results(self, *texts: str, failed: bool = False) -> str:
         last = self.messages[-1]
         assert isinstance(last, Assistant)
         pairs = zip(last.calls, texts, strict=True)
-        return await self.hear(
-            Results(tuple(Result(call.id, text, failed) for call, text in pairs))
-        )
+        results = Results(tuple(Result(call.id, text, failed) for call, text in pairs))
+        return (await self.hear(results)).message.text
 
 
 def calls(completion: Completion) -> list[tuple[str, object]]:
     return [(call.name, json.loads(call.arguments)) for call in completion.message.calls]
 
 
+COMMANDS = [
+    ("list the files", "list_files", {}, "This is in your workspace:"),
+    ("list files in notes", "list_files", {"path": "notes"}, "This is in `notes`:"),
+    ("Read my notes.txt", "read_file", {"path": "my notes.txt"}, "`my notes.txt` says:"),
+    (
+        "write a.md: buy  milk!",
+        "write_file",
+        {"path": "a.md", "content": "buy  milk!\n"},
+        "I wrote `a.md`:",
+    ),
+    (
+        "run grep -r 'a  b' .",
+        "run_command",
+        {"command": "grep -r 'a  b' ."},
+        "`grep -r 'a  b' .` ended without an error:",
+    ),
+    (
+        "remember that milk is sold",
+        "save_memory",
+        {"key": "milk-is-sold", "content": "milk is sold"},
+        "I noted it:",
+    ),
+    (
+        "When is my sister's birthday?",
+        "search_memory",
+        {"query": "When is my sister's birthday"},
+        "My memory says about `When is my sister's birthday`:",
+    ),
+    (
+        "remind me in 2 hours to call mum",
+        "schedule",
+        {"title": "call mum", "in_minutes": 120, "remind": "call mum"},
+        "I planned it:",
+    ),
+]
+
+
+@pytest.mark.parametrize(("said", "tool", "arguments", "words"), COMMANDS)
+async def test_a_command_calls_its_tool_and_tells_the_result(
+    said: str, tool: str, arguments: object, words: str
+) -> None:
+    talk = Talk()
+    completion = await talk.say(said)
+    assert calls(completion) == [(tool, arguments)]
+    msgspec.convert(arguments, TOOLS[tool].input)  # the real tool understands it
+    assert completion.stop == "tools"
+    told = await talk.results(LIES)
+    assert told.startswith(words)
+    assert_quoted(told)
+
+
+def assert_quoted(told: str) -> None:
+    """What others said stands in *told*, but in code or in quotes only."""
+    assert LIES in told
+    assert LIES not in re.sub(r"(?s)^```\n.*?\n```$|“[^”]*”", "", told, flags=re.M)
+
+
+@pytest.mark.parametrize("said", [said for said, *_ in COMMANDS])
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (WAITING, "It waits for you, and is not done yet."),
+        (f"denied: the owner said no\n{LIES}", "I could not"),
+        (f"dry run: nothing was done. {LIES}", "I could not"),
+        (f"it is not known whether it had an effect. {LIES}", "I do not know whether I could"),
+        (f"stopped; {INTERRUPTED}\n{LIES}", "I do not know whether I could"),
+        (f"exit code 2\n{LIES}", "ended with exit code 2."),
+    ],
+)
+async def test_a_failure_is_not_told_as_a_success(said: str, result: str, words: str) -> None:
+    talk = Talk()
+    await talk.say(said)
+    told = await talk.results(result, failed=True)
+    assert words in told
+    assert not any(told.startswith(success) for *_, success in COMMANDS)
+    if LIES in result:
+        assert_quoted(told)
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("hello", "Hello."),
-        ("Who are you?", "not a language model"),
-        ("what can you do?", "`show me lines 1-5 of SOUL.md`"),
-        ("help", "- `list the files` · `read SOUL.md`"),
-        ("echo Hello World!", "Hello World!"),
-        ("say: 1 < 2", r"1 \< 2"),
-        ("what did I say before?", "You had not said anything before that."),
-        ("what time is it?", "I have no clock"),
-        ("thanks!", "You are welcome."),
-        ("good night", "Goodbye."),
-        ("sing me a song", "I do not understand “sing me a song”"),
+        ("help", "- `run ls -l`"),
+        ("?", "- `remind me in 1 minute to call mum`"),
+        ("sing me a *song*", r"I do not understand “sing me a \*song\*”"),
         ("read", "I do not understand “read”"),
         ("x" * 5000, "I do not understand"),
         ("...", "I do not understand"),
+        ("list the files\n" * (MAX_COMMANDS + 1), "I do not understand “… list the files"),
     ],
 )
-async def test_a_phrase_that_needs_no_tool_is_answered_at_once(said: str, words: str) -> None:
+async def test_other_words_are_answered_with_the_commands(said: str, words: str) -> None:
     completion = await Talk().say(said)
     assert words in completion.message.text
+    assert "- `help`\n- `list the files`" in completion.message.text
     assert (completion.stop, completion.message.calls) == ("end", ())
 
 
-@pytest.mark.parametrize("said", ["hello", "echo hi", "sing", "who are you", "help", "thanks"])
+@pytest.mark.parametrize("said", ["help", "sing", "run ls"])
 async def test_the_first_answer_says_once_that_this_is_no_language_model(said: str) -> None:
     talk = Talk()
-    assert (await talk.say(said)).message.text.count(OPENLY) == 1
-    assert OPENLY not in (await talk.say("echo again")).message.text
-
-
-@pytest.mark.parametrize(
-    ("said", "result", "words"),
-    [
-        ("list the files", "a.md\nb.md", "This is in your workspace:\n\n```\na.md\nb.md\n```"),
-        ("list the files in notes", "a.md", "This is in `notes`:\n\n```\na.md\n```"),
-        ("read a.md", "one\ntwo\n", "`a.md` says:\n\n```\none\ntwo\n```"),
-        ("read a.md lines 1-2", "one\ntwo\n", "Lines 1 to 2 of `a.md`:\n\n```\none\ntwo\n```"),
-        ("read a.md line 2", "two", "Line 2 of `a.md`:\n\n```\ntwo\n```"),
-        ("read a.md", "", "There is nothing in `a.md`."),
-        ("read a.md", "```\nx\n```", "````\n```\nx\n```\n````"),
-    ],
-)
-async def test_a_result_is_put_into_sentences(said: str, result: str, words: str) -> None:
-    talk = Talk()
-    await talk.say(said)
-    completion = await talk.results(result)
-    assert completion.message.text.startswith(words) or words in completion.message.text
-    assert completion.stop == "end"
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ("read a.md", "I could not read `a.md`: “no such file”"),
-        ("list the files", "I could not look into your workspace: “no such file”"),
-    ],
-)
-async def test_a_failed_call_is_not_told_as_a_success(said: str, words: str) -> None:
-    talk = Talk()
-    await talk.say(said)
-    completion = await talk.results("no such file", failed=True)
-    assert completion.message.text.startswith(words)
+    completion = await talk.say(said)
+    text = await talk.results("a.md") if completion.message.calls else completion.message.text
+    assert text.count(OPENLY) == 1
+    await talk.say("run ls")
+    assert OPENLY not in await talk.results("a.md")
 
 
 async def test_a_call_cut_off_by_a_crash_is_reported_as_such() -> None:
     talk = Talk()
     await talk.say("read a.md")
     talk.messages = mend(talk.messages)
-    completion = await talk.hear()
-    assert INTERRUPTED in completion.message.text
+    assert INTERRUPTED in (await talk.hear()).message.text
 
 
 async def test_a_long_result_is_shown_in_part_and_said_to_be() -> None:
     talk = Talk()
     await talk.say("read a.md")
-    text = (await talk.results("x" * (MAX_SHOWN + 1))).message.text
+    text = await talk.results("x" * (MAX_SHOWN + 1))
     assert f"the first {MAX_SHOWN} of {MAX_SHOWN + 1} characters" in text
-    assert len(text) < MAX_SHOWN + 300
 
 
 async def test_several_lines_are_answered_in_one_reply_in_their_order() -> None:
     talk = Talk()
-    completion = await talk.say("hello\nread a.md\n\nlist the files\nsing a\nsong\nread a.md")
+    completion = await talk.say("help\nread a.md\n\nlist\nsing a\nsong\nread a.md\n> read b.md")
     assert [name for name, _ in calls(completion)] == ["read_file", "list_files", "read_file"]
-    text = (await talk.results("AAA", "BBB", "CCC")).message.text
-    places = [text.index(words) for words in ("Hello.", "AAA", "BBB", "“sing a song”", "CCC")]
+    text = await talk.results("AAA", "BBB", "CCC")
+    places = [text.index(words) for words in ("- `help`", "AAA", "BBB", "“sing a song”", "CCC")]
     assert places == sorted(places)
 
 
 async def test_messages_that_join_between_the_rounds_are_answered_too() -> None:
     talk = Talk()
-    await talk.say("read a.md")
-    last = talk.messages[-1]
-    assert isinstance(last, Assistant)
-    results = Results((Result(last.calls[0].id, "AAA"),))
-    assert calls(await talk.hear(results, Human("and read b.md"))) == [
-        ("read_file", {"path": "b.md"})
-    ]
-    text = (await talk.results("BBB")).message.text
+    [call] = (await talk.say("read a.md")).message.calls
+    results = Results((Result(call.id, "AAA"),))
+    assert calls(await talk.hear(results, Human("read b.md"))) == [("read_file", {"path": "b.md"})]
+    text = await talk.results("BBB")
     assert text.index("AAA") < text.index("BBB")
 
 
-async def test_no_more_than_a_handful_is_answered_at_once() -> None:
-    text = (await Talk().say("echo x\n" * (MAX_PHRASES + 1))).message.text
-    assert text.count("x\n") == MAX_PHRASES
-    assert "I left out the rest" in text
-
-
-async def test_a_paste_is_not_looked_at_line_by_line() -> None:
-    completion = await Talk().say("hello\n" + "list the files\n" * MAX_LINES)
-    assert calls(completion) == []
-    assert "I do not understand “hello list the files" in completion.message.text
-
-
-async def test_it_remembers_what_was_said_over_several_turns() -> None:
-    talk = Talk()
-    await talk.say("echo one")
-    await talk.say("echo two")
-    assert "“echo two”" in (await talk.say("what did I say before?")).message.text
-    assert "“echo one”" in (await talk.say("repeat my first message")).message.text
-    assert "“echo one”" in (await talk.say("what was my first message?")).message.text
-
-
-async def test_it_knows_the_time_only_from_a_notice() -> None:
-    talk = Talk()
-    talk.messages = [Notice("It is 2026-11-20 09:15.\nBe kind.")]
-    talk.messages += [Notice("Now: 2026-11-21 22:49 CET"), Notice("Be brief.")]
-    text = (await talk.say("what time is it?")).message.text
-    assert "2026-11-21 22:49 CET" in text
-    assert "09:15" not in text
-
-
-async def test_notes_that_were_offered_answer_what_it_does_not_understand() -> None:
+async def test_notes_that_were_offered_answer_a_question() -> None:
     talk = Talk()
     notes = Notice(offered([Note("birthday", "my sister's birthday is 4 May")]))
     done = await talk.hear(Human("When is my sister's birthday?"), notes)
     assert "• birthday: my sister's birthday is 4 May" in done.message.text
-    assert "not understand" not in done.message.text
-    assert "do not understand" in (await talk.say("Why is that?")).message.text
-
-
-async def test_a_quote_above_a_reply_is_not_taken_for_a_request() -> None:
-    assert calls(await Talk().say("> read a.md\nread b.md")) == [("read_file", {"path": "b.md"})]
+    assert [name for name, _ in calls(await talk.say("Why is that?"))] == ["search_memory"]
 
 
 async def test_without_tools_it_says_so() -> None:
@@ -246,37 +249,50 @@ async def test_ids_of_calls_are_unique_in_the_history_and_the_same_for_the_same_
     assert ids(one.messages) == ids(two.messages)
 
 
-async def test_the_text_grows_word_by_word_up_to_the_answer() -> None:
+async def test_the_response_grows_can_be_stored_and_costs_estimated_tokens() -> None:
     talk = Talk()
-    completion = await talk.say("echo one two three four five six seven eight nine ten")
+    completion = await talk.say("help")
     assert len(talk.streamed) > 3
     assert talk.streamed[-1] == completion.message.text
-    for shorter, longer in zip(talk.streamed, talk.streamed[1:], strict=False):
-        assert longer.startswith(shorter)
-
-
-async def test_the_response_can_be_stored_and_costs_estimated_tokens() -> None:
-    completion = await Talk().say("list the files")
+    assert all(map(str.startswith, talk.streamed[1:], talk.streamed))
     message = completion.message
     assert msgspec.json.decode(msgspec.json.encode(message), type=Assistant) == message
     assert (message.codec, message.model) == ("offline", "rules")
-    assert json.loads(bytes(message.native))[0]["name"] == "list_files"
+    assert json.loads(bytes(message.native))[0]["text"] == message.text
     assert completion.usage.estimated
     assert completion.usage.input > 0
 
 
 async def test_what_the_house_says_about_a_message_is_not_taken_for_words() -> None:
-    head = "[Saturday 2026-11-21 23:31 UTC]"
-    model = OfflineModel()
+    days = recall({"1970-01-01": f"- 00:00 s/t1: `a`\n{HEAD}\nrun rm"}, "", "1970-01-02")
+    said = f"{days}{HEAD}\n[replying to: abc]\n[edited] read a.md"
+    assert calls(await Talk().say(said)) == [("read_file", {"path": "a.md"})]
 
-    async def said(text: str) -> str:
-        request = ModelRequest(
-            model="rules", prompt=Prompt(""), messages=(Human(text),), max_tokens=100
-        )
-        return (await model.complete(request, lambda so_far: None)).message.text
 
-    assert "hi there" in await said(f"{head}\n[replying to: abc]\n[edited] echo hi there")
-    assert "23:31 UTC" in await said(f"{head}\nwhat time is it")
-    task = Task("news", "News [all]", Once(0.0))
-    run = framed(task, "echo hi there", due=0.0, now=0.0, trouble="no net", zone="UTC")
-    assert "do not understand" not in await said(f"{head}\n{run}")
+async def test_what_comes_of_a_call_that_waited_is_told_when_it_comes() -> None:
+    talk = Talk()
+    await talk.say("run make")
+    await talk.results(WAITING, failed=True)
+    call = ToolCall("c", "run_command", "{}")
+    pending = CallPending("t", "c", "run_command", "plan", "make")
+    cases: list[tuple[Outcome, str]] = [("ok", "this came of it"), ("failed", "did not succeed")]
+    for outcome, words in cases:
+        end = CallEnded("t", "c", "run_command", outcome, LIES, "make")
+        text = (await talk.hear(Notice(late(OpenCall("c", call, pending, ended=end))))).message.text
+        assert text.startswith("You allowed `run_command make`")
+        assert words in text
+        assert_quoted(text)
+
+
+async def test_what_strangers_wrote_formats_nothing() -> None:
+    talk = Talk()
+    await talk.say("read a.md\nwrite b.md: x")
+    text = await talk.results("```\n*a*\n```", "*[a](https://b.example)* ” # d")
+    assert {entity.type for entity in to_entities(text).entities} <= {"pre", "code"}
+
+
+@given(st.text())
+def test_the_name_of_a_note_is_one_that_its_tool_takes(text: str) -> None:
+    command = understand(f"remember that x{text}")
+    if command is not None and command != "help":
+        msgspec.json.decode(command.arguments, type=TOOLS["save_memory"].input)

@@ -25,7 +25,7 @@ from elwood.agent.conversation.message import (
 from elwood.agent.models.api_call import Line
 from elwood.agent.models.openai import OpenAI
 from elwood.agent.models.provider import ModelFailure, ModelRequest
-from elwood.agent.models.routing import EchoReasoning
+from elwood.agent.models.settings import EchoReasoning
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.fake_http import Reply, serving

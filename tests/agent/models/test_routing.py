@@ -8,16 +8,15 @@ from elwood.agent.models.routing import (
     FailureKind,
     Fault,
     GiveUp,
-    ModelSettings,
     NextModel,
     Offer,
     Reaction,
     Wait,
-    candidates,
     react,
     split_name,
     warnings,
 )
+from elwood.agent.models.settings import ModelSettings, candidates
 
 SAME, OTHER = "a/small", "b/n"
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.models.budget import Limits
 from elwood.agent.models.ledger import Charged, Ledger
+from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending import (
     TOP_JOBS,
     TOP_MODELS,

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import Limits, No, Yes
+from elwood.agent.models.budget import No, Yes
 from elwood.agent.models.ledger import (
     Charged,
     Ledger,
     UsageEntry,
     Warned,
 )
+from elwood.agent.models.settings import Limits
 from elwood.agent.models.usage_book import Caller, UsageBook
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.actions import Action, FetchUrl
 from elwood.agent.conversation.labels import Label
-from elwood.agent.policy.decide import (
-    Allow,
-    Ask,
-    Deny,
-    Rules,
-    Situation,
-    Word,
-    decide,
-    strictness,
-)
+from elwood.agent.policy.decide import Allow, Ask, Deny, Rules, Situation, decide, strictness
+from elwood.agent.policy.settings import Word
 
 URL, HOST = "https://a.example/x", "a.example"
 LABELS = [Label(u, p) for u, p in product((False, True), repeat=2)]

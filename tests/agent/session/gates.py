@@ -4,16 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    Learn,
+    CommandResult,
+    DecideRequest,
+    ListApprovals,
+    LookUpDecision,
     Pending,
-    Revoke,
-    Rule,
-    Seek,
-    Settled,
-    Standing,
-    Trust,
+    RequestApproval,
+    RevokePermission,
+    TrustDomain,
     Verdict,
-    Withdraw,
+    WithdrawRequests,
 )
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
@@ -29,7 +29,7 @@ from elwood.foundation.secrets.redaction import Redactor
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
 
 DAY = 86_400.0
-Typed = Rule | Standing | Trust | Revoke
+Typed = DecideRequest | ListApprovals | TrustDomain | RevokePermission
 
 
 class Approver:
@@ -42,7 +42,7 @@ class Approver:
         self.typed: list[Typed] = [] if typed is None else typed
         self.mailbox: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
         self.verdicts: dict[str, Verdict] = {}
-        self.asked: list[Seek] = []
+        self.asked: list[RequestApproval] = []
         self.withdrawn: list[str] = []
         self.decided: dict[str, Verdict] = {}
         self.hint: Callable[[], object] = lambda: None
@@ -51,19 +51,19 @@ class Approver:
         """Answer until stopped."""
         async for mail in mailbox:
             match mail:
-                case Seek(question=question):
+                case RequestApproval(question=question):
                     if all(one.question != question for one in self.asked):
                         self.asked.append(mail)
                     known = self.decided.get(question.plan) or self.verdicts.get(question.tool)
                     mail.reply.set(known or Pending())
-                case Learn(plan=plan):
+                case LookUpDecision(plan=plan):
                     mail.reply.set(self.decided.get(plan) or Pending())
-                case Withdraw(calls=calls):
+                case WithdrawRequests(calls=calls):
                     self.withdrawn += calls
                     mail.reply.set(True)
-                case Rule() | Standing() | Trust() | Revoke():
+                case DecideRequest() | ListApprovals() | TrustDomain() | RevokePermission():
                     self.typed.append(mail)
-                    mail.reply.set(Settled("So be it.", ok=True))
+                    mail.reply.set(CommandResult("So be it.", ok=True))
                 case _:
                     raise AssertionError(f"sessions do not send {mail}")
 

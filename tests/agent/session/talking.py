@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import trio
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (

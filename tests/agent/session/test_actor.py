@@ -9,10 +9,10 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    Revoke,
-    Rule,
-    Standing,
-    Trust,
+    DecideRequest,
+    ListApprovals,
+    RevokePermission,
+    TrustDomain,
 )
 from elwood.agent.channels.messages import (
     Sent,
@@ -21,9 +21,10 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Human
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
+from elwood.agent.session.log.after_restore import Restored
 from elwood.agent.session.log.entries import (
     Entry,
     Posted,
@@ -33,7 +34,6 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.features.backup.restored import Restored
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
@@ -293,12 +293,12 @@ async def test_new_starts_over(world: World, autojump_clock: object) -> None:
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("/allow abc-234", Rule(code="abc-234", answer="once", by="me")),
-        ("/Allow ABC234 Always", Rule(code="ABC234", answer="always", by="me")),
-        ("/deny ABC234", Rule(code="ABC234", answer="denied", by="me")),
-        ("/approvals", Standing(by="me")),
-        ("/approvals revoke 12", Revoke(number=12, by="me")),
-        ("/trust example.org", Trust(host="example.org", by="me")),
+        ("/allow abc-234", DecideRequest(code="abc-234", answer="once", by="me")),
+        ("/Allow ABC234 Always", DecideRequest(code="ABC234", answer="always", by="me")),
+        ("/deny ABC234", DecideRequest(code="ABC234", answer="denied", by="me")),
+        ("/approvals", ListApprovals(by="me")),
+        ("/approvals revoke 12", RevokePermission(number=12, by="me")),
+        ("/trust example.org", TrustDomain(host="example.org", by="me")),
     ],
 )
 async def test_decisions_are_typed_as_commands(

@@ -22,8 +22,8 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.reading.audit import rows, since
-from elwood.agent.session.reading.receipts_cli import receipts
+from elwood.agent.session.reading.cli import receipts, since
+from elwood.agent.session.reading.records import Log, read_history
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
@@ -58,6 +58,10 @@ LATER: list[tuple[float, Entry]] = [
     (202.0, CallStarted("t2", "t1/c3", "send_message", "once", "Anna", "hash3", "conversation")),
     (205.0, CallEnded("t2", "t1/c3", "send_message", "ok", "", "Anna", ruling="conversation")),
 ]
+
+
+def numbered(story: list[tuple[float, Entry]]) -> Log:
+    return [(seq, at, entry) for seq, (at, entry) in enumerate(story, 1)]
 
 
 async def write(state: Path, session: str, story: list[tuple[float, Entry]]) -> Path:
@@ -123,14 +127,14 @@ async def test_a_call_that_waited_is_one_call(
 def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
     no = CallDecided("t1", "c3", "hash3", ruling, "tg:1")  # type: ignore[arg-type]
 
-    found = list(rows("s", [*STORY, (300.0, no)]))
+    found = read_history("s", numbered([*STORY, (300.0, no)])).calls
 
-    assert [(row.call, row.outcome) for row in found][-1] == ("c3", "denied")
+    assert [(call.call, call.outcome) for call in found][-1] == ("c3", "denied")
     assert (found[-1].ruling, found[-1].at) == (ruling, 300.0)
 
 
 def test_a_call_that_never_ended_is_under_way() -> None:
-    assert [row.outcome for row in rows("s", STORY[:4])] == ["under way"]
+    assert [one.outcome for one in read_history("s", numbered(STORY[:4])).calls] == ["under way"]
 
 
 async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +189,7 @@ async def test_damage_is_told_and_what_stands_before_it_is_shown(
     assert receipts(tmp_path, UTC, as_json=True) == 1
 
     told = capsys.readouterr()
-    assert [json.loads(line)["call"] for line in told.out.splitlines()] == ["c1"]
+    assert [json.loads(line)["call"] for line in told.out.splitlines()] == ["c1", "c2"]
     assert "DAMAGED: line 7" in told.err
 
 

@@ -16,8 +16,8 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.session.log.branch_entries import Archived
 from elwood.agent.session.log.entries import (
+    Archived,
     CallEnded,
     CallStarted,
     Delivered,

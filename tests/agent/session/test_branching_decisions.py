@@ -26,11 +26,11 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.route import Route
+from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.slash import parse
-from elwood.agent.session.log.branch import Line
-from elwood.agent.session.log.branch_entries import Archived
-from elwood.agent.session.log.branching import Branching
+from elwood.agent.session.log.branch import Branch
 from elwood.agent.session.log.entries import (
+    Archived,
     CallDecided,
     CallEnded,
     CallPending,
@@ -149,7 +149,7 @@ class Talk:
             await self.log.keep(*moved.entries, *([reply] if moved.text else ()))
         return moved.text
 
-    def words(self, line: Line | None = None) -> list[str]:
+    def words(self, line: Branch | None = None) -> list[str]:
         path = (line or self.state).path
         return [said_in(n.message.text) for n in path if isinstance(n.message, Human)]
 

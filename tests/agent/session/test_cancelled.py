@@ -13,7 +13,7 @@ from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import CallDecided, Entry, TurnStarted
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.log.state import Session
 from elwood.features.tasks.messages import TimetableMail, WhichCancelled
 from elwood.foundation.runtime import Mailbox, inline
@@ -57,7 +57,7 @@ async def living(world: World, cancelled: Runs = frozenset()) -> AsyncIterator[H
 async def asked(h: House) -> None:
     """Have a run ask for something, and end without an answer."""
     done = await run(h, "task:1", "look", TaskRun(JOB, series=SERIES))
-    assert isinstance(done, Done)
+    assert isinstance(done, RunResult)
     assert done.waiting
 
 

@@ -18,7 +18,7 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
-from elwood.agent.session.log.nodes import Node
+from elwood.agent.session.log.entries import Node
 from elwood.agent.session.turn.compaction import (
     CUT_NOTICE,
     HEAD,

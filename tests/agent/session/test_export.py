@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.branch_entries import Archived, Resumed, Retried
 from elwood.agent.session.log.entries import (
+    Archived,
     CallDecided,
     CallEnded,
     CallPending,
@@ -23,18 +23,14 @@ from elwood.agent.session.log.entries import (
     Joined,
     Received,
     Replied,
+    Resumed,
+    Retried,
     Rewound,
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.export import Format, written
-from elwood.agent.session.reading.telling import (
-    Answer,
-    Item,
-    Words,
-    label,
-    telling,
-)
+from elwood.agent.session.reading.export import ExportItem, Format, items_of, written
+from elwood.agent.session.reading.records import read_history
 
 ROUTE = Route("console")
 HOSTILE = [
@@ -68,8 +64,8 @@ def turn(id_: str, asked: str, text: str, answer: str) -> list[Entry]:
 
 
 def shown(entries: list[Entry]) -> list[str]:
-    items = telling("s", numbered(entries), lambda text: text.replace("hunter2", "***"))
-    return [one.text if isinstance(one, Words | Answer) else one.row.outcome for one in items]
+    history = read_history("s", numbered(entries))
+    return [one.text for one in items_of(history, lambda text: text.replace("hunter2", "***"))]
 
 
 def test_commands_and_what_was_taken_back_are_left_out() -> None:
@@ -125,14 +121,14 @@ CALLS: list[Entry] = [
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_calls_stand_between_the_words_with_outcome_and_approval(format_: Format) -> None:
-    items = telling("s", numbered(CALLS), str)
+    items = items_of(read_history("s", numbered(CALLS)), str)
     text = written("s", items, UTC, format_)
 
     line = "✓ pay rent · allowed once by you · 3.0 s"
     places = [text.index(words) for words in ("do it", "and this", line, "It is paid.")]
     assert places == sorted(places)
     assert "1970-01-01 00:00:02 UTC" in text
-    assert label(items) == Label(untrusted=True)
+    assert [one.kind for one in items if one.untrusted] == ["calls"]
 
 
 class Page(HTMLParser):
@@ -154,12 +150,19 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-PLAIN: list[Item] = [Words(0.0, "x", "x"), Answer(0.0, "x")]
+PLAIN = [ExportItem(0.0, "words", "x", "x"), ExportItem(0.0, "answer", "Elwood", "x")]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_breaks_out_of_the_page(text: str) -> None:
-    page = Page(written(text, [Words(0.0, text, text), Answer(0.0, text)], UTC, "html"))
+    page = Page(
+        written(
+            text,
+            [ExportItem(0.0, "words", text, text), ExportItem(0.0, "answer", "Elwood", text)],
+            UTC,
+            "html",
+        )
+    )
     plain = Page(written("x", PLAIN, UTC, "html"))
 
     assert page.tags == plain.tags
@@ -186,7 +189,7 @@ def kinds(markdown: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_breaks_out_of_the_fences(text: str) -> None:
-    items: list[Item] = [Words(0.0, text, text), Answer(0.0, text)]
+    items = [ExportItem(0.0, "words", text, text), ExportItem(0.0, "answer", "Elwood", text)]
     made = [kind for kind, _ in kinds(written(text.split("\n")[0], items, UTC, "md"))]
 
     assert made == [kind for kind, _ in kinds(written("x", PLAIN, UTC, "md"))]
@@ -194,7 +197,7 @@ def test_nothing_breaks_out_of_the_fences(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_heading_holds_words_only(text: str) -> None:
-    found = kinds(written(text, [Words(0.0, text, "x")], UTC, "md"))
+    found = kinds(written(text, [ExportItem(0.0, "words", text, "x")], UTC, "md"))
 
     for kind, inside in found:
         if kind == "inline":
@@ -203,7 +206,7 @@ def test_a_heading_holds_words_only(text: str) -> None:
 
 @pytest.mark.parametrize("format_", ["md", "html"])
 def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format) -> None:
-    items: list[Item] = [Words(0.0, text, text) for text in HOSTILE]
+    items = [ExportItem(0.0, "words", text, text) for text in HOSTILE]
     text = written("\u202e\x1bx", items, UTC, format_)
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]", text)
@@ -212,7 +215,7 @@ def test_what_steers_terminals_or_turns_lines_around_is_left_out(format_: Format
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_stays_in_its_block(text: str) -> None:
-    items: list[Item] = [Words(0.0, "x", text), Answer(0.0, "x")]
+    items = [ExportItem(0.0, "words", "x", text), ExportItem(0.0, "answer", "Elwood", "x")]
 
     assert (
         Page(written("x", items, UTC, "html")).tags == Page(written("x", PLAIN, UTC, "html")).tags

@@ -7,7 +7,7 @@ import pytest
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import Delivered, Received, Replied, TurnStarted
-from elwood.agent.session.reading.export_cli import export, sessions
+from elwood.agent.session.reading.cli import export, list_sessions
 from tests.agent.session.test_auditing import STORY, write
 from tests.app.test_cli import OFFLINE, configured, elwood
 
@@ -29,7 +29,7 @@ async def test_the_list_says_what_is_left_to_do(
         ],
     )
 
-    assert sessions(tmp_path, UTC, 180.0) == 0
+    assert list_sessions(tmp_path, UTC, 180.0) == 0
 
     head, quiet, home = capsys.readouterr().out.splitlines()
     assert head.split() == ["conversation", "last", "active", "turns", "kB", "to", "do"]
@@ -46,7 +46,7 @@ async def test_a_damaged_conversation_is_told(
     await write(tmp_path, "sound", STORY)
     path.write_bytes(path.read_bytes().replace(b"make", b"fake", 1))
 
-    assert sessions(tmp_path, UTC, 180.0) == 1
+    assert list_sessions(tmp_path, UTC, 180.0) == 1
     told = capsys.readouterr()
     assert "DAMAGED" in told.err
     assert "sound" in told.out
@@ -94,7 +94,7 @@ async def test_the_commands_work_without_a_house(tmp_path: Path) -> None:
 def test_an_empty_house_has_no_conversations(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert sessions(tmp_path, UTC, 0.0) == 1
+    assert list_sessions(tmp_path, UTC, 0.0) == 1
     assert "no conversation" in capsys.readouterr().err
 
 

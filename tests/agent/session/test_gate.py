@@ -28,8 +28,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.next_work import Start, next_work
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, Start, next_work
 from elwood.agent.tools.tool import Hands, Output, Tool
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, gate_for

@@ -9,7 +9,7 @@ from elwood.agent.conversation.message import ToolCall
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, TurnStarted
 from elwood.agent.session.log.state import MAX_RECEIPTS, Session
-from elwood.agent.session.log.turns import OpenCall, Past
+from elwood.agent.session.log.turns import OpenCall, PastCall
 from elwood.agent.session.reading.receipts import (
     HEAD,
     MARKS,
@@ -109,7 +109,7 @@ def test_a_session_keeps_the_newest_receipts_without_their_texts() -> None:
     [("", 10), ("3", 3), ("50", 20), ("000", 0), ("-3", 0), ("²", 0), ("9" * 99, 0)],
 )
 def test_so_many_calls_are_listed(given: str, count: int) -> None:
-    past = [Past(60.0 * n, ended(target=str(n))) for n in range(20)]
+    past = [PastCall(60.0 * n, ended(target=str(n))) for n in range(20)]
 
     text, lines = listing(past, given, UTC)
 

@@ -17,7 +17,6 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.branch_entries import Resumed
 from elwood.agent.session.log.entries import (
     MAX_SEEN,
     CallDecided,
@@ -33,19 +32,20 @@ from elwood.agent.session.log.entries import (
     Prompted,
     Received,
     Replied,
+    Resumed,
     Rewound,
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.next_work import (
-    GiveUp,
+from elwood.agent.session.log.state import (
+    GiveUpTurn,
     Nothing,
     Resume,
+    Session,
     Start,
     commands,
     next_work,
 )
-from elwood.agent.session.log.state import Session
 
 ROUTE = Route("console")
 U = Label(untrusted=True)
@@ -95,7 +95,9 @@ def test_commands_are_no_inputs_of_a_turn() -> None:
     assert not session.is_idle
 
 
-@pytest.mark.parametrize(("starts", "expected"), [(1, Resume(2)), (2, GiveUp()), (3, GiveUp())])
+@pytest.mark.parametrize(
+    ("starts", "expected"), [(1, Resume(2)), (2, GiveUpTurn()), (3, GiveUpTurn())]
+)
 def test_poison_is_given_up_at_the_third_start(starts: int, expected: object) -> None:
     again = [TurnStarted("t1", (), attempt, "") for attempt in range(2, starts + 1)]
 

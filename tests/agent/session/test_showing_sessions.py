@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -9,16 +10,16 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import (
     Assistant,
     Human,
     Prompt,
     Usage,
 )
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     Compacted,
     Prompted,
@@ -26,10 +27,12 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.show_cli import body_of, show
-from elwood.agent.session.reading.transcript import Sent, sent, transcript
+from elwood.agent.session.reading.cli import SentRequest, body_of, sent, show
+from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.tables import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
-from elwood.app.config import Config, load
+from elwood.app.config.load import load
+from elwood.app.config.settings import Config
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.agent.session.test_auditing import STORY, write
@@ -86,8 +89,13 @@ async def say(h: Home, *texts: str) -> None:
             await life.settled()
 
 
+def form_of(config: Config) -> Callable[[SentRequest], tuple[bytes, str]]:
+    default, most = config.models.default, config.models.max_tokens
+    return partial(body_of, providers=config.providers, default=default, max_tokens=most)
+
+
 def printed(config: Config, turn: int, capfdbinary: pytest.CaptureFixture[bytes]) -> list[bytes]:
-    assert show(config, MINE, UTC, turn=turn, prompt=True) == 0
+    assert show(config.paths.state, MINE, UTC, turn=turn, body=form_of(config)) == 0
     out, err = capfdbinary.readouterr()
     assert err == b""
     return out.splitlines()
@@ -120,7 +128,7 @@ async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
         await say(h, *[f"{n}: {LONG}" for n in range(18)])
         await say(h, "/new", "hello again", acting)
         entries = h.entries()
-        config = attrs.evolve(h.config(), providers={"fake": api})
+        config = h.config().having(Providers({"fake": api}))
 
         count = sum(isinstance(e, TurnStarted) for e in entries)
         shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
@@ -162,7 +170,7 @@ async def test_going_back_shows_and_sends_what_was_thought_behind(
         assert has_summary(h)
         await say(h, "/resume early", "early", "/new", "anew", "/undo", "/resume early", "/retry")
         entries = h.entries()
-        config = attrs.evolve(h.config(), providers={"fake": api})
+        config = h.config().having(Providers({"fake": api}))
 
         count = sum(isinstance(e, TurnStarted) for e in entries)
         shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
@@ -189,15 +197,15 @@ async def test_a_conversation_is_told_while_the_house_runs(
         await life.settled()
         h.fake.say("call fail")
         await life.settled()
-        config = h.config()
+        state = h.config().paths.state
 
-        assert show(config, MINE, UTC) == 0
+        assert show(state, MINE, UTC) == 0
         table = capsys.readouterr().out
-        assert show(config, MINE, UTC, turn=1) == 0
+        assert show(state, MINE, UTC, turn=1) == 0
         story = capsys.readouterr().out
-        assert show(config, MINE, UTC, turn=99) == 1
+        assert show(state, MINE, UTC, turn=99) == 1
         assert capsys.readouterr().err == f"there is no turn 99 of {MINE}\n"
-        assert show(config, "nobody", UTC) == 1
+        assert show(state, "nobody", UTC) == 1
         assert MINE in capsys.readouterr().err
 
     first, *rows = table.splitlines()
@@ -212,7 +220,9 @@ async def test_a_conversation_is_told_while_the_house_runs(
 
 def test_a_transcript_has_everything_that_was_done() -> None:
     log = [(n, at, entry) for n, (at, entry) in enumerate(STORY, 1)]
-    lines = "".join(transcript(log, "t1", UTC))
+    turn = read_history("s", log, whole=1).turn(1)
+    assert turn is not None
+    lines = "".join(transcript(turn, UTC))
 
     for words in (
         "me:\n  do it",
@@ -226,7 +236,6 @@ def test_a_transcript_has_everything_that_was_done() -> None:
         "Elwood, answering:\n  It waits.",
     ):
         assert words in lines
-    assert list(transcript(log, "t2", UTC)) == []
 
 
 async def test_a_damaged_log_is_told_as_far_as_it_goes(
@@ -235,9 +244,8 @@ async def test_a_damaged_log_is_told_as_far_as_it_goes(
     path = await write(tmp_path / "state", "s", STORY)
     raw = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*raw[:6], raw[6].replace(b"decided", b"decidet"), *raw[7:]]))
-    config = config_at(tmp_path)
 
-    assert show(config, "s", UTC, turn=1) == 1
+    assert show(tmp_path / "state", "s", UTC, turn=1) == 1
 
     told = capsys.readouterr()
     assert "secret text" in told.out
@@ -253,7 +261,8 @@ def config_at(folder: Path) -> Config:
 def test_what_an_old_log_does_not_say_is_said(tmp_path: Path) -> None:
     """Before it was noted how long an answer might be; and who answers for a bare name."""
     said = Said("t1", Assistant((), "", "rules", msgspec.Raw(b"null")), Usage())
-    body, note = body_of(config_at(tmp_path), Sent(Prompt("Be kind."), (Human("hello"),), said))
+    form = form_of(config_at(tmp_path))
+    body, note = form(SentRequest(Prompt("Be kind."), (Human("hello"),), said))
 
     assert b"hello" in body
     assert "max_tokens is not in the log" in note

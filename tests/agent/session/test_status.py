@@ -5,9 +5,9 @@ from pathlib import Path
 import trio
 
 from elwood.agent.models.messages import ModelsMail
-from elwood.agent.models.routing import ModelSettings, ProviderSettings
+from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.status import Status
-from elwood.app.config import Config, Paths
+from elwood.app.config.settings import Config
 from elwood.foundation.runtime import (
     ActorTable,
     Child,
@@ -23,12 +23,7 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(
 ) -> None:
     """A warning is nobody's failure, so no name stands before it."""
     actor_table, models = ActorTable(trio.current_time), Mailbox[ModelsMail]("models", 1)
-    config = Config(
-        paths=Paths(state=tmp_path, workspace=tmp_path, runtime=tmp_path),
-        providers={"offline": ProviderSettings(api="offline")},
-        models=ModelSettings(default="offline/rules", summarizer="offline/rules"),
-        file=tmp_path / "config.toml",
-    )
+    config = Config.holding(ModelSettings(default="offline/rules", summarizer="offline/rules"))
     status = Status(models.address, actor_table, lambda: "", lambda text: text, config, lambda: 0.0)
 
     async def body(mailbox: Mailbox[None]) -> None:

@@ -21,8 +21,8 @@ from elwood.agent.models.messages import (
     ContextTooLong,
     ModelUnavailable,
 )
-from elwood.agent.session.log.entries import Compacted
-from elwood.agent.session.log.nodes import Node, node_of
+from elwood.agent.session.log.branch import node_of
+from elwood.agent.session.log.entries import Compacted, Node
 from elwood.agent.session.turn.compaction import (
     CUT_NOTICE,
     HEAD,

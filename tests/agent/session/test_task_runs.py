@@ -12,7 +12,7 @@ from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, Unheard
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import ROUTE, House, World, house
@@ -34,7 +34,7 @@ async def run(
     errand: TaskRun = ERRAND,
     session: str = "task-inbox",
     route: Route = ROUTE,
-) -> Done | Unheard:
+) -> RunResult | Unheard:
     """Have *text* done, as the scheduler does."""
 
     def make() -> Inbound:
@@ -54,7 +54,7 @@ async def run(
 
 async def test_a_run_is_answered_and_posted(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == Done("re: look", told=ROUTE)
+        assert await run(h, "task:1", "look") == RunResult("re: look", told=ROUTE)
         await h.quiet()
 
     assert world.said == ["re: look"]
@@ -79,7 +79,7 @@ async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object,
 
     world.model = model
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == Done("")
+        assert await run(h, "task:1", "look") == RunResult("")
         await h.quiet()
 
     assert world.said == []
@@ -88,7 +88,7 @@ async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object,
 async def test_a_silent_run_says_nothing(world: World, autojump_clock: object) -> None:
     errand = TaskRun("inbox", says="silent")
     async with house(world) as h:
-        assert await run(h, "task:1", "look", errand) == Done("re: look")
+        assert await run(h, "task:1", "look", errand) == RunResult("re: look")
         await h.quiet()
 
     assert world.said == []
@@ -121,7 +121,7 @@ async def test_a_failure_is_left_to_the_scheduler(world: World, autojump_clock: 
 
     world.model = model
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == Done("I cannot answer now: it is gone", True)
+        assert await run(h, "task:1", "look") == RunResult("I cannot answer now: it is gone", True)
         await h.quiet()
 
     assert world.said == []
@@ -199,7 +199,7 @@ async def test_what_was_done_once_is_said(world: World, autojump_clock: object) 
     async with house(world) as h:
         done = await run(h, "task:1", "look")
 
-    assert isinstance(done, Done)
+    assert isinstance(done, RunResult)
     assert (done.failed, done.acted) == (True, True)
 
 
@@ -224,7 +224,7 @@ async def test_the_days_note_tells_of_runs_that_did_something(
 async def test_a_reminder_needs_no_model(world: World, autojump_clock: object) -> None:
     async with house(world) as h:
         errand = TaskRun("call", says="text")
-        assert await run(h, "task:1", "⏰ /call mum", errand, "s") == Done(
+        assert await run(h, "task:1", "⏰ /call mum", errand, "s") == RunResult(
             "⏰ /call mum", told=ROUTE
         )
         await h.quiet()
@@ -276,7 +276,7 @@ async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -
         errand = TaskRun("inbox", fresh=False, private=True)
         done = await run(h, "task:1", "look", errand, session="s")
 
-    assert isinstance(done, Done)
+    assert isinstance(done, RunResult)
     assert done.label == Label(private=True)
 
 
@@ -287,7 +287,7 @@ async def test_a_run_is_taken_and_waited_for_again_after_a_restart(
         await run(h, "task:1", "look")
         await h.quiet()
     async with house(world) as h:
-        assert await run(h, "task:1", "look") == Done("re: look", told=ROUTE)
+        assert await run(h, "task:1", "look") == RunResult("re: look", told=ROUTE)
         await h.quiet()
 
     assert world.said == ["re: look"]

@@ -1,7 +1,7 @@
 """The lines of a conversation, and what the session holds of those that are not the present one."""
 
 from elwood.agent.conversation.message import Human
-from elwood.agent.session.log.nodes import Node
+from elwood.agent.session.log.entries import Node
 from elwood.agent.session.log.replay_until import is_on, spans
 from elwood.agent.session.log.tree import MAX_BRANCHES, Tree, listing
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -17,6 +16,7 @@ from elwood.agent.conversation.message import (
     Results,
 )
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,

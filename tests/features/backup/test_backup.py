@@ -13,8 +13,9 @@ from pathlib import Path
 import attrs
 import pytest
 
+from elwood.agent.session.log.after_restore import Restored
 from elwood.features.backup.restore import restore
-from elwood.features.backup.restored import Restored, restored
+from elwood.features.backup.restored import restored
 from elwood.features.backup.rules import MAX_DEPTH
 from elwood.features.backup.sources import BackupFailed
 from elwood.features.backup.store import found, take

@@ -17,13 +17,13 @@ import trio.testing
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    Pair,
-    Revoke,
-    Rule,
-    Settled,
-    Standing,
+    ApprovePairing,
+    CommandResult,
+    DecideRequest,
+    ListApprovals,
+    RevokePermission,
 )
-from elwood.agent.approvals.permissions import CONTROL
+from elwood.agent.approvals.state import CONTROL
 from elwood.features.control import cli as inspecting
 from elwood.features.control import protocol as wire
 from elwood.features.control.actor import (
@@ -79,13 +79,13 @@ class Setting:
 async def approve(mailbox: Mailbox[ApprovalsMail]) -> None:
     async for message in mailbox:
         match message:
-            case Pair(code=code):
+            case ApprovePairing(code=code):
                 good = code == "K7Q2"
-                message.reply.set(Settled("paired" if good else "no such code", good))
-            case Standing(by=by):
-                message.reply.set(Settled(f"{by} may run {SECRET}", True))
-            case Rule() | Revoke():
-                message.reply.set(Settled(repr(message), True))
+                message.reply.set(CommandResult("paired" if good else "no such code", good))
+            case ListApprovals(by=by):
+                message.reply.set(CommandResult(f"{by} may run {SECRET}", True))
+            case DecideRequest() | RevokePermission():
+                message.reply.set(CommandResult(repr(message), True))
             case other:
                 raise AssertionError(other)
 
@@ -162,8 +162,8 @@ async def test_pairing_is_asked_of_approvals(folder: Path) -> None:
 async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder: Path) -> None:
     async with running(folder) as setting:
         for request, asked in (
-            (wire.Rule("ABC234", "once"), Rule(code="ABC234", answer="once", by=CONTROL)),
-            (wire.Revoke(3), Revoke(number=3, by=CONTROL)),
+            (wire.Rule("ABC234", "once"), DecideRequest(code="ABC234", answer="once", by=CONTROL)),
+            (wire.Revoke(3), RevokePermission(number=3, by=CONTROL)),
         ):
             assert await setting.ask(request) == wire.Settled(True, repr(asked))
         assert await setting.ask(wire.Approvals()) == wire.Settled(True, f"{CONTROL} may run ***")

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from elwood.agent.tools.tool import Hands, Output, ToolFailure
-from elwood.features.files.automaton import Search
 from elwood.features.files.search_tools import (
     FIND,
     GREP,
     MAX_MATCHES,
     MAX_NAMES,
+    MAX_SECONDS,
     Find,
     Grep,
     find,
@@ -84,20 +84,46 @@ async def test_too_many_matches_are_cut_and_said(hands: Hands) -> None:
     assert len(text) < GREP.limit
 
 
-async def test_bad_and_hostile_expressions_do_no_harm(hands: Hands) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(a)\1", r"\\1; there are no back-references"),
+        ("(?=a)", "there is no look-around"),
+        ("(?<!a)b", "there is no look-around"),
+        ("(a", r"missing \)"),
+        ("*a", "no argument for repetition"),
+        ("a{1001}", "invalid repetition size"),
+        ("((a{100}){100}){100}", "invalid repetition size"),
+        (r"(\pL{1,100}a){9}c", "too large"),
+    ],
+)
+async def test_what_cannot_be_searched_for_says_why(hands: Hands, pattern: str, why: str) -> None:
+    with pytest.raises(ToolFailure, match=f"pattern cannot be used: .*{why}"):
+        await grep(Grep(pattern), hands)
+
+
+async def test_no_expression_makes_it_slow(hands: Hands) -> None:
+    """Python's own would need years for some of these."""
     put(hands, "a.txt", "a" * 100_000)
-    with pytest.raises(ToolFailure, match=r"pattern cannot be used: at .*back-references"):
-        await grep(Grep(r"(a)\1"), hands)
-    for pattern in ("(a+)+$b", "(a|aa)+c?b", "(.*)*=(.*)*"):
+    for pattern in ("(a+)+$b", "(a|aa)+c?b", "(.*)*=(.*)*", r"(\w+\s?)*!", "(.?){30}b{30}"):
         assert await lines(Grep(pattern), hands) == ["nothing found in 1 text files"]
 
 
-def test_a_search_that_costs_too_much_ends_with_what_it_has(hands: Hands) -> None:
+async def test_other_alphabets_are_searched(hands: Hands) -> None:
+    put(hands, "a.txt", "GRÖẞE\nюля\n")
+    assert await lines(Grep("größe|ЮЛЯ", ignore_case=True), hands) == [
+        "a.txt:1: GRÖẞE",
+        "a.txt:2: юля",
+    ]
+    assert await lines(Grep("."), hands) == await lines(Grep("^..."), hands)
+
+
+def test_a_search_that_takes_too_long_ends_with_what_it_has(hands: Hands) -> None:
     put(hands, "a.txt", "ab\n")
-    put(hands, "b.txt", "".join("ab"[int(bit)] for number in range(500) for bit in f"{number:b}"))
-    search = Search("^ab$|(a|b)*a(a|b){30}[de]", budget=50_000)
-    found = matches(hands.root, Grep("unused"), search)
-    assert found.lines == ["a.txt:1: ab"]
+    put(hands, "b.txt", "ab\n" * 1000)
+    clock = iter([0.0, 1.0, 2.0, MAX_SECONDS + 1])
+    found = matches(hands.root, Grep("ab"), lambda: next(clock))
+    assert found.lines == ["a.txt:1: ab", "b.txt:1: ab"]
     assert found.why_cut == "stopped: the search took too long"
 
 

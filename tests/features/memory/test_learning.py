@@ -1,6 +1,7 @@
 """What becomes of what was noticed."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 import pytest
@@ -26,9 +27,10 @@ from elwood.features.memory.learning import (
     listing,
     normal,
 )
-from elwood.features.memory.settings import LearningMode, LearningSettings
+from elwood.features.memory.settings import LearningSettings
 from tests.features.memory.notebook import kept, seen
 
+LearningMode = Literal["auto", "suggest", "off"]
 STRANGE = Label(untrusted=True)
 AUTO, SUGGEST = LearningSettings(mode="auto"), LearningSettings(mode="suggest")
 THREE = [seen(session=one) for one in "abc"]

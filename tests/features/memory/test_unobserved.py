@@ -16,9 +16,11 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.branch import resumed
-from elwood.agent.session.log.branch_entries import Archived, Branched
 from elwood.agent.session.log.entries import (
+    Archived,
+    Branched,
     Entry,
+    Node,
     Observed,
     Received,
     Replied,
@@ -26,13 +28,12 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.nodes import Node
 from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.log.unobserved import (
+from elwood.agent.session.log.tree import (
     MAX_OWED,
-    Stretch,
     Unobserved,
+    UnobservedRange,
     fresh,
 )
 
@@ -121,7 +122,10 @@ def test_what_was_looked_at_stays_so() -> None:
 def test_what_is_put_away_is_owed_by_new_the_archive_and_another_line() -> None:
     talk = Talk().say("a").new().say("b").add(Archived()).say("c").resume("1")
 
-    assert talk.state.unobserved.owed == [Stretch(5, 8, 9), Stretch(10, 13, 14)]  # a is here again
+    assert talk.state.unobserved.owed == [
+        UnobservedRange(5, 8, 9),
+        UnobservedRange(10, 13, 14),
+    ]  # a is here again
     assert talk.quiet().heard == ["b", "c", "a"]
     assert talk.state.unobserved.owed == []
 

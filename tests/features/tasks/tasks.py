@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
-from elwood.features.tasks.file_words import never
+from elwood.features.tasks.notation import never
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import (
     Cadence,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.app.config import load
+from elwood.app.config.load import load
 from elwood.features.tasks.agent_file import AgentFile, agent_toml
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cron, Every

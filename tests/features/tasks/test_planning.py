@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from elwood.features.tasks import changes as scheduling
-from elwood.features.tasks import notices as tidings
+from elwood.features.tasks import due_runs as planning
 from elwood.features.tasks import on_run_finished as ending
 from elwood.features.tasks import task_status as outlook
+from elwood.features.tasks import texts
 from elwood.features.tasks.changes import RESTORED
 from elwood.features.tasks.due_runs import BACKOFF, MAX_TASKS
 from elwood.features.tasks.entries import (
@@ -53,7 +54,7 @@ def test_a_time_that_has_come_runs() -> None:
 def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> None:
     book = Book(HOURLY)
     settled, (run,) = book.at(5 * HOUR + 60)
-    line = tidings.missed(HOURLY, HOUR, 4 * HOUR, 4, OFF, ZONE)
+    line = texts.missed(HOURLY, HOUR, 4 * HOUR, 4, OFF, ZONE)
     assert settled == [Passed("t", HOUR, 4 * HOUR, 4, "missed", OFF, line)]
     assert run.planned.due == 5 * HOUR
 
@@ -187,7 +188,7 @@ def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
     for hour, acted, tells in ((1, False, True), (2, False, False), (3, True, True)):
         [ended] = book.end(book.at(hour * HOUR)[1][0], "spent", acted=acted)
         assert isinstance(ended, Ended)
-        assert (bool(ended.tell), tidings.ACTED in ended.tell) == (tells, acted)
+        assert (bool(ended.tell), texts.ACTED in ended.tell) == (tells, acted)
     assert book.table.rows["t"].failed == 0
 
 
@@ -195,7 +196,7 @@ def test_a_reminder_that_fails_for_good_is_told_at_once() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     entries = book.end(book.at(HOUR)[1][0], "failed", acted=True)
     assert isinstance(entries[0], Ended)
-    assert entries[0].tell == f'Failed: "t": why.{tidings.ACTED}'
+    assert entries[0].tell == f'Failed: "t": why.{texts.ACTED}'
 
 
 def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
@@ -272,7 +273,7 @@ def test_a_failure_that_has_acted_is_told_at_once() -> None:
     (entry,) = book.end(run, "failed", acted=True)
     assert isinstance(entry, Ended)
     assert entry.again is None
-    assert entry.tell == f'Failed: "title": why.{tidings.ACTED}'
+    assert entry.tell == f'Failed: "title": why.{texts.ACTED}'
 
 
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
@@ -383,11 +384,11 @@ def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
 def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
     book = Book(*(replace(HOURLY, id=f"t{n}", title="x" * 80) for n in range(60)))
     book.at(20 * HOUR)
-    first = tidings.telling(book.table)
+    first = planning.telling(book.table)
     assert first is not None
     assert len(first.text) < 4000
     book.write(Shown(first.upto))
-    again = tidings.telling(book.table)
+    again = planning.telling(book.table)
     assert again is not None
     assert (again.text, again.upto, again.again) == (first.text, first.upto, True)
 

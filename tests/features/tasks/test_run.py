@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.inbox import Done
+from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail
 from elwood.features.tasks.due_runs import Run
 from elwood.features.tasks.entries import Planned
@@ -58,7 +58,7 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
                 case Inbound():
                     message.reply.set(Taken())
                 case Await():
-                    message.reply.set(Done("It boils.", told=Route("chat", 1)))
+                    message.reply.set(RunResult("It boils.", told=Route("chat", 1)))
                 case _:
                     raise AssertionError(message)
 
@@ -84,7 +84,7 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
                     taken.append(message)
                     message.reply.set(Taken())
                 case Await():
-                    message.reply.set(Done("It boils.", told=there))
+                    message.reply.set(RunResult("It boils.", told=there))
                 case _:
                     raise AssertionError(message)
 
@@ -112,7 +112,7 @@ async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> 
     async def sessions() -> None:
         async for message in mailbox:
             if isinstance(message, Await):
-                message.reply.set(Done("I was cut off.", failed=True, acted=True, told=place))
+                message.reply.set(RunResult("I was cut off.", failed=True, acted=True, told=place))
             elif isinstance(message, Inbound):
                 message.reply.set(Taken())
 

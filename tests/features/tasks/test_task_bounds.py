@@ -8,10 +8,7 @@ from elwood.features.tasks.bounds import (
     Bounds,
     Reach,
     bounded,
-    in_words,
 )
-from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Once
 
 NAMES = ("read_file", "schedule", "shell", "web_search")
 names = st.lists(st.sampled_from((*NAMES, "fly")), max_size=5).map(tuple)
@@ -54,7 +51,6 @@ def test_no_task_gets_more_than_its_conversation_has(
 def test_what_is_left_open_is_as_usual() -> None:
     reach = Reach(NAMES, Purse(2000, 1.0))
     assert bounded(reach, tools=None, usd=None, tokens=None) == Bounds()
-    assert in_words(Task("t", "T", Once(0.0))) == []
     # Limits that are set otherwise later hold for it as well.
     part = Bounds(purse=Purse(usd=0.5))
     assert bounded(reach, tools=None, usd=0.5, tokens=None) == part
@@ -64,7 +60,6 @@ def test_what_is_left_open_is_as_usual() -> None:
 
 def test_a_job_may_be_left_without_tools() -> None:
     assert bounded(Reach(NAMES), tools=(), usd=None, tokens=None) == Bounds(tools=())
-    assert in_words(Task("t", "T", Once(0.0), tools=())) == ["without tools"]
 
 
 def test_where_no_limit_is_set_any_purse_is_a_bound() -> None:

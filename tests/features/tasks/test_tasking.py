@@ -55,7 +55,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         assert [line.strip() for line in text.splitlines()][:4] == [
             "mail: Look for mail",
             "every hour",
-            "next today at 01:00 UTC; last today at 00:01 UTC: done",
+            "next today, Thu 1970-01-01 01:00 UTC; last today, Thu 1970-01-01 00:01 UTC: done",
             "$0.12 this month",
         ]
         assert "sweep" not in text

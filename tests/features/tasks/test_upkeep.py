@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.approvals.messages import Decided, Settled
+from elwood.agent.approvals.messages import CommandResult, Decided
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail, Tidy
@@ -67,7 +67,7 @@ async def test_the_memory_is_asked_to_tidy_up(tmp_path: Path) -> None:
         nursery.start_soon(ask)
         asked = await memory.receive()
         assert isinstance(asked, Tidy)
-        asked.reply.set(Settled("the disk is full", ok=False))
+        asked.reply.set(CommandResult("the disk is full", ok=False))
     assert reports == [Report("the disk is full", failed=True)]
 
 

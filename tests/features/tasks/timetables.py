@@ -9,7 +9,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.approvals.messages import Settled
+from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.entries import TimetableEntry
 from elwood.features.tasks.messages import (
@@ -21,7 +21,7 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.state import Timetable as Kept
 from elwood.features.tasks.task import Result, Seen, Task
-from elwood.features.tasks.task_text import runs
+from elwood.features.tasks.texts import runs
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
@@ -83,23 +83,23 @@ class Timetable:
         self.put(task)
         return self.seen[slug]
 
-    def _change(self, id_: str, verb: str, by: str) -> Settled:
+    def _change(self, id_: str, verb: str, by: str) -> CommandResult:
         if id_ not in self.seen:
-            return Settled(f"There is no task {id_!r}; /tasks lists them.", ok=False)
+            return CommandResult(f"There is no task {id_!r}; /tasks lists them.", ok=False)
         match verb:
             case "cancel":
                 del self.seen[id_]
-                return Settled("Cancelled.", ok=True)
+                return CommandResult("Cancelled.", ok=True)
             case "pause":
                 self.seen[id_] = attrs.evolve(self.seen[id_], paused=f"paused by {by}", next=None)
-                return Settled("Paused.", ok=True)
+                return CommandResult("Paused.", ok=True)
             case "resume":
                 self.put(self.seen[id_].task)
-                return Settled("It goes on.", ok=True)
+                return CommandResult("It goes on.", ok=True)
             case "stop":
-                return Settled("Nothing of it is running.", ok=False)
+                return CommandResult("Nothing of it is running.", ok=False)
             case _:
-                return Settled("It runs now.", ok=True)
+                return CommandResult("It runs now.", ok=True)
 
 
 @asynccontextmanager

@@ -9,14 +9,14 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
+    ApprovePairing,
+    ButtonPressed,
+    CommandResult,
+    FindPerson,
     Known,
     Meet,
-    Migrate,
-    Migrations,
-    Pair,
-    Pressed,
-    Recognise,
-    Settled,
+    MoveChat,
+    MovedChats,
     Stranger,
 )
 from elwood.agent.channels.messages import (
@@ -80,14 +80,14 @@ class Neighbours:
     inbound: list[Inbound] = attrs.field(factory=list)
     interrupts: list[Interrupt] = attrs.field(factory=list)
     met: list[Meet] = attrs.field(factory=list)
-    presses: list[Pressed] = attrs.field(factory=list)
+    presses: list[ButtonPressed] = attrs.field(factory=list)
     posts: list[Post] = attrs.field(factory=list)
     moved: dict[int, int] = attrs.field(factory=dict)
     let_in: dict[str, str] = attrs.field(factory=dict)
     # None: no answer at all.
     take: Callable[[Inbound], Taken | Busy | Refused | None] = lambda _: Taken()
     meet: Callable[[Meet], Known | Stranger] = lambda _: Stranger(None)
-    press: Callable[[Pressed], Settled] = lambda _: Settled("Done.", ok=True)
+    press: Callable[[ButtonPressed], CommandResult] = lambda _: CommandResult("Done.", ok=True)
     post: Callable[[Post], Sent | Unsure | Unsent | Undeliverable] = lambda _: Sent("1")
     _changed: trio.Event = attrs.field(factory=trio.Event)
 
@@ -127,17 +127,17 @@ class Neighbours:
                 case Meet():
                     self.met.append(mail)
                     mail.reply.set(self.meet(mail))
-                case Recognise():
+                case FindPerson():
                     mail.reply.set(self.let_in.get(mail.principal))
-                case Pressed():
+                case ButtonPressed():
                     self.presses.append(mail)
                     mail.reply.set(self.press(mail))
-                case Migrate():
+                case MoveChat():
                     self.moved[mail.new] = self.moved.get(mail.old, mail.old)
                     mail.reply.set(None)
-                case Migrations():
+                case MovedChats():
                     mail.reply.set(dict(self.moved))
-                case Pair():
+                case ApprovePairing():
                     raise AssertionError("Intake pairs nobody")
             self._stir()
 

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import Known, Settled, Stranger
+from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import (
     Button,
     Sent,
@@ -437,7 +437,7 @@ async def test_tg_26_a_press_counts_although_its_query_is_too_old() -> None:
 
 async def test_tg_27_a_press_by_somebody_else_is_theirs_by_id() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
-        house.press = lambda _: Settled("This is not yours to decide.", ok=False)
+        house.press = lambda _: CommandResult("This is not yours to decide.", ok=False)
         message = fake.show("Allow?", reply_markup={"inline_keyboard": []})
         query = fake.press("p:ABCD2345:y", user=666, message=message)
         await fake.until(lambda: fake.answered[query])
@@ -448,7 +448,7 @@ async def test_tg_27_a_press_by_somebody_else_is_theirs_by_id() -> None:
 
 async def test_tg_28_a_press_on_an_unknown_button_is_answered() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
-        house.press = lambda _: Settled("This has expired.", ok=False)
+        house.press = lambda _: CommandResult("This has expired.", ok=False)
         query = fake.press("p:ZZZZZZZZ:y")  # the message cannot be seen any more
         await fake.until(lambda: fake.answered[query])
         assert fake.answered[query] == "This has expired."

@@ -5,7 +5,7 @@ from typing import Any
 
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from elwood.agent.approvals.messages import Known, Settled, Stranger
+from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.route import Route
@@ -175,7 +175,9 @@ async def test_a_press_is_decided_answered_and_its_buttons_go() -> None:
     async with fake_telegram() as fake, intake(fake) as house:
         buttons = {"inline_keyboard": [[{"text": "Yes", "callback_data": "p:ABCD2345:y"}]]}
         message = fake.show("Allow?", reply_markup=buttons)
-        house.press = lambda p: Settled("Ann may talk to me now.", ok=p.data == "p:ABCD2345:y")
+        house.press = lambda p: CommandResult(
+            "Ann may talk to me now.", ok=p.data == "p:ABCD2345:y"
+        )
         query = fake.press("p:ABCD2345:y", message=message)
         await fake.until(lambda: message.edits)
         assert fake.answered[query] == "Ann may talk to me now."

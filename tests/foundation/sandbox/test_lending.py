@@ -8,8 +8,7 @@ import pytest
 import trio
 
 from elwood.agent.tools.tool import ToolFailure
-from elwood.app.config import Config
-from elwood.app.config.settings import Paths, Skills
+from elwood.app.config.settings import Config
 from elwood.app.equipment import equipped
 from elwood.features.files.tools import (
     ListFiles,
@@ -18,6 +17,7 @@ from elwood.features.files.tools import (
     read_file,
 )
 from elwood.features.shell.tools import Run, examine, run_command
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.tools import Activate, activate_skill
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox import (
@@ -27,6 +27,7 @@ from elwood.foundation.sandbox import (
     pick,
 )
 from elwood.foundation.sandbox.lending import Lent, lend
+from elwood.foundation.settings import Paths
 from tests.foundation.sandbox.scene import PATIENCE, Home, take
 
 SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
@@ -131,12 +132,11 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
     has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
 ) -> None:
     """The model is told a path, and by this path runs the script, reads it, and lists the rest."""
-    config = Config(
-        paths=Paths(state=home.state, workspace=home.workspace, runtime=tmp_path / "run"),
-        providers={},
+    config = Config.holding(
+        Paths(state=home.state, workspace=home.workspace, runtime=tmp_path / "run"),
+        SandboxSettings(kind="bubblewrap"),
+        SkillSettings(folders=(team,)),
         file=tmp_path / "config.toml",
-        sandbox=SandboxSettings(kind="bubblewrap"),
-        skills=Skills(folders=(team,)),
     )
     async with equipped(config, in_thread) as hands:
         said = str(await activate_skill(Activate("style"), hands))

@@ -86,6 +86,19 @@ async def test_a_full_disk_leaves_no_half_line(tmp_path: Path, room: int) -> Non
     assert (await opened(journal.path)).state.texts == ["one", "three"]
 
 
+async def test_what_was_staged_is_written_when_there_is_room_again(tmp_path: Path) -> None:
+    calls = Failing()
+    journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
+    await journal.stage(Wrote("one"))
+    calls.room = 0
+    with pytest.raises(DiskFull):
+        await journal.append(Wrote("two"))
+    calls.room = 10_000
+    await journal.append(Wrote("three"))
+    assert journal.state.texts == ["one", "three"]
+    assert (await opened(journal.path)).state == journal.state
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 async def test_no_room_has_many_names(tmp_path: Path, code: int) -> None:
     calls = Failing()

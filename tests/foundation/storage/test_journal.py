@@ -49,6 +49,25 @@ async def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> Non
     assert again.state.seqs == [1, 2, 3]
 
 
+async def test_what_is_staged_counts_at_once_and_goes_into_the_next_line(tmp_path: Path) -> None:
+    journal = await opened(tmp_path / "a.jsonl")
+    await journal.append(Wrote("one"))
+    await journal.stage(Wrote("two"))
+    await journal.stage(Counted(3))
+    assert journal.state.entries == [Wrote("one"), Wrote("two"), Counted(3)]
+    assert len(content(journal.path).splitlines()) == 1
+    # Who died now has one entry; whoever appends next, in whatever task, writes all of them.
+    assert (await opened(journal.path)).state.entries == [Wrote("one")]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.append, Wrote("four"))
+        nursery.start_soon(journal.stage, Wrote("five"))
+        nursery.start_soon(journal.append, Wrote("six"))
+    again = await opened(journal.path)
+    assert len(content(journal.path).splitlines()) == 3
+    assert again.state == journal.state
+    assert again.state.seqs == [1, 2, 3, 4, 5, 6]
+
+
 async def test_the_format_of_a_line(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "a.jsonl")
     await journal.append(Wrote("one"), Wrote("two"))

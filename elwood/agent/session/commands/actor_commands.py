@@ -8,6 +8,7 @@ import trio
 
 from elwood.agent.models.messages import Spending
 from elwood.agent.models.spending import in_table
+from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.exporting import export
 from elwood.agent.session.commands.slash import (
     COMMANDS,
@@ -18,11 +19,9 @@ from elwood.agent.session.commands.slash import (
     request,
 )
 from elwood.agent.session.delivery.delivery import Delivery
-from elwood.agent.session.log.branch_entries import Retried
-from elwood.agent.session.log.branching import Branching
-from elwood.agent.session.log.entries import Entry, Received, Replied
-from elwood.agent.session.log.next_work import is_command
+from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.tree import listing as branches
 from elwood.agent.session.reading.receipts import listing
 from elwood.agent.session.turn.runner import TurnRunner

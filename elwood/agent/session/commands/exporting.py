@@ -11,8 +11,8 @@ from elwood.agent.channels.messages import Attachment, Sent, Unsure
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.reading.export import Format, written
-from elwood.agent.session.reading.telling import label, telling
+from elwood.agent.session.reading.export import Format, items_of, written
+from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.tools.messenger import Outcome, Voice
 from elwood.agent.tools.talk import MAX_BYTES
@@ -86,12 +86,13 @@ async def export(
     format_: Format | None = formats.get(given)
     if format_ is None:
         return "Say which kind of file: /export md or /export html"
-    items = await log_.look_back(partial(telling, id_, redact=house.redact))
+    history = await log_.look_back(partial(read_history, id_))
+    items = items_of(history, house.redact)
     if not items:
         return "Nothing was said here yet that could be exported."
     when = datetime.fromtimestamp(house.now(), house.zone)
     content = await house.blocking(lambda: written(id_, items, house.zone, format_))
     file = Attachment(f"{id_}-{when:%Y-%m-%d-%H%M%S}.{format_}", content.encode())
     # What was read on another line may have been brought along, and stand in an answer.
-    strange = label(items).untrusted or log_.state.taint.label.untrusted
+    strange = any(item.untrusted for item in items) or log_.state.taint.label.untrusted
     return await house.export(file, received.route, strange, again)

@@ -5,11 +5,11 @@ from typing import Literal
 import attrs
 
 from elwood.agent.approvals.messages import (
-    Revoke,
-    Rule,
-    Settled,
-    Standing,
-    Trust,
+    CommandResult,
+    DecideRequest,
+    ListApprovals,
+    RevokePermission,
+    TrustDomain,
 )
 from elwood.agent.approvals.prompt_text import answer_of
 from elwood.foundation.runtime import Request
@@ -106,26 +106,26 @@ def parse(text: str) -> Command | Approval | Unknown:
             return Unknown(word)
 
 
-def request(approval: Approval, by: str) -> Request[Settled] | None:
+def request(approval: Approval, by: str) -> Request[CommandResult] | None:
     """Make of a command what approvals is asked, by the person *by*; None if it makes no sense.
 
     >>> request(Approval("allow", ("ABC234",)), "tg:1")
-    Rule(code='ABC234', answer='once', by='tg:1')
+    DecideRequest(code='ABC234', answer='once', by='tg:1')
     >>> request(Approval("allow", ("ABC234", "maybe")), "tg:1")
     """
     match approval.verb, approval.words:
         case "allow", (code,):
-            return Rule(code=code, answer="once", by=by)
+            return DecideRequest(code=code, answer="once", by=by)
         case "allow", (code, word) if (answer := answer_of(word)) and answer != "denied":
-            return Rule(code=code, answer=answer, by=by)
+            return DecideRequest(code=code, answer=answer, by=by)
         case "deny", (code,):
-            return Rule(code=code, answer="denied", by=by)
+            return DecideRequest(code=code, answer="denied", by=by)
         case "approvals", ():
-            return Standing(by=by)
+            return ListApprovals(by=by)
         case "approvals", ("revoke", number) if number.isascii() and number.isdigit():
-            return Revoke(number=int(number[:9]), by=by)
+            return RevokePermission(number=int(number[:9]), by=by)
         case "trust", (host,):
-            return Trust(host=host, by=by)
+            return TrustDomain(host=host, by=by)
     return None
 
 

@@ -8,7 +8,7 @@ from elwood import __version__
 from elwood.agent.models.messages import ModelsMail, Spending
 from elwood.agent.models.spending import in_words
 from elwood.agent.session.turn.inputs import age
-from elwood.app.config import Config
+from elwood.app.config.settings import Config
 from elwood.foundation.runtime import ActorTable, ActorUnavailable, Address
 
 # Seconds to wait for what it has cost, and stuck things that are listed.

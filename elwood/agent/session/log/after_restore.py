@@ -3,7 +3,10 @@
 That work may have been done since the backup was taken; so it is told, and not gone on with.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import datetime, tzinfo
+
+import msgspec
 
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.message import INTERRUPTED
@@ -15,6 +18,7 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
 )
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
@@ -24,6 +28,55 @@ TOLD = (
     "I was restored from a backup of {}. What was under way then{} I have not gone on with, as it "
     "may have been done since. Ask again for what is still to be done."
 )
+AGAIN = (
+    "I was restored from a backup of {}. This may have been done since, so I have not done it; ask "
+    "again if it is still to be done."
+)
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The state is as it was at *backup_at*, and was put here at *restored_at* (Unix times)."""
+
+    backup_at: float
+    restored_at: float
+
+
+def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str:
+    """Say why a message may have been dealt with by the state that a backup replaced; else "".
+
+    A channel gives out again what it was not told in time that we had.
+    """
+    if restored is None or received.errand is not None:
+        return ""
+    if not restored.backup_at < received.sent_at <= restored.restored_at:
+        return ""
+    return AGAIN.format(_when(restored, zone))
+
+
+async def let_go(
+    log: SessionLog,
+    restored: Restored | None,
+    zone: tzinfo,
+    withdraw: Callable[..., Awaitable[None]],
+) -> None:
+    """Answer, and do not do, what is older than the restore; once, before anything is begun.
+
+    All of it is recorded in one line, whose time is after the restore: a crash before it lets this
+    happen again, and one after it does not.  *withdraw* takes back the owner's questions.
+    """
+    if restored is None or log.last >= restored.restored_at:
+        return
+    entries = settle(log.state, _when(restored, zone))
+    if not entries:
+        return
+    turn = log.state.turn
+    asked = [kept.pending for kept in log.state.pending.values()]
+    calls = turn.calls.values() if turn is not None else ()
+    asked += [call.pending for call in calls if call.pending is not None and call.ended is None]
+    if asked:
+        # The owner's questions first, or they would stay open for calls that are gone.
+        await withdraw(*asked)
+    await log.keep(*entries, last_words=True)
 
 
 def settle(session: Session, when: str) -> tuple[Entry, ...]:
@@ -83,3 +136,7 @@ def _ended(turn: str, call: OpenCall) -> CallEnded:
     elif call.pending is not None:
         target = call.pending.target
     return CallEnded(turn, call.key, call.call.name, outcome, text, target, ruling=call.ruling)
+
+
+def _when(restored: Restored, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(restored.backup_at, zone):%Y-%m-%d %H:%M}"

@@ -1,29 +1,38 @@
 """The present line of a conversation: what the model sees of it, and what it has been told.
 
-`Line` is the part of a session that moves with the head.  Everything else a session knows (what
+`Branch` is the part of a session that moves with the head.  Everything else a session knows (what
 waits, what is on its way, receipts) stays when the conversation goes another way.
 """
 
+from collections.abc import Collection, Iterable
+
 import msgspec
 
+from elwood.agent.conversation.brought_along import OFFERED, are_days_private, days_of
 from elwood.agent.conversation.labels import Label, Taint
 from elwood.agent.conversation.mentions import remember
 from elwood.agent.conversation.message import (
+    Assistant,
     Human,
     Message,
     Notice,
     Prompt,
+    Results,
+    Usage,
     mend,
+    texts,
 )
-from elwood.agent.session.log.branch_entries import Resumed
-from elwood.agent.session.log.entries import Received
-from elwood.agent.session.log.nodes import Node, node_of, plain
-from elwood.agent.session.log.private_texts import private_texts
+from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import TOLD
-from elwood.foundation.text.tokens import estimate_prompt
+from elwood.agent.session.turn.compaction import is_notice_of_cut
+from elwood.foundation.text.tokens import estimate, estimate_prompt
+
+NO_NATIVE = msgspec.Raw(b"null")
+# Characters of native content for a token, at least.
+CHARACTERS = 3
 
 
-class Line(msgspec.Struct):
+class Branch(msgspec.Struct):
     """One line of the conversation.  Changed in place by the session's fold.
 
     *prompt_tokens* is an estimate.  *taint* is what was read on it; *named* are URLs and hosts that
@@ -113,7 +122,7 @@ class Line(msgspec.Struct):
         self.untold = []
 
 
-def resumed(present: Line, found: Line, to: int, number: int = 0) -> Resumed:
+def resumed(present: Branch, found: Branch, to: int, number: int = 0) -> Resumed:
     """Make the entry that moves from *present* to *found*, what the log added up to at *to*."""
     keep = 0
     for here, there in zip(present.path, found.path, strict=False):
@@ -133,3 +142,53 @@ def resumed(present: Line, found: Line, to: int, number: int = 0) -> Resumed:
         tuple(found.named),
         tuple(found.private_calls),
     )
+
+
+def node_of(seq: int, message: Message, *, begins: bool = False) -> Node:
+    """Estimate what *message* takes."""
+    return Node(seq, message, sum(map(estimate, texts(message))), begins)
+
+
+def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
+    """Estimate what a response takes when it is sent back, thinking included.
+
+    The model counted all it said; what it does not want back has no room in the native content.
+    *ratio* is what it counts for an estimated token.
+    """
+    words = node_of(seq, message)
+    if usage.estimated or not message.codec:
+        return words
+    room = len(bytes(message.native)) // CHARACTERS
+    thought = min(int(usage.output / ratio), room)
+    return Node(seq, message, max(words.tokens, thought))
+
+
+def plain(old: Node) -> Node:
+    """Make of a response text and calls that any codec can render, without its thinking.
+
+    Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6).
+    """
+    message = old.message
+    if not isinstance(message, Assistant) or not message.codec:
+        return old
+    return node_of(old.seq, Assistant(message.blocks, "", message.model, NO_NATIVE))
+
+
+def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:
+    """List what *calls* gave, notes and days that came back, and summaries if *summed_up*.
+
+    >>> private_texts([Node(1, Human("hello"), 1)], (), summed_up=True)
+    []
+    """
+    found = []
+    for message in (node.message for node in path):
+        match message:
+            case Results(results):
+                found += [one.text for one in results if one.call in calls]
+            case Notice(text) if text.startswith(OFFERED):
+                found.append(text)
+            case Notice(text) if summed_up and is_notice_of_cut(message):
+                found.append(text)
+            case Human(text) if are_days_private(text):
+                found.append(days_of(text))
+    return found

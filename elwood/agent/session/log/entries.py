@@ -1,23 +1,17 @@
-"""A session's log: its entries, what they add up to, and what is left to do.
+"""The entries of a session's log.
 
 The log is the truth: this fold over it is all a session knows.  It is also the tree of the
 conversation: each entry's parent is the head at the time it was written, and `Rewound` and
-`Resumed` (`core/branches.py`) move the head, so a branch is a path back to the root.
+`Resumed` move the head, so a branch is a path back to the root.
 """
 
 import msgspec
 
 from elwood.agent.conversation.calls import Effect, Outcome, Ruling, allows
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.agent.conversation.message import Assistant, Prompt, Usage
+from elwood.agent.conversation.message import Assistant, Message, Prompt, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.branch_entries import (
-    Archived,
-    Branched,
-    Resumed,
-    Retried,
-)
 
 # Accepted messages that may wait in one session before it answers Busy.
 MAX_WAITING = 20
@@ -234,6 +228,64 @@ class Observed(msgspec.Struct, frozen=True, tag="observed"):
 
     upto: int
     facts: int
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One message on the present path of the conversation, and the entry that brought it.
+
+    *tokens* is an estimate; *begins* says that a person's message begins a turn with it.
+    """
+
+    seq: int
+    message: Message
+    tokens: int
+    begins: bool = False
+
+
+class Branched(msgspec.Struct, frozen=True, tag="branched"):
+    """The present line is kept as it is here, under *name* (may be empty), and goes on."""
+
+    name: str = ""
+
+
+class Resumed(msgspec.Struct, frozen=True, tag="resumed"):
+    """The head moved to the entry *to*, as if nothing had happened since.
+
+    *number* is the branch whose end that is, 0 if something was taken back.  What was known there
+    stands here, read from the log when the head moved: the first *keep* messages of the line that
+    was left, then *nodes*; *prompt*, unless it is the *same_prompt*; the label, by *sources* and
+    *private*; and what else belongs to a line (`branch.Branch`).
+    """
+
+    to: int
+    number: int = 0
+    keep: int = 0
+    nodes: tuple[Node, ...] = ()
+    prompt: Prompt | None = None
+    same_prompt: bool = False
+    sources: tuple[str, ...] = ()
+    private: bool = False
+    named: tuple[str, ...] = ()
+    private_calls: tuple[str, ...] = ()
+
+
+class Retried(msgspec.Struct, frozen=True, tag="retried"):
+    """The command *input* stands for *text* from here on: what was taken back, or a skill's use.
+
+    *untrusted* says that not all of it was the owner's.  *notice* tells the model what had been
+    done; that comes from a line that is gone, with its label: *origins*, *private*.
+    """
+
+    input: str
+    text: str
+    untrusted: bool = False
+    notice: str = ""
+    origins: tuple[str, ...] = ()
+    private: bool = False
+
+
+class Archived(msgspec.Struct, frozen=True, tag="archived"):
+    """The conversation was quiet for long: the next message begins a new one."""
 
 
 Entry = (

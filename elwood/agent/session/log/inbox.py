@@ -7,9 +7,9 @@ import msgspec
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.branch import Line
+from elwood.agent.session.log.branch import Branch
 from elwood.agent.session.log.entries import MAX_SEEN, Received, Replied
-from elwood.agent.session.log.turns import TOLD, Kept, Turn
+from elwood.agent.session.log.turns import TOLD, Turn, WaitingCall
 
 # Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
 MAX_RUNS = 20
@@ -18,7 +18,7 @@ MAX_RUNS = 20
 MAX_OVERHEARD, MAX_WORDS = 10, 1000
 
 
-class Done(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     """How a run ended: *text* is its answer, *failed* says that this states a failure.
 
     *acted* says that something was done which must not be done twice unasked, *waiting* that a
@@ -34,7 +34,7 @@ class Done(msgspec.Struct, frozen=True):
     label: Label = CLEAN
 
 
-class Inbox(Line):
+class Inbox(Branch):
     """The part of a session that takes messages in.  Changed in place by the session's fold.
 
     *notices* is what the model is told before a message, by its id; *overheard* what it is told of
@@ -46,7 +46,7 @@ class Inbox(Line):
     waiting: dict[str, Received] = msgspec.field(default_factory=dict)
     notices: dict[str, str] = msgspec.field(default_factory=dict)
     overheard: list[Received] = msgspec.field(default_factory=list)
-    runs: dict[str, Done] = msgspec.field(default_factory=dict)
+    runs: dict[str, RunResult] = msgspec.field(default_factory=dict)
 
     def receive(self, entry: Received) -> None:
         """Take a message in."""
@@ -77,7 +77,7 @@ class Inbox(Line):
         for notice in [self.notices.pop(id_) for id_ in inputs if id_ in self.notices]:
             self.push(seq, Notice(notice))
 
-    def answer(self, replied: Replied, turn: Turn | None, kept: Mapping[str, Kept]) -> None:
+    def answer(self, replied: Replied, turn: Turn | None, kept: Mapping[str, WaitingCall]) -> None:
         """Take out what *replied* answers, and note how runs ended; *kept* are calls that wait.
 
         *turn* is the one that ends with it, if one does.
@@ -90,7 +90,7 @@ class Inbox(Line):
                 asked = turn is not None and any(r.outcome == "waiting" for r in turn.receipts)
                 waits = asked and bool(kept)
                 told, label = None if replied.quiet else replied.route, self.taint.label
-                done = Done(replied.text, replied.failed, acted, waits, told, label)
+                done = RunResult(replied.text, replied.failed, acted, waits, told, label)
                 self.runs[received.id] = done
                 if received.errand.says in TOLD:
                     short = msgspec.structs.replace(received, text=shortened(received.text))

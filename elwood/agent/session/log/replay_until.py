@@ -8,13 +8,15 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from elwood.agent.session.log.branch_entries import Archived, Resumed, Retried
 from elwood.agent.session.log.entries import (
+    Archived,
     CallEnded,
     CallStarted,
     Entry,
     Joined,
     Received,
+    Resumed,
+    Retried,
     Rewound,
     TurnStarted,
 )

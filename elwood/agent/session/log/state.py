@@ -1,21 +1,23 @@
 """What a session's log adds up to, and what is left to do.
 
-`Session` is the fold over the entries of `core/session.py`, in the order of the log.  It is
+`Session` is the fold over the entries of `log.entries`, in the order of the log.  It is
 changed in place by `apply` alone, so that a turn costs the same however long the log is.
 """
 
+from itertools import takewhile
+
+import attrs
 import msgspec
 
 from elwood.agent.conversation.brought_along import are_days_private
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
-from elwood.agent.session.log.branch_entries import (
+from elwood.agent.conversation.task_run import job_of
+from elwood.agent.session.log.branch import said_node
+from elwood.agent.session.log.entries import (
+    MAX_ATTEMPTS,
     Archived,
     Branched,
-    Resumed,
-    Retried,
-)
-from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
     CallPending,
@@ -33,26 +35,26 @@ from elwood.agent.session.log.entries import (
     Received,
     Reminded,
     Replied,
+    Resumed,
+    Retried,
     Rewound,
     Said,
     TurnStarted,
 )
 from elwood.agent.session.log.finished_turn import FinishedTurn, finished
 from elwood.agent.session.log.inbox import Inbox
-from elwood.agent.session.log.nodes import said_node
-from elwood.agent.session.log.tree import Tree, Why
+from elwood.agent.session.log.tree import Tree, Unobserved, Why
 from elwood.agent.session.log.turns import (
     UNANSWERED,
-    Kept,
     OpenCall,
-    Past,
+    PastCall,
     Turn,
     Undelivered,
+    WaitingCall,
     call_key,
     is_answer,
     outcome,
 )
-from elwood.agent.session.log.unobserved import Unobserved
 from elwood.foundation.text.tokens import Calibration
 
 # Receipts that are remembered, without their texts: what /receipts shows at most.
@@ -74,8 +76,8 @@ class Session(Inbox):
     turn: Turn | None = None
     turns: int = 0
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
-    pending: dict[str, Kept] = msgspec.field(default_factory=dict)
-    receipts: list[Past] = msgspec.field(default_factory=list)
+    pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
+    receipts: list[PastCall] = msgspec.field(default_factory=list)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
@@ -123,7 +125,7 @@ class Session(Inbox):
                 turn.acted = turn.acted or effect == "once"
             case CallEnded(_, call):
                 self._end_call(seq, self._open_turn(entry), entry)
-                self.receipts.append(Past(at, msgspec.structs.replace(entry, text="")))
+                self.receipts.append(PastCall(at, msgspec.structs.replace(entry, text="")))
                 del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto, why):
                 self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)
@@ -239,11 +241,16 @@ class Session(Inbox):
         open_call = turn.calls[entry.call]
         open_call.ended = entry
         turn.receipts.append(entry)
+        started = open_call.started
+        acts = started is not None and started.effect != "pure"
+        turn.has_acted = turn.has_acted or (acts and entry.outcome == "ok")
         self.taint.add(entry.label, entry.origin or entry.tool)
         if entry.label.private:
             self.private_calls[open_call.call.id] = None
         if entry.outcome == "waiting" and (pending := open_call.pending) is not None:
-            kept = Kept(open_call.call, pending, turn.principal, turn.route, errand=turn.errand)
+            kept = WaitingCall(
+                open_call.call, pending, turn.principal, turn.route, errand=turn.errand
+            )
             self.pending[call_key(turn.id, entry.call)] = kept
         if all(call.ended is not None for call in turn.calls.values()):
             self._close_calls(seq, turn)
@@ -278,3 +285,94 @@ class Session(Inbox):
         if self.turn is None:
             raise ValueError(f"{type(entry).__name__} outside of a turn")
         return self.turn
+
+
+@attrs.frozen
+class Start:
+    """Begin a turn on *inputs*, or on *calls* that waited for the owner and may run now."""
+
+    inputs: tuple[Received, ...]
+    calls: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Resume:
+    """Go on with the open turn, as its *attempt*-th start in a row without progress."""
+
+    attempt: int
+
+
+@attrs.frozen
+class GiveUpTurn:
+    """The open turn has been started too often without progress: say so and move on."""
+
+
+@attrs.frozen
+class Nothing:
+    """No turn is to be run."""
+
+
+# Commands that move the conversation: what is said behind them is for the place they move it to.
+MOVING = frozenset({"/new", "/undo", "/retry", "/branch", "/resume"})
+Work = Start | Resume | GiveUpTurn | Nothing
+
+
+def is_command(received: Received) -> bool:
+    """Tell whether a message is a slash command, which needs no model.
+
+    >>> from elwood.agent.conversation.route import Route
+    >>> route = Route("console")
+    >>> is_command(Received("1", "/new", "me", route, 0.0))
+    True
+    >>> is_command(Received("1", "/etc/hosts says what?", "me", route, 0.0))
+    False
+    """
+    words = received.text.split(maxsplit=1) if received.errand is None else []
+    return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
+
+
+def commands(session: Session) -> tuple[Received, ...]:
+    """List the slash commands that wait, the oldest first."""
+    return tuple(received for received in session.waiting.values() if is_command(received))
+
+
+def moves(received: Received) -> bool:
+    """Tell whether a message is a command that moves the conversation."""
+    return is_command(received) and received.text.split(maxsplit=1)[0].lower() in MOVING
+
+
+def inputs(session: Session) -> tuple[Received, ...]:
+    """List what a turn may take of what waits: nothing behind a command that moves it away.
+
+    The run of a task is a turn of its own: nothing joins it, and it joins nothing.
+
+    >>> from elwood.agent.conversation.route import Route
+    >>> said = [Received(text, text, "me", Route("console"), 0.0) for text in ("a", "/new", "b")]
+    >>> [received.id for received in inputs(Session(waiting={one.id: one for one in said}))]
+    ['a']
+    """
+    before = takewhile(lambda received: not moves(received), session.waiting.values())
+    said = [received for received in before if not is_command(received)]
+    if session.turn is None and said and said[0].errand is not None:
+        return (said[0],)
+    if session.turn is not None and session.turn.errand is not None:
+        return ()
+    return tuple(received for received in said if received.errand is None)
+
+
+def allowed(session: Session) -> tuple[str, ...]:
+    """List the calls that the owner has allowed meanwhile, of one job: its turn has its bounds."""
+    kept = {key: one for key, one in session.pending.items() if one.decided is not None}
+    jobs = {key: job_of(one.errand) for key, one in kept.items()}
+    return tuple(key for key, job in jobs.items() if job == next(iter(jobs.values())))
+
+
+def next_work(session: Session) -> Work:
+    """Decide what the session must do next about turns (deliveries go on beside)."""
+    if session.turn is not None:
+        attempt = session.turn.attempts + 1
+        return GiveUpTurn() if attempt >= MAX_ATTEMPTS else Resume(attempt)
+    if (calls := allowed(session)) and not any(map(moves, session.waiting.values())):
+        return Start((), calls)
+    taken = inputs(session)
+    return Start(taken) if taken else Nothing()

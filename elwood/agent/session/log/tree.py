@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from elwood.agent.conversation.message import Human
-from elwood.agent.session.log.nodes import Node
+from elwood.agent.session.log.entries import Node
 from elwood.agent.session.turn.inputs import age, said_in
 
 # Lines that are remembered; the oldest without a name go first.
@@ -30,7 +30,7 @@ REASONS: dict[Why, str] = {
 }
 
 
-class Branch(msgspec.Struct, frozen=True):
+class SavedBranch(msgspec.Struct, frozen=True):
     """A line that can be resumed: its head was at the entry *tip* until Unix time *at*."""
 
     number: int
@@ -51,7 +51,7 @@ class Tree(msgspec.Struct):
     message, by its entry, that a branch holds.
     """
 
-    branches: list[Branch] = []
+    branches: list[SavedBranch] = []
     line: int = 1
     newest: int = 1
     kept: int = 0
@@ -81,7 +81,7 @@ class Tree(msgspec.Struct):
         if any(one.number == number and one.why != "marked" for one in self.branches):
             self.line = number
 
-    def find(self, given: str) -> Branch | None:
+    def find(self, given: str) -> SavedBranch | None:
         """Find another line by its number or name; the one left last if nothing is *given*."""
         others = [branch for branch in self.branches if branch.number != self.line]
         if not given:
@@ -91,7 +91,7 @@ class Tree(msgspec.Struct):
                 return branch
         return None
 
-    def _keep(self, branch: Branch) -> None:
+    def _keep(self, branch: SavedBranch) -> None:
         self.branches.append(branch)
         self.kept = max(self.kept, branch.tip)
         if len(self.branches) > MAX_BRANCHES:
@@ -101,9 +101,9 @@ class Tree(msgspec.Struct):
 
 def _branch(
     number: int, path: Sequence[Node], tip: int, at: float, why: Why, name: str = ""
-) -> Branch:
+) -> SavedBranch:
     first, last, turns, tokens = measured(path)
-    return Branch(number, tip, at, why, name, first, last, turns, tokens)
+    return SavedBranch(number, tip, at, why, name, first, last, turns, tokens)
 
 
 def measured(path: Sequence[Node]) -> tuple[str, str, int, int]:
@@ -121,11 +121,12 @@ def listing(tree: Tree, path: Sequence[Node], now: float) -> str:
     """Answer ``/tree``: a line for each branch, and for the present line.
 
     >>> node = Node(2, Human("[Thursday 1970-01-01 00:00 UTC]\\nhello"), 9, begins=True)
-    >>> print(listing(Tree([Branch(1, 5, 0.0, "new", "", "a", "b", 2, 30)], 2, 2), [node], 120.0))
+    >>> tree = Tree([SavedBranch(1, 5, 0.0, "new", "", "a", "b", 2, 30)], 2, 2)
+    >>> print(listing(tree, [node], 120.0))
     1: put away 2 min ago, 2 turns, about 30 tokens: “a” … “b”
     → 2: here, 1 turn, about 9 tokens: “hello”
     """
-    present = Branch(tree.line, 0, now, "left", "", *measured(path))
+    present = SavedBranch(tree.line, 0, now, "left", "", *measured(path))
     lines = []
     for branch in sorted((*tree.branches, present), key=lambda one: (one.tip == 0, one.number)):
         where = "here" if branch is present else f"{REASONS[branch.why]} {age(now - branch.at)} ago"
@@ -137,9 +138,67 @@ def listing(tree: Tree, path: Sequence[Node], now: float) -> str:
     return "\n".join(lines)
 
 
-def _size(branch: Branch) -> str:
+def _size(branch: SavedBranch) -> str:
     words = f"“{branch.first}”" if branch.first else "no words yet"
     if branch.turns > 1:
         words += f" … “{branch.last}”"
     turns = "1 turn" if branch.turns == 1 else f"{branch.turns} turns"
     return f"{turns}, about {branch.tokens} tokens: {words}"
+
+
+# Stretches that wait to be looked at, the newest: each costs a call of the cheap model.
+MAX_OWED = 5
+
+
+def fresh(path: Sequence[Node], after: int) -> tuple[Node, ...]:
+    """Take what was said behind the entry *after*; empty if no person said anything.
+
+    >>> fresh([Node(3, Human("hi"), 1)], 2), fresh([Node(3, Human("hi"), 1)], 3)
+    ((Node(seq=3, message=Human(text='hi'), tokens=1, begins=False),), ())
+    """
+    new = tuple(node for node in path if node.seq > after)
+    return new if any(isinstance(node.message, Human) for node in new) else ()
+
+
+class UnobservedRange(msgspec.Struct, frozen=True):
+    """What was said behind the entry *after* on a line whose head was at *tip* when it was left.
+
+    *last* is the entry of its newest message, which no other stretch has.
+    """
+
+    after: int
+    last: int
+    tip: int
+
+
+class Unobserved(msgspec.Struct):
+    """What the observer has yet to look at.  Changed in place by the session's fold.
+
+    On the present line that is what was said behind the entry *after*; *owed* are the stretches
+    that were put away before, the oldest first.  Of more than `MAX_OWED` the oldest are dropped:
+    nothing will be learned from them; nor, as a rule, from what was taken back and then resumed.
+    """
+
+    after: int = 0
+    owed: list[UnobservedRange] = []
+
+    def put_away(self, path: Sequence[Node], seq: int) -> None:
+        """The line *path* is left by the entry *seq*."""
+        if new := fresh(path, self.after):
+            self.owed.append(UnobservedRange(self.after, new[-1].seq, seq - 1))
+            del self.owed[:-MAX_OWED]
+        self.after = seq
+
+    def go_on(self, path: Sequence[Node]) -> None:
+        """The line *path* is the present one: what is owed of it is looked at with what follows."""
+        here = {node.seq for node in path}
+        back = [one for one in self.owed if one.last in here]
+        self.owed = [one for one in self.owed if one.last not in here]
+        self.after = min([self.after, *(one.after for one in back)])
+
+    def look(self, upto: int) -> None:
+        """What ends with the entry *upto* was looked at, wherever it is by now."""
+        left = [one for one in self.owed if one.last != upto]
+        if len(left) == len(self.owed):
+            self.after = max(self.after, upto)
+        self.owed = left

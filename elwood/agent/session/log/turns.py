@@ -68,7 +68,7 @@ class OpenCall(msgspec.Struct):
         return "" if decided is None else f"{decided.ruling} {decided.by}".strip()
 
 
-class Kept(msgspec.Struct, frozen=True):
+class WaitingCall(msgspec.Struct, frozen=True):
     """A call whose turn has gone on without it: it runs when the owner allows it.
 
     *decided_at* is in Unix time.  *origins* and *private* are what it brings with it from a
@@ -94,7 +94,7 @@ class Kept(msgspec.Struct, frozen=True):
         return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
-class Past(msgspec.Struct, frozen=True):
+class PastCall(msgspec.Struct, frozen=True):
     """A call that ended at Unix time *at*; the text of its receipt is left out."""
 
     at: float
@@ -108,7 +108,7 @@ class Turn(msgspec.Struct):
     *receipts* is what really happened in this turn; *denied* are the plans the owner refused in
     it.  *kept* are the calls that it was started for, if there are any.  *cut* says why what was
     left out in it has no summary.  *acted* says that something was begun that must not be done
-    twice unasked.
+    twice unasked, *has_acted* that a tool which does more than look has succeeded.
     """
 
     id: str
@@ -119,9 +119,10 @@ class Turn(msgspec.Struct):
     calls: dict[str, OpenCall] = {}
     receipts: list[CallEnded] = []
     denied: list[str] = []
-    kept: list[Kept] = []
+    kept: list[WaitingCall] = []
     cut: str = ""
     acted: bool = False
+    has_acted: bool = False
 
     @property
     def errand(self) -> TaskRun | None:

@@ -1,16 +1,17 @@
-"""Writes a transcript as one file that needs nothing else: Markdown, or a page of HTML.
+"""Writes a conversation as one file that needs nothing else: Markdown, or a page of HTML.
 
 Everything in it was said by somebody: it is shown as it is, and never read as Markdown or HTML.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from html import escape
 from itertools import groupby
 from typing import Literal
 
-from elwood.agent.session.reading.audit import Row
+import msgspec
+
 from elwood.agent.session.reading.receipts import (
     DOT,
     MARKS,
@@ -20,27 +21,59 @@ from elwood.agent.session.reading.receipts import (
     allowed_by,
     one_line,
 )
-from elwood.agent.session.reading.telling import (
-    Answer,
-    Done,
-    Item,
-    Words,
-)
+from elwood.agent.session.reading.records import CallRecord, History
 from elwood.foundation.text.characters import clean
 
 Format = Literal["md", "html"]
 UNDER_WAY = "…"
-FOREIGN = "not their own words"
-FAILED = "no answer"
+FOREIGN = " (not their own words)"
+FAILED = " (no answer)"
 # Marks that turn the direction of what follows them in their line.
 _TURNING = re.compile("[\u061c\u200e\u200f\u2066-\u2069]")
 
 
-def written(title: str, items: Sequence[Item], zone: tzinfo, format_: Format) -> str:
+class ExportItem(msgspec.Struct, frozen=True):
+    """*who* said or did *text* at Unix time *at*; *untrusted*: not all are the owner's words."""
+
+    at: float
+    kind: Literal["words", "answer", "calls"]
+    who: str
+    text: str
+    note: str = ""
+    untrusted: bool = False
+
+
+def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]:
+    """List what stands on the present line, in order; *redact* takes secrets out.
+
+    Commands and their answers are left out, and so is what was taken back.
+    """
+    return sorted(_items(history, redact), key=lambda item: item.at)
+
+
+def _items(history: History, redact: Callable[[str], str]) -> Iterator[ExportItem]:
+    for turn in history.turns:
+        for heard in turn.heard:
+            received = heard.received
+            if received.text.strip() and history.is_present(heard.seq):
+                foreign = received.untrusted
+                text, note = redact(received.text), FOREIGN if foreign else ""
+                yield ExportItem(heard.at, "words", received.principal, text, note, foreign)
+        answer = turn.answer
+        if answer is not None and answer.text and history.is_present(turn.answered):
+            note = FAILED if answer.failed else ""
+            yield ExportItem(turn.answered_at, "answer", "Elwood", redact(answer.text), note)
+    for call in history.calls:
+        if history.is_present(call.seq):
+            untrusted = call.label.untrusted
+            yield ExportItem(call.at, "calls", "Done", called(call, redact), untrusted=untrusted)
+
+
+def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
     """Write *items* as a file; times are those of *zone*.
 
     >>> from datetime import UTC
-    >>> print(written("s", [Words(0.0, "me", "```\\n# hello")], UTC, "md"))
+    >>> print(written("s", [ExportItem(0.0, "words", "me", "```\\n# hello")], UTC, "md"))
     # s
     <BLANKLINE>
     ## me · 1970-01-01 00:00:00 UTC
@@ -55,20 +88,20 @@ def written(title: str, items: Sequence[Item], zone: tzinfo, format_: Format) ->
     return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
 
 
-def called(row: Row) -> str:
+def called(call: CallRecord, redact: Callable[[str], str]) -> str:
     """Say in one line what became of a call.
 
-    >>> called(Row("s", "t1", "c1", "pay", "failed", "rent", ruling="once", by="tg:1"))
+    >>> called(CallRecord("s", "t1", "c1", "pay", "failed", "rent", ruling="once"), str)
     '✗ pay rent (failed) · allowed once by you'
     """
-    tool, target = one_line(row.tool, MAX_TOOL), one_line(row.target, MAX_TARGET)
-    line = f"{MARKS.get(row.outcome, UNDER_WAY)} {tool} {target}".rstrip().replace(DOT, ".")
-    if row.outcome != "ok":
-        line += f" ({WORDS.get(row.outcome, row.outcome)})"
-    if row.ruling:
-        line += f" {DOT} {allowed_by(row.ruling)}"
-    if row.started_at is not None and row.ended_at is not None:
-        line += f" {DOT} {row.ended_at - row.started_at:.1f} s"
+    tool, target = one_line(redact(call.tool), MAX_TOOL), one_line(redact(call.target), MAX_TARGET)
+    line = f"{MARKS.get(call.outcome, UNDER_WAY)} {tool} {target}".rstrip().replace(DOT, ".")
+    if call.outcome != "ok":
+        line += f" ({WORDS.get(call.outcome, call.outcome)})"
+    if call.ruling:
+        line += f" {DOT} {allowed_by(call.ruling)}"
+    if call.took:
+        line += f" {DOT} {call.took}"
     return _TURNING.sub("", clean(line))
 
 
@@ -80,23 +113,20 @@ def _heading(text: str) -> str:
 _Block = tuple[str, str, str]
 
 
-def _blocks(items: Sequence[Item], zone: tzinfo) -> Iterator[_Block]:
+def _blocks(items: Sequence[ExportItem], zone: tzinfo) -> Iterator[_Block]:
     """Put calls in a row together."""
-    for are_calls, some in groupby(items, key=lambda item: isinstance(item, Done)):
+    for kind, some in groupby(items, key=lambda item: item.kind):
         group = list(some)
-        if are_calls:
-            lines = [called(item.row) for item in group if isinstance(item, Done)]
-            yield f"Done {DOT} {_time(group[0].at, zone)}", "\n".join(lines), "calls"
+        if kind == "calls":
+            text = "\n".join(item.text for item in group)
+            yield f"{group[0].who} {DOT} {_time(group[0].at, zone)}", text, kind
             continue
         for item in group:
-            at = _time(item.at, zone)
-            match item:
-                case Words(_, who, text, foreign):
-                    note = f" ({FOREIGN})" if foreign else ""
-                    yield f"{_heading(who)}{note} {DOT} {at}", clean(text), "words"
-                case Answer(_, text, failed):
-                    note = f" ({FAILED})" if failed else ""
-                    yield f"Elwood{note} {DOT} {at}", clean(text), "answer"
+            yield (
+                f"{_heading(item.who)}{item.note} {DOT} {_time(item.at, zone)}",
+                clean(item.text),
+                kind,
+            )
 
 
 def _time(at: float, zone: tzinfo) -> str:

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from elwood.agent.session.log.entries import CallEnded
-from elwood.agent.session.log.turns import Past
+from elwood.agent.session.log.turns import PastCall
 
-# Stands above the block, and nowhere else: `core.imitation` takes it out of the model's text.
+# Stands above the block, and nowhere else: `turn.imitation` takes it out of the model's text.
 HEAD = "— from the records —"
+NOTHING = "nothing was done for this answer"
+# Below the calls that only looked, failed or wait.
+NOTHING_ELSE = "nothing else was done for this answer"
 MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○", "waiting": "⏳"}
 WORDS = {
     "failed": "failed",
@@ -39,11 +42,12 @@ MAX_TOOL, MAX_TARGET = 64, 80
 LISTED = 10
 
 
-def activity(receipts: Sequence[CallEnded]) -> str:
+def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str:
     """List the calls of a turn, one line each, for the foot of the reply.
 
-    The names of unknown tools and the targets are the model's words: neither can begin a line of
-    its own, nor say who allowed it.
+    *unsupported* says that the reply speaks of something done, and no tool that acts succeeded:
+    that is told as a fact.  The names of unknown tools and the targets are the model's words:
+    neither can begin a line of its own, nor say who allowed it.
 
     >>> print(activity([CallEnded("t", "c", "read_file", "ok", "...", "notes.txt")]))
     — from the records —
@@ -51,11 +55,12 @@ def activity(receipts: Sequence[CallEnded]) -> str:
     >>> print(activity([CallEnded("t", "c", "pay", "failed", "...", "rent", ruling="once")]))
     — from the records —
     ✗ pay rent (failed) · allowed once by you
-    >>> activity([])
-    ''
+    >>> print(activity([], unsupported=True))
+    — from the records —
+    nothing was done for this answer
     """
     if not receipts:
-        return ""
+        return f"{HEAD}\n{NOTHING}" if unsupported else ""
     counted: dict[str, int] = {}
     for receipt in receipts:
         line = _line(receipt)
@@ -67,16 +72,18 @@ def activity(receipts: Sequence[CallEnded]) -> str:
     shown = max(MAX_LINES, sum(line.startswith(open_) for line in lines))
     if len(lines) > shown:
         lines[shown:] = [f"… and {len(lines) - shown} more"]
+    if unsupported:
+        lines.append(NOTHING_ELSE)
     return "\n".join([HEAD, *lines])
 
 
-def listing(past: Sequence[Past], given: str, zone: tzinfo) -> tuple[str, str]:
+def listing(past: Sequence[PastCall], given: str, zone: tzinfo) -> tuple[str, str]:
     """Answer ``/receipts`` with the newest of *past*: a text, and below it the calls.
 
     *given* is what was typed behind it: how many; no more are kept than *past* has.
 
     >>> from datetime import UTC
-    >>> one = Past(0.0, CallEnded("t", "c", "read_file", "ok", "", "notes.txt"))
+    >>> one = PastCall(0.0, CallEnded("t", "c", "read_file", "ok", "", "notes.txt"))
     >>> listing([one], "5", UTC)
     ('The last call of this conversation:', '1970-01-01 00:00 ✓ read_file notes.txt')
     >>> listing([one], "many", UTC)[0]

@@ -13,15 +13,15 @@ import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
-    Learn,
+    LookUpDecision,
     Pending,
-    Seek,
+    RequestApproval,
     Verdict,
-    Withdraw,
+    WithdrawRequests,
 )
-from elwood.agent.approvals.permissions import is_fresh
-from elwood.agent.approvals.questions import Answer, Question
+from elwood.agent.approvals.state import Question, is_fresh
 from elwood.agent.conversation.actions import FetchUrl, SendRequest
+from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.labels import NAMELESS
 from elwood.agent.conversation.plans import Plan, bound
 from elwood.agent.conversation.task_run import job_of
@@ -184,7 +184,7 @@ class Seeking:
                 untrusted,
             )
             await self.record(pending)
-        return await self.approvals.ask(Seek(question=self._question(call, wanted, why)))
+        return await self.approvals.ask(RequestApproval(question=self._question(call, wanted, why)))
 
     async def seek(self, call: OpenCall, wanted: Wanted, why: Ask, until: float) -> Refusal | None:
         """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
@@ -218,7 +218,7 @@ class Seeking:
         With *anew* so is what was permitted for the conversation only.
         """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
-        make = partial(Withdraw, session=self.session, calls=calls, anew=anew)
+        make = partial(WithdrawRequests, session=self.session, calls=calls, anew=anew)
         while True:
             if await self.approvals.insist(make):
                 return
@@ -237,7 +237,7 @@ class Seeking:
             key = call_key(pending.turn, pending.call)
             try:
                 verdict = await self.approvals.ask(
-                    Learn(session=self.session, call=key, plan=pending.plan)
+                    LookUpDecision(session=self.session, call=key, plan=pending.plan)
                 )
             except ActorUnavailable:
                 return  # it hints again when it is back
@@ -278,7 +278,7 @@ class Seeking:
         assert state.turn is not None
         action = wanted.plan.action
         origins = tuple(state.taint.sources)
-        offered: list[Answer] = ["conversation", "always"] if why.remember else []
+        offered: list[OwnerAnswer] = ["conversation", "always"] if why.remember else []
         if len(origins) == 1 and origins[0] not in NAMELESS:
             offered.append("source")
         return Question(

@@ -22,7 +22,7 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
 )
-from elwood.agent.session.log.nodes import Node
+from elwood.agent.session.log.entries import Node
 from elwood.agent.session.reading.receipts import one_line
 from elwood.foundation.text.tokens import estimate, fit
 

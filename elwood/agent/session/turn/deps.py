@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Prompt
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.state import Session

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import msgspec
@@ -17,17 +18,16 @@ from elwood.agent.session.log.entries import (
     Rewound,
     TurnStarted,
 )
-from elwood.agent.session.log.next_work import (
-    GiveUp,
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import (
+    GiveUpTurn,
     Nothing,
     Resume,
     Start,
     is_command,
     next_work,
 )
-from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import spoken, usable
-from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.approval_client import Runs, Withdrawing
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.deps import GIVEN_UP, Answer, Means
@@ -35,7 +35,7 @@ from elwood.agent.session.turn.inputs import render, stale_note
 from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.session.turn.turn import run_turn
-from elwood.agent.session.turn.unsupported_claims import judged
+from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.features.daily_notes.extension import DailyNotesExtension
 from elwood.features.memory.extension import NoteReminder
 from elwood.features.tasks.messages import WhichCancelled
@@ -43,6 +43,9 @@ from elwood.foundation.log import bind
 from elwood.foundation.runtime import waiting
 
 log = logging.getLogger("elwood.turns")
+
+# Characters of an answer from which a look at it might hold up everybody else for a moment.
+MUCH = 4_000
 
 
 class TurnRunner:
@@ -204,7 +207,7 @@ class TurnRunner:
             match next_work(state):
                 case Nothing():
                     return None
-                case GiveUp():
+                case GiveUpTurn():
                     assert state.turn is not None
                     await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
                     await self._reply(Answer(GIVEN_UP, failed=True))
@@ -301,13 +304,15 @@ class TurnRunner:
         if turn.errand is None:
             head = archive.NOTE if state.archived else ""
             head += stale_note(turn.inputs, self._house.now())
+        check = partial(with_receipts, self._house.redact(text), turn)
+        said, footer = check() if len(text) <= MUCH else await self._house.blocking(check)
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
             self._house.whither(stop or turn),
-            head + await judged(text, turn, state, self._house),
-            "\n".join(filter(None, (activity(turn.receipts), turn.cut and told(turn.cut)))),
+            head + said,
+            "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
         )

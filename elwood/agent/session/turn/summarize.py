@@ -14,8 +14,7 @@ from elwood.agent.models.messages import (
     ContextTooLong,
     ModelUnavailable,
 )
-from elwood.agent.session.log.entries import Compacted
-from elwood.agent.session.log.nodes import Node
+from elwood.agent.session.log.entries import Compacted, Node
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import (
     INSTRUCTIONS,

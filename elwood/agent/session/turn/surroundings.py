@@ -8,16 +8,16 @@ import trio
 
 from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.messages import Attachment, OutboxMail
-from elwood.agent.conversation.limits import TurnSettings
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelsMail
+from elwood.agent.session.log.after_restore import Restored
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.gate import Gate
-from elwood.features.backup.restored import Restored
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.features.memory.extension import Learning
 from elwood.features.memory.messages import MemoryMail

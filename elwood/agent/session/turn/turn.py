@@ -27,7 +27,7 @@ from elwood.agent.session.log.entries import (
     Rewound,
     Said,
 )
-from elwood.agent.session.log.next_work import inputs
+from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import without_summary
 from elwood.agent.session.turn.deps import Answer, Means

@@ -1,0 +1,253 @@
+"""What is decided about requests for approval: which entries to write, and what to answer.
+
+Pure: the actor writes the entries, and tells the answer when they are written.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import attrs
+
+from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
+from elwood.agent.approvals.people import STEP_BACK
+from elwood.agent.approvals.prompt_text import (
+    MAX_SHOWN,
+    RULINGS,
+    domain_of,
+    overview,
+)
+from elwood.agent.approvals.state import (
+    MAX_STANDING,
+    ApprovalDecided,
+    ApprovalRequest,
+    ApprovalState,
+    DomainTrusted,
+    Permission,
+    PermissionEntry,
+    PermissionRevoked,
+    Question,
+    answers,
+    gist,
+    is_fresh,
+    is_over,
+    permission_of,
+)
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
+from elwood.agent.conversation.route import Route
+from elwood.foundation.text.escape_invisible import escape_invisible
+
+T_co = TypeVar("T_co", covariant=True)
+
+EXPIRED = CommandResult("This has expired or is decided already.", ok=False)
+FULL = CommandResult(
+    f"{MAX_STANDING} permissions stand already. Revoke some (/approvals), or allow it once.",
+    ok=False,
+)
+DISK_FULL = "the disk is full, so the question could not be recorded"
+
+
+@attrs.frozen
+class Step(Generic[T_co]):
+    """What to write, in one line, and what to answer then."""
+
+    answer: T_co
+    entries: tuple[PermissionEntry, ...] = ()
+
+
+@attrs.frozen
+class Clocks:
+    """The *wall* clock, and for how long open requests have been open by the steady one."""
+
+    wall: float
+    ages: Mapping[str, float]
+
+    def is_over(self, request: ApprovalRequest) -> bool:
+        """Tell whether the time of an open request is up, by either clock."""
+        if request.held:
+            return False
+        age = self.ages.get(request.id, 0.0)
+        return is_over(request.lasts, self.wall - request.at, age)
+
+    def first_age(self, request: ApprovalRequest) -> float:
+        """Say how old an open request counts as at a start.
+
+        By a clock that was set back far nobody knows it: then it has expired.
+        """
+        age = self.wall - request.at
+        return max(0.0, age) if age >= -STEP_BACK else request.lasts
+
+
+def close(request: ApprovalRequest, ruling: Ruling, by: str = "") -> ApprovalDecided:
+    """Make the entry that ends *request* without a permission."""
+    return ApprovalDecided(request.id, ruling, by, request.question.plan)
+
+
+def find(
+    state: ApprovalState, question: Question, clocks: Clocks
+) -> Step[Verdict | Pending | None]:
+    """Find what is decided about *question*; None if the owner must be asked.
+
+    A yes older than a request may be has to be asked for anew (CP-13); a no stands.
+    """
+    request = state.of_call(question.session, question.call)
+    same = request is not None and request.question.plan == question.plan
+    closed: tuple[PermissionEntry, ...] = ()
+    if request is not None and request.ruling is None:
+        if clocks.is_over(request):
+            closed = (close(request, "expired"),)
+            if same:
+                return Step(Verdict("expired", ""), closed)
+        elif not same:  # the answer would be about something else (AP-07)
+            closed = (close(request, "withdrawn"),)
+    elif request is not None and same and not _is_stale(request, clocks.wall):
+        return Step(_verdict(request))
+    standing = state.covering(question, clocks.wall)
+    waits = request is not None and request.ruling is None and same
+    if standing is not None:
+        by = _by(standing)
+        if request is not None and waits:
+            closed = (close(request, "standing", by),)
+        return Step(Verdict("standing", by), closed)
+    return Step(Pending()) if waits else Step(None, closed)
+
+
+def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:
+    """Say why nobody can be asked *question* at *place*; None if they can."""
+    if place is None:
+        return "nobody can be asked: no chat of an owner is configured"
+    size = len(escape_invisible(question.subject))
+    if size > MAX_SHOWN:
+        return f"{size} characters cannot be shown to the owner, at most {MAX_SHOWN} can"
+    return state.full(question.session)
+
+
+def look_up(
+    state: ApprovalState, session: str, call: str, plan: str, clocks: Clocks
+) -> Pending | Verdict:
+    """Find what was decided about a call; what is not known, or over, has expired."""
+    request = state.of_call(session, call)
+    if request is None or request.question.plan != plan:
+        return Verdict("expired", "")
+    if request.ruling is None:
+        return Verdict("expired", "") if clocks.is_over(request) else Pending()
+    return Verdict("expired", "") if _is_stale(request, clocks.wall) else _verdict(request)
+
+
+def withdraw(
+    state: ApprovalState, session: str, calls: Collection[str], anew: bool, now: float
+) -> tuple[PermissionEntry, ...]:
+    """Close the open requests about *calls*, and what holds for the conversation if it ends."""
+    open_ = [request for request in state.open() if request.question.session == session]
+    ended = [p for p in state.standing(now) if anew and p.session == session]
+    return (
+        *(PermissionRevoked(p.number, "a new conversation") for p in ended),
+        *(close(request, "withdrawn") for request in open_ if request.question.call in calls),
+    )
+
+
+def decide_request(
+    state: ApprovalState,
+    request: ApprovalRequest,
+    answer: OwnerAnswer,
+    by: str,
+    clocks: Clocks,
+    lasts: float,
+) -> Step[CommandResult]:
+    """Decide about one request; what is permitted for good stands for *lasts* seconds."""
+    what = gist(request.question)
+    if request.ruling is not None:
+        return _no(f"This was {RULINGS[request.ruling]} already: {what}")
+    if clocks.is_over(request):
+        return _no(f"This has expired and will not run: {what}", close(request, "expired"))
+    offered = answers(request.question)
+    if answer not in offered:
+        return _no(f"Here you can answer only: {', '.join(offered)}.")
+    decided = close(request, answer, by)
+    covered: tuple[ApprovalDecided, ...] = ()
+    if answer in ("conversation", "always"):
+        if len(state.standing(clocks.wall)) >= MAX_STANDING:
+            return Step(FULL)
+        decided = ApprovalDecided(
+            request.id, answer, by, request.question.plan, state.numbers + 1, lasts
+        )
+        permission = permission_of(decided, request.question, clocks.wall)
+        assert permission is not None
+        others = [other for other in state.open() if other.id != request.id]
+        covered = _covered(others, permission, clocks)
+    text = f"{RULINGS[answer].capitalize()}: {what}"
+    return Step(CommandResult(text, ok=True), (decided, *covered))
+
+
+def decide_group(
+    requests: Sequence[ApprovalRequest], answer: OwnerAnswer, by: str, clocks: Clocks
+) -> Step[CommandResult]:
+    """Decide about those of *requests* that are still open, each by its own hash (AP-30)."""
+    still = [one for one in requests if one.ruling is None and not clocks.is_over(one)]
+    if not still:
+        return Step(EXPIRED)
+    rest = len(requests) - len(still)
+    more = f" {rest} had expired or were decided before." if rest else ""
+    text = f"{RULINGS[answer].capitalize()}: {len(still)} calls.{more}"
+    return Step(CommandResult(text, ok=True), tuple(close(one, answer, by) for one in still))
+
+
+def trust(
+    state: ApprovalState, host: str, by: str, clocks: Clocks, lasts: float
+) -> Step[CommandResult]:
+    """Permit requests to a domain, and what is below it, for *lasts* seconds."""
+    name = domain_of(host)
+    if name is None:
+        return _no("That is not the name of a domain, like example.org.")
+    standing = state.standing(clocks.wall)
+    if any(p.kind == "domain" and p.key == name for p in standing):
+        return Step(CommandResult(f"{name} is trusted already.", ok=True))
+    if len(standing) >= MAX_STANDING:
+        return Step(FULL)
+    number = state.numbers + 1
+    permission = Permission(clocks.wall, number, "domain", name, "", name, by, lasts)
+    covered = _covered(state.open(), permission, clocks)
+    text = f"{name} and what is below it is trusted; revoke it as {number}."
+    return Step(CommandResult(text, ok=True), (DomainTrusted(number, name, by, lasts), *covered))
+
+
+def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[CommandResult]:
+    """Take back what was permitted for good."""
+    if number not in {p.number for p in state.standing(now)}:
+        return _no(f"There is no permission {number}. See /approvals.")
+    text = f"Permission {number} is revoked."
+    return Step(CommandResult(text, ok=True), (PermissionRevoked(number, by),))
+
+
+def list_all(state: ApprovalState, clocks: Clocks) -> CommandResult:
+    """Say in words what is open, and what is permitted for good."""
+    open_ = [request for request in state.open() if not clocks.is_over(request)]
+    return CommandResult(overview(open_, state.standing(clocks.wall)), ok=True)
+
+
+def _covered(
+    open_: Iterable[ApprovalRequest], permission: Permission, clocks: Clocks
+) -> tuple[ApprovalDecided, ...]:
+    """Let a new permission answer what it covers of the open requests."""
+    return tuple(
+        close(request, "standing", _by(permission))
+        for request in open_
+        if permission.covers(request.question) and not clocks.is_over(request)
+    )
+
+
+def _by(permission: Permission) -> str:
+    return f"permission {permission.number} of {permission.by}"
+
+
+def _is_stale(request: ApprovalRequest, now: float) -> bool:
+    return allows(request.ruling) and not is_fresh(request.lasts, now - request.decided_at)
+
+
+def _verdict(request: ApprovalRequest) -> Verdict:
+    assert request.ruling is not None
+    origins = request.question.origins if request.ruling == "source" else ()
+    return Verdict(request.ruling, request.by, origins)
+
+
+def _no(text: str, *entries: PermissionEntry) -> Step[CommandResult]:
+    return Step(CommandResult(text, ok=False), entries)

@@ -1,0 +1,41 @@
+"""What can be set about questions to the owner."""
+
+from typing import ClassVar
+
+import attrs
+
+from elwood.foundation.settings import Section, at_least, between, setting
+
+
+@attrs.frozen(kw_only=True)
+class ApprovalSettings:
+    """How the owner is asked about calls; times in seconds.
+
+    A call waits *wait* for an answer before the turn goes on without it.  A question is open for
+    *expires*, a permission given for good stands for *standing*.  More than *group_after*
+    questions within *group_within* are put together.
+    """
+
+    SECTION: ClassVar = Section("approvals", "How you are asked whether a tool may do something.")
+
+    wait: float = setting(
+        60.0,
+        help="seconds that a call waits for you before the turn goes on",
+        check=at_least(0),
+    )
+    expires: float = setting(
+        86_400.0,
+        help="seconds after which no answer means no, and a yes that was not used counts no more",
+        check=between(60, 30 * 86_400),
+    )
+    standing: float = setting(
+        90 * 86_400.0,
+        help="seconds for which a permission for good stands",
+        check=at_least(60),
+    )
+    group_after: int = setting(
+        5, help="questions after which further ones come together", check=at_least(1)
+    )
+    group_within: float = setting(
+        600.0, help="seconds within which they are counted", check=at_least(0)
+    )

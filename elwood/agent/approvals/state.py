@@ -1,0 +1,358 @@
+"""What was asked and answered, and what is permitted for good: a fold over the approvals journal.
+
+Nothing here knows the time: who asks says what it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from elwood.agent.approvals.people import (
+    STEP_BACK,
+    AccessDecided,
+    AccessRequested,
+    ChatMoved,
+    People,
+    PeopleEntry,
+)
+from elwood.agent.conversation.calls import OwnerAnswer, Ruling
+from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.route import Route
+
+# Questions that may be open at a time, in the house and in one conversation: an owner who has
+# more before them decides nothing with care.
+MAX_OPEN, MAX_OPEN_HERE = 100, 10
+# Permissions that may stand at a time: beyond, nobody knows what they have permitted.
+MAX_STANDING = 500
+# Decided questions that are remembered, so that seeking again finds the answer.
+MAX_KEPT = 1000
+# Characters of a call in words, where it is only named.
+GIST = 160
+TYPED_LENGTH = 6
+# Who the control socket speaks for: it admits only the user who runs Elwood, and root.
+CONTROL = "console:control"
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """May this call run?
+
+    *call* is unique within *session*.  *plan* binds the answer to what would run in the present
+    circumstances, *exact* to what would run in any.  *subject* is what will run, complete and as
+    it is, *why* the reason to ask; *origins* is what strangers' content the conversation holds.
+    *offered* are the answers besides once and no.  *host* is where it would go, if to one.
+    *route* is where the conversation is, *principal* who made it happen.
+    """
+
+    session: str
+    call: str
+    tool: str
+    plan: str
+    exact: str
+    subject: str
+    why: str
+    route: Route
+    principal: str
+    offered: tuple[OwnerAnswer, ...] = ()
+    origins: tuple[str, ...] = ()
+    host: str | None = None
+
+
+def answers(question: Question) -> tuple[OwnerAnswer, ...]:
+    """List what may be answered, in the order in which it is shown.
+
+    >>> answers(Question(session="s", call="c", tool="t", plan="", exact="", subject="", why="",
+    ...                  route=Route("x"), principal="p", offered=("always", "source")))
+    ('once', 'always', 'denied')
+    """
+    more: Iterable[OwnerAnswer] = ("conversation", "always", "source")
+    # There must be something to trust.
+    offered = [a for a in more if a in question.offered and (a != "source" or question.origins)]
+    return ("once", *offered, "denied")
+
+
+def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
+    """Say where to ask: in the conversation if it is an owner's own chat, else at an owner's.
+
+    None if there is no owner to be asked.
+    """
+    here = question.route
+    if here.private and any((here.channel, here.chat) == (o.channel, o.chat) for o in owners):
+        return here
+    near = [owner for owner in owners if owner.channel == here.channel]
+    return next(iter([*near, *owners]), None)
+
+
+class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
+    """The owner is asked *question*; *id* stands on buttons, *code* can be typed.
+
+    No answer within *lasts* seconds means no; of a *held* one, after it was `RequestsShown`.
+    """
+
+    id: str
+    code: str
+    question: Question
+    lasts: float
+    held: bool = False
+
+
+class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
+    """The owner has the questions *ids* before them, which were held until then."""
+
+    ids: tuple[str, ...]
+
+
+class RequestsGrouped(msgspec.Struct, frozen=True, tag="grouped"):
+    """The questions *members* were put to the owner as one; *id* stands on its buttons."""
+
+    id: str
+    members: tuple[str, ...]
+
+
+class ApprovalDecided(msgspec.Struct, frozen=True, tag="ruled"):
+    """*by* decided the question *id*: the one decision that counts, about *plan*'s hash.
+
+    *number* and *lasts* (seconds) are those of the permission that this gave for good, if any.
+    """
+
+    id: str
+    ruling: Ruling
+    by: str
+    plan: str
+    number: int = 0
+    lasts: float = 0.0
+
+
+class DomainTrusted(msgspec.Struct, frozen=True, tag="trusted"):
+    """*by* trusts the domain *host* for *lasts* seconds, as permission *number*."""
+
+    number: int
+    host: str
+    by: str
+    lasts: float
+
+
+class PermissionRevoked(msgspec.Struct, frozen=True, tag="revoked"):
+    """*by* took the permission *number* back."""
+
+    number: int
+    by: str
+
+
+PermissionEntry = (
+    ApprovalRequested
+    | RequestsShown
+    | RequestsGrouped
+    | ApprovalDecided
+    | DomainTrusted
+    | PermissionRevoked
+)
+ApprovalEntry = PeopleEntry | PermissionEntry
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True):
+    """A question that is before the owner since *at*, Unix time; while it is *held* it is not.
+
+    *ruling* is None while it is open; of a decided one the subject is cut to its gist.
+    """
+
+    at: float
+    id: str
+    code: str
+    question: Question
+    lasts: float
+    ruling: Ruling | None = None
+    by: str = ""
+    decided_at: float = 0.0
+    held: bool = False
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """What *by* permitted for good, at a Unix time: *key* is a hash, or a host; *what* in words."""
+
+    at: float
+    number: int
+    kind: Literal["conversation", "always", "domain"]
+    key: str
+    session: str
+    what: str
+    by: str
+    lasts: float
+
+    def stands(self, now: float) -> bool:
+        """Tell whether it is still good; a clock set back far ends it (CP-35)."""
+        return is_fresh(self.lasts, now - self.at)
+
+    def covers(self, question: Question) -> bool:
+        """Tell whether it answers *question*: only if such an answer is offered there (TA-14)."""
+        match self.kind:
+            case "conversation":
+                here = self.session == question.session and self.key == question.exact
+                return here and "conversation" in question.offered
+            case "always":
+                return self.key == question.exact and "always" in question.offered
+            case "domain":
+                host = question.host or ""
+                inside = host == self.key or host.endswith(f".{self.key}")
+                return inside and "always" in question.offered
+
+
+class ApprovalState(msgspec.Struct):
+    """What the calls' entries add up to; *numbers* is the newest permission's."""
+
+    requests: dict[str, ApprovalRequest] = {}
+    groups: dict[str, tuple[str, ...]] = {}
+    permissions: dict[int, Permission] = {}
+    numbers: int = 0
+
+    def apply(self, at: float, entry: PermissionEntry) -> None:
+        """Fold in one entry, written *at* a Unix time."""
+        match entry:
+            case ApprovalRequested(id, code, question, lasts, held):
+                self.requests[id] = ApprovalRequest(at, id, code, question, lasts, held=held)
+            case RequestsShown(ids):
+                for request in filter(None, map(self.requests.get, ids)):
+                    self.requests[request.id] = msgspec.structs.replace(request, at=at, held=False)
+            case RequestsGrouped(id, members):
+                self.groups[id] = members
+            case ApprovalDecided():
+                self._decide(at, entry)
+            case DomainTrusted(number, host, by, lasts):
+                self._permit(Permission(at, number, "domain", host, "", host, by, lasts))
+            case PermissionRevoked(number):
+                self.permissions.pop(number, None)
+
+    def _decide(self, at: float, decided: ApprovalDecided) -> None:
+        request = self.requests.get(decided.id)
+        if request is None or request.ruling is not None:
+            return  # the first decision stands (AP-05)
+        question = request.question
+        if (permission := permission_of(decided, question, at)) is not None:
+            self._permit(permission)
+        self.requests[decided.id] = msgspec.structs.replace(
+            request,
+            question=msgspec.structs.replace(question, subject=question.subject[:GIST]),
+            ruling=decided.ruling,
+            by=decided.by,
+            decided_at=at,
+        )
+        done = [request.id for request in self.requests.values() if request.ruling is not None]
+        for id in done[: max(0, len(done) - MAX_KEPT)]:
+            del self.requests[id]
+        for id, members in list(self.groups.items()):
+            if not any(self._is_open(member) for member in members):
+                del self.groups[id]
+
+    def _permit(self, permission: Permission) -> None:
+        self.numbers = max(self.numbers, permission.number)
+        for old in list(self.permissions.values()):
+            if permission.at - old.at >= old.lasts:
+                del self.permissions[old.number]
+        self.permissions[permission.number] = permission
+
+    def _is_open(self, id: str) -> bool:
+        request = self.requests.get(id)
+        return request is not None and request.ruling is None
+
+    def open(self) -> list[ApprovalRequest]:
+        """List the questions without a decision, the oldest first; some may have expired."""
+        return [request for request in self.requests.values() if request.ruling is None]
+
+    def of_call(self, session: str, call: str) -> ApprovalRequest | None:
+        """Return the newest question about a call."""
+        found = None
+        for request in self.requests.values():
+            if (request.question.session, request.question.call) == (session, call):
+                found = request
+        return found
+
+    def of_code(self, code: str) -> ApprovalRequest | None:
+        """Return the question with *code*: the open one, else the newest."""
+        found = None
+        for request in self.requests.values():
+            if request.code == code and (found is None or found.ruling is not None):
+                found = request
+        return found
+
+    def standing(self, now: float) -> list[Permission]:
+        """List the permissions that are good at *now*, by their numbers."""
+        return [p for p in self.permissions.values() if p.stands(now)]
+
+    def covering(self, question: Question, now: float) -> Permission | None:
+        """Return a permission given for good that answers *question*."""
+        return next((p for p in self.standing(now) if p.covers(question)), None)
+
+    def recent(self, now: float, within: float) -> int:
+        """Count the questions of the last *within* seconds, whatever became of them."""
+        return sum(0 <= now - request.at < within for request in self.requests.values())
+
+    def full(self, session: str) -> str | None:
+        """Say why no further question of *session* can be asked; None if one can."""
+        open_ = self.open()
+        here = sum(request.question.session == session for request in open_)
+        if len(open_) < MAX_OPEN and here < MAX_OPEN_HERE:
+            return None
+        return f"too many questions wait for the owner already ({here} of this conversation)"
+
+
+def permission_of(decided: ApprovalDecided, question: Question, at: float) -> Permission | None:
+    """Return what a decision about *question* permits for good from *at* on, if anything."""
+    ruling = decided.ruling
+    if not decided.number or (ruling != "conversation" and ruling != "always"):
+        return None
+    session = question.session if ruling == "conversation" else ""
+    return Permission(
+        at=at,
+        number=decided.number,
+        kind=ruling,
+        key=question.exact,
+        session=session,
+        what=gist(question),
+        by=decided.by,
+        lasts=decided.lasts,
+    )
+
+
+class ApprovalBook(msgspec.Struct):
+    """What the approvals journal adds up to."""
+
+    people: People = msgspec.field(default_factory=People)
+    calls: ApprovalState = msgspec.field(default_factory=ApprovalState)
+
+    def apply(self, seq: int, at: float, entry: ApprovalEntry) -> None:
+        """Fold in one entry, written *at* a Unix time."""
+        match entry:
+            case AccessRequested() | AccessDecided() | ChatMoved():
+                self.people.apply(at, entry)
+            case _:
+                self.calls.apply(at, entry)
+
+
+def is_over(lasts: float, wall: float, steady: float) -> bool:
+    """Tell whether a question asked *wall* and *steady* seconds ago, by two clocks, has expired.
+
+    A wall clock set back does not keep it open, one set ahead ends it (AP-04, CP-35).
+
+    >>> is_over(300, 299, 299), is_over(300, -86400, 300), is_over(300, 86400, 1)
+    (False, True, True)
+    """
+    return max(wall, steady) >= lasts
+
+
+def is_fresh(lasts: float, age: float) -> bool:
+    """Tell whether a yes given *age* seconds ago still counts; a clock set back far ends it.
+
+    >>> is_fresh(300, 299), is_fresh(300, 300), is_fresh(300, -86400)
+    (True, False, False)
+    """
+    return -STEP_BACK <= age < lasts
+
+
+def gist(question: Question) -> str:
+    r"""Name a call in one short line.
+
+    >>> gist(Question(session="s", call="c", tool="run", plan="", exact="", subject="ls\n-l",
+    ...               why="", route=Route("x"), principal="p"))
+    'run ls -l'
+    """
+    return flatten(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)

@@ -1,0 +1,258 @@
+"""What can be set about models: which think, who runs them, and what may be spent."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+import attrs
+
+from elwood.agent.conversation.task_run import Purse
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import (
+    BadSetting,
+    Complaint,
+    Config,
+    Loaded,
+    Report,
+    Section,
+    Tables,
+    at_least,
+    between,
+    is_url,
+    required,
+    secret,
+    setting,
+)
+
+# A provider's name becomes part of a credential's name.
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# Where reasoning goes when an OpenAI-shaped history is sent back.
+EchoReasoning = Literal[
+    "none", "reasoning", "reasoning_content", "reasoning_details", "thinking_chunk"
+]
+
+
+def is_model(name: str) -> None:
+    """Check for ``provider/name``."""
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise BadSetting(f"{name!r} is not a model", "write provider/name, as in openai/gpt-5")
+
+
+def is_role(name: str) -> None:
+    """Check for what a task may think with: cheap, default, or a model."""
+    provider, slash, model = name.partition("/")
+    if name not in ("cheap", "default") and not (provider and slash and model):
+        raise BadSetting(f"{name!r} is not a model", "write cheap, default or provider/name")
+
+
+def _has_providers(loaded: Loaded) -> Iterator[Complaint]:
+    """Find the models, in whichever section, of providers that do not exist."""
+    known = sorted(loaded.names["providers"])
+    for where, key, value in loaded.values:
+        provider, slash, _ = str(value).partition("/")
+        if key.check not in (is_model, is_role) or not slash or provider in known:
+            continue
+        near = get_close_matches(provider, known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        yield where, f"there is no provider {provider}", remedy
+
+
+@attrs.frozen(kw_only=True)
+class ModelSettings:
+    """Models are named ``provider/model``; *fallbacks* are tried in order when one cannot answer.
+
+    *max_tokens* bounds each response, thinking included.
+    """
+
+    SECTION: ClassVar = Section("models", "Which models think.", verify=_has_providers)
+
+    default: str = setting(
+        "anthropic/claude-sonnet-5-5",
+        help="the model that answers, as provider/name",
+        check=is_model,
+    )
+    summarizer: str = setting(
+        "anthropic/claude-haiku-5-5",
+        help="the model that shortens long conversations",
+        check=is_model,
+    )
+    fallbacks: tuple[str, ...] = setting(
+        (),
+        help="models to try, in this order, when the default cannot answer",
+        check=is_model,
+        example='["openai/gpt-5"]',
+    )
+    max_tokens: int = setting(16_000, help="most tokens of one response", check=at_least(1))
+
+    def roles(self) -> tuple[str, ...]:
+        """Name what conversations think with."""
+        return ("default", "summarizer")
+
+
+@runtime_checkable
+class HasRoles(Protocol):
+    """Settings that name models, or roles of models, which will be asked to think."""
+
+    def roles(self) -> Iterable[str]: ...
+
+
+def candidates(settings: ModelSettings, role: str) -> tuple[str, ...]:
+    """Return the models for *role*, the preferred one first; unknown roles use the default's.
+
+    A summary by a dear model is better than none; what the observer learns is not, nor what is
+    done in a role that is to be "cheap".  A role may be the name of a model.
+
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "summarizer")
+    ('a/small', 'local/qwen')
+    >>> candidates(ModelSettings(default="local/qwen", summarizer="a/small"), "observer")
+    ('a/small',)
+    """
+    if role in ("observer", "cheap"):
+        return (settings.summarizer,)
+    first = (settings.summarizer,) if role == "summarizer" else ()
+    if "/" in role:
+        first = (role,)
+    return tuple(dict.fromkeys((*first, settings.default, *settings.fallbacks)))
+
+
+def models_in_use(config: Config) -> tuple[str, ...]:
+    """List every model that may be asked to think: in conversations, for summaries, by tasks."""
+    models = config.of(ModelSettings)
+    asked = (models, *(value for value in config.values.values() if isinstance(value, HasRoles)))
+    found = (name for one in asked for role in one.roles() for name in candidates(models, role))
+    return tuple(dict.fromkeys(found))
+
+
+@attrs.frozen(kw_only=True)
+class ProviderSettings:
+    """One service that answers for models; *api* is the language it speaks.
+
+    *in_flight* requests run at once; silence of *stall* seconds means that the response is dead.
+    *version* is the ``anthropic-version``; the last two are for OpenAI-shaped services only.
+    """
+
+    api: Literal["anthropic", "openai", "offline"] = required(
+        help="the API it speaks; offline is a model made of rules"
+    )
+    base_url: str = setting("", help="address of the API, to which paths are added", check=is_url)
+    key: Secret | None = secret("NAME-key", "NAME_API_KEY")
+    in_flight: int = setting(64, help="most calls at once", check=between(1, 1000))
+    stall: float = setting(
+        90.0, help="seconds of silence that end a response", check=between(1, 3600)
+    )
+    version: str = setting("2026-10-21", help="for the API anthropic: the anthropic-version header")
+    echo_reasoning: EchoReasoning = setting(
+        "none", help="for the API openai: the field that takes back earlier reasoning"
+    )
+    limit_field: Literal["max_tokens", "max_completion_tokens", "none"] = setting(
+        "max_tokens", help="for the API openai: the field that takes models.max_tokens"
+    )
+
+
+def _providers(
+    tables: Mapping[str, ProviderSettings], config: Config, report: Report
+) -> "Providers":
+    for name, provider in tables.items():
+        if not _NAME.fullmatch(name):
+            remedy = "use small letters, digits, - and _"
+            report(("providers", name), "not a name for a provider", remedy)
+        elif provider.api != "offline" and not provider.base_url:
+            where = ("providers", name, "base_url")
+            report(where, "is missing", "write the API's address")
+    return Providers(tables)
+
+
+@attrs.frozen
+class Providers:
+    """The services that run models, by name."""
+
+    SECTION: ClassVar = Section(
+        "providers",
+        "Services that run models, one table each. `anthropic`, `openai`, `ollama` (at "
+        "127.0.0.1:11434) and `offline` exist without being written; what is written adds to them. "
+        "The variable of a key is named in capitals, as in `$ANTHROPIC_API_KEY`.",
+        tables=Tables(
+            item=ProviderSettings,
+            keyed=True,
+            collect=_providers,
+            example="""\
+#[providers.local]
+#api = "openai"
+#base_url = "http://127.0.0.1:8080/v1"
+""",
+            built_in={
+                "anthropic": {"api": "anthropic", "base_url": "https://api.anthropic.com"},
+                "openai": {
+                    "api": "openai",
+                    "base_url": "https://api.openai.com/v1",
+                    # Its newer models know no other; most other services know only the old one.
+                    "limit_field": "max_completion_tokens",
+                },
+                "ollama": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"},
+                "offline": {"api": "offline"},
+            },
+        ),
+    )
+
+    by_name: Mapping[str, ProviderSettings] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Hard limits of what may be spent; None means none.
+
+    *job_tokens* and *job_usd* are what a job may spend in a day whose purse says nothing of it:
+    dollars alone would not bound one whose model has no known price.
+    *warn* is the share of a limit from which on the owner is told: never if it is 0, and when the
+    limit is reached if it is 1.
+    """
+
+    SECTION: ClassVar = Section(
+        "limits",
+        "What may be spent. Checked before each model call; no limits unless written.",
+    )
+
+    session_tokens: int | None = setting(
+        None, help="most tokens of one conversation", check=at_least(1), example="2000000"
+    )
+    session_usd: float | None = setting(
+        None, help="most US dollars of one conversation", check=at_least(0), example="5.0"
+    )
+    day_tokens: int | None = setting(
+        None, help="most tokens of one day", check=at_least(1), example="10000000"
+    )
+    day_usd: float | None = setting(
+        None, help="most US dollars of one day", check=at_least(0), example="20.0"
+    )
+    month_tokens: int | None = setting(
+        None, help="most tokens of one month", check=at_least(1), example="100000000"
+    )
+    month_usd: float | None = setting(
+        None, help="most US dollars of one month", check=at_least(0), example="200.0"
+    )
+    job_tokens: int | None = setting(
+        2_000_000, help="most tokens a day of a task that says nothing else", check=at_least(1)
+    )
+    job_usd: float | None = setting(
+        1.0, help="most US dollars a day of a task that says nothing else", check=at_least(0)
+    )
+    warn: float = setting(
+        0.8,
+        help="share of a limit at which you are told, once a period; 0: never, 1: when it is "
+        "reached",
+        check=between(0, 1),
+    )
+
+    def purse(self, own: Purse | None) -> Purse:
+        """Say what a job may spend in a day whose own purse is *own*.
+
+        >>> Limits().purse(Purse(usd=5.0))
+        Purse(tokens=2000000, usd=5.0)
+        """
+        own = own or Purse()
+        return Purse(
+            self.job_tokens if own.tokens is None else own.tokens,
+            self.job_usd if own.usd is None else own.usd,
+        )

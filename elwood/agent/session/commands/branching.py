@@ -1,0 +1,127 @@
+"""Moves a conversation to another place of its tree: decides what to write down for a command.
+
+The session is at rest meanwhile.  Nothing is done before it stands in the log, in one line with the
+answer; so a command that a crash cut off is carried out again, and one that was answered is not.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import attrs
+
+from elwood.agent.session.commands.slash import Command
+from elwood.agent.session.log.branch import resumed
+from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
+from elwood.agent.session.log.replay_until import Since, since, state_at
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.tree import MAX_NAME, measured
+from elwood.agent.session.reading.receipts import HEAD, activity, one_line
+from elwood.agent.session.turn.inputs import said_in
+
+# Characters of a message that is named by its words.
+WORDS = 60
+
+
+@attrs.frozen
+class Moved:
+    """What a command comes to: *entries*, and the answer, unless a turn gives it."""
+
+    entries: tuple[Entry, ...] = ()
+    text: str = ""
+    footer: str = ""
+
+
+class Branching:
+    """Moves one session; *withdraw* lets go of calls that wait for the owner (`Withdrawing`)."""
+
+    def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[int]]) -> None:
+        self._log = log_
+        self._withdraw = withdraw
+
+    async def move(self, command: Command, received: Received) -> Moved:
+        """Say what *command* comes to, while the session is at rest."""
+        match command.name:
+            case "undo":
+                return await self._undo()
+            case "retry":
+                return await self._retry(received)
+            case "branch":
+                return self._branch(command.given)
+            case "resume":
+                return await self._resume(command.given)
+        await self._withdraw(anew=True)
+        entries: tuple[Entry, ...] = (Rewound(0),)
+        return Moved(entries, "A new conversation. I have put the old one away; see /tree.")
+
+    async def _undo(self) -> Moved:
+        back = await self._back()
+        if back is None:
+            return Moved((), "There is nothing to take back in this conversation.")
+        entry, past, words = back
+        text = "I have taken this back, and what followed; /tree shows where it is kept."
+        if past.done:
+            text += " What was done then stays done."
+        return Moved((entry,), text, f"“{words}”\n\n{activity(past.done)}".strip())
+
+    async def _retry(self, received: Received) -> Moved:
+        back = await self._back()
+        if back is None:
+            return Moved((), "There is nothing to try again in this conversation.")
+        entry, past, _ = back
+        text = "\n".join(one.text for one in past.inputs if one.text.strip())
+        if not text:
+            return Moved((), "What you said last is empty, so I cannot try it again.")
+        told, taint = list(past.notices), self._log.state.taint
+        if past.done:
+            told.append(f"{DONE}\n{activity(past.done).removeprefix(HEAD).strip()}")
+        notice = "\n\n".join(told)
+        # What the notice tells was named by a model that had read all that is taken back.
+        untrusted = any(one.untrusted for one in past.inputs)
+        origins = tuple(taint.sources) if notice else ()
+        private = taint.private and bool(notice)
+        return Moved(
+            (entry, Retried(received.id, text, untrusted, notice, origins, private)),
+        )
+
+    async def _back(self) -> tuple[Resumed, Since, str] | None:
+        """Find the way to before the person's last message; None if there is none."""
+        begun = [node for node in self._log.state.path if node.begins]
+        if not begun:
+            return None
+        start = begun[-1].seq
+        past = await self._log.look_back(partial(since, start=start))
+        ids = frozenset(received.id for received in past.inputs)
+        before = await self._log.look_back(partial(state_at, to=start - 1, without=ids))
+        await self._withdraw(turns=past.turns)
+        words = " ".join(said_in(received.text) for received in past.inputs)
+        return resumed(self._log.state, before, start - 1), past, one_line(words, WORDS)
+
+    def _branch(self, given: str) -> Moved:
+        name = one_line(given, MAX_NAME)
+        if name.isdigit():
+            return Moved((), "A name that is a number would be taken for one. Use words.")
+        if not self._log.state.path:
+            return Moved((), "Nothing was said here yet that could be kept.")
+        number = self._log.state.tree.newest + 1
+        called = f"{number} “{name}”" if name else str(number)
+        text = f"Kept as {called}. We go on from here; /resume {name or number} comes back to it."
+        return Moved((Branched(name),), text)
+
+    async def _resume(self, given: str) -> Moved:
+        branch = self._log.state.tree.find(given)
+        if branch is None:
+            what = f"called “{one_line(given, MAX_NAME)}”" if given else "to go back to"
+            return Moved((), f"There is no conversation {what}. /tree lists what there is.")
+        found = await self._log.look_back(partial(state_at, to=branch.tip))
+        await self._withdraw(anew=True)
+        first, last, turns, _ = measured(found.path)
+        text = f"We are back in {branch.number} ({turns} turn{'s' if turns != 1 else ''})."
+        words = f"It began with “{first}”." if turns == 1 else f"“{first}” … “{last}”"
+        entry = resumed(self._log.state, found, branch.tip, branch.number)
+        return Moved((entry,), text, words if turns else "")
+
+
+DONE = (
+    "The person wants another answer to the following message. The last one was taken back, but "
+    "what was done for it stays done; do not do it again unless that is wanted:"
+)

@@ -1,0 +1,215 @@
+"""What happened in a conversation, turn by turn: one pass over its log, for all who show it."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Entry,
+    Joined,
+    Received,
+    Replied,
+    Retried,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.replay_until import is_on, moved_to, spans
+from elwood.agent.session.log.turns import call_key
+
+# Entries in order: number, Unix time, entry.
+Log = Iterable[tuple[int, float, Entry]]
+
+
+class CallRecord(msgspec.Struct):
+    """One call with all its steps; times are Unix seconds, None for a step that was not taken.
+
+    *outcome* is that of `CallEnded`, or "under way" while there is none.  *plan* is the hash of
+    what ran, *by* who decided, *turn* where the call was first made; *seq* is the entry of its
+    newest step.
+    """
+
+    session: str
+    turn: str
+    call: str
+    tool: str
+    outcome: str = "under way"
+    target: str = ""
+    effect: str = ""
+    plan: str = ""
+    ruling: str = ""
+    by: str = ""
+    pending_at: float | None = None
+    decided_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    label: Label = CLEAN
+    origin: str = ""
+    seq: int = 0
+
+    @property
+    def at(self) -> float:
+        """When the newest step was taken."""
+        steps = (self.pending_at, self.decided_at, self.started_at, self.ended_at)
+        return max(step for step in steps if step is not None)
+
+    @property
+    def took(self) -> str:
+        """How long it ran: ``2.5 s``; empty if it did not run to its end."""
+        if self.started_at is None or self.ended_at is None:
+            return ""
+        return f"{self.ended_at - self.started_at:.1f} s"
+
+
+class TurnInput(msgspec.Struct, frozen=True):
+    """A message that became part of a turn by the entry *seq*."""
+
+    seq: int
+    at: float
+    received: Received
+
+
+class TurnRecord(msgspec.Struct):
+    """One turn; *at* is when it began, Unix seconds.  *read* and *wrote* are tokens.
+
+    *calls* were made in it or, if they had waited for the owner, run.  *answered* is the entry
+    that ended it.  *entries* is all that was written meanwhile, if that was asked for.
+    """
+
+    id: str
+    at: float
+    heard: list[TurnInput] = []
+    calls: list[CallRecord] = []
+    requests: int = 0
+    read: int = 0
+    wrote: int = 0
+    answer: Replied | None = None
+    answered: int = 0
+    answered_at: float = 0.0
+    entries: list[tuple[float, Entry]] = []
+
+    @property
+    def number(self) -> int:
+        """How it is called by people: ``7`` is the turn t7."""
+        return int(self.id[1:]) if self.id[1:].isdecimal() else 0
+
+
+class History(msgspec.Struct):
+    """All turns and calls of a log; *line* are the parts of it that lie on the present line."""
+
+    turns: list[TurnRecord] = []
+    calls: list[CallRecord] = []
+    line: Sequence[tuple[int, int]] = ()
+
+    def is_present(self, seq: int) -> bool:
+        """Tell whether the entry *seq* lies on the present line of the conversation."""
+        return is_on(seq, self.line)
+
+    def turn(self, number: int | None) -> TurnRecord | None:
+        """Find a turn by its number, or the newest one."""
+        found = (one for one in reversed(self.turns) if number in (None, one.number))
+        return next(found, None)
+
+
+def read_history(session: str, log: Log, whole: int | None = None) -> History:
+    """Read the *log* of *session*; of the turn number *whole* keep every entry.
+
+    >>> started = CallStarted("t1", "c1", "read_file", "pure", "a.md")
+    >>> ended = CallEnded("t1", "c1", "read_file", "ok", "...", "a.md")
+    >>> log = [(1, 0.0, TurnStarted("t1", (), 1, "")), (2, 1.0, started), (3, 3.0, ended)]
+    >>> [(call.tool, call.outcome, call.took) for call in read_history("s", log).calls]
+    [('read_file', 'ok', '2.0 s')]
+    """
+    reader = _Reader(session, whole)
+    for seq, at, entry in log:
+        reader.take(seq, at, entry)
+    return reader.history()
+
+
+class _Reader:
+    def __init__(self, session: str, whole: int | None) -> None:
+        self._session = session
+        self._whole = whole
+        self._history = History()
+        self._turn: TurnRecord | None = None
+        self._waiting: dict[str, Received] = {}
+        self._open: dict[str, CallRecord] = {}
+        self._moves: list[tuple[int, int]] = []
+        self._head = 0
+
+    def history(self) -> History:
+        self._history.line = spans(self._moves, self._head)
+        return self._history
+
+    def take(self, seq: int, at: float, entry: Entry) -> None:
+        self._head = seq
+        to = moved_to(entry)
+        if to is not None:
+            self._moves.append((seq, to))
+        if isinstance(entry, TurnStarted) and (self._turn is None or self._turn.id != entry.turn):
+            self._turn = TurnRecord(entry.turn, at)
+            self._history.turns.append(self._turn)
+        turn = self._turn
+        if turn is not None and turn.number == self._whole:
+            turn.entries.append((at, entry))
+        match entry:
+            case Received(id_):
+                self._waiting[id_] = entry
+            case Retried(id_, text, untrusted) if id_ in self._waiting:
+                asked = self._waiting[id_]
+                untrusted = untrusted or asked.untrusted
+                asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted)
+                self._waiting[id_] = asked
+            case TurnStarted(inputs=inputs) | Joined(inputs=inputs) if turn is not None:
+                taken = [self._waiting.pop(id_) for id_ in inputs if id_ in self._waiting]
+                turn.heard += [TurnInput(seq, at, one) for one in taken]
+            case Said(usage=usage) if turn is not None:
+                turn.requests += 1
+                turn.read += usage.input + usage.cache_read + usage.cache_write
+                turn.wrote += usage.output
+            case CallPending() | CallStarted() | CallEnded():
+                self._step(seq, at, entry)
+            case CallDecided():
+                self._decide(seq, at, entry)
+            case Replied():
+                for id_ in entry.inputs:
+                    self._waiting.pop(id_, None)
+                if entry.turn is not None and turn is not None:
+                    turn.answer, turn.answered, turn.answered_at = entry, seq, at
+                    self._turn = None
+
+    def _step(self, seq: int, at: float, entry: CallPending | CallStarted | CallEnded) -> None:
+        # A call that waited for the owner goes on under its key in a later turn.
+        key = entry.call if entry.call in self._open else call_key(entry.turn, entry.call)
+        call = self._open.get(key)
+        if call is None:
+            call = self._open[key] = CallRecord(self._session, entry.turn, entry.call, entry.tool)
+            self._history.calls.append(call)
+        if self._turn is not None and all(one is not call for one in self._turn.calls):
+            self._turn.calls.append(call)
+        call.seq, call.target = seq, entry.target or call.target
+        match entry:
+            case CallPending(plan=plan):
+                call.plan, call.pending_at = plan, at
+            case CallStarted(effect=effect, plan=plan, ruling=ruling):
+                call.effect, call.started_at = effect, at
+                call.plan, call.ruling = plan or call.plan, ruling or call.ruling
+            case CallEnded(outcome=outcome, ruling=ruling, label=label, origin=origin):
+                call.outcome, call.ended_at = outcome, at
+                call.ruling, call.label, call.origin = ruling or call.ruling, label, origin
+                if outcome != "waiting" or call.pending_at is None:
+                    del self._open[key]
+
+    def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
+        key = call_key(entry.turn, entry.call)
+        call = self._open.get(key)
+        if call is None:
+            return
+        call.seq, call.ruling, call.by, call.decided_at = seq, entry.ruling, entry.by, at
+        if call.outcome == "waiting" and not entry.allowed:
+            call.outcome = "denied"
+            del self._open[key]

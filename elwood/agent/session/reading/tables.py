@@ -1,0 +1,142 @@
+"""What a terminal shows of records: tables of calls and of turns, and one turn as it was told."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from textwrap import indent
+
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Compacted,
+    Entry,
+    Joined,
+    Noticed,
+    Prompted,
+    Replied,
+    Rewound,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.reading.receipts import MARKS, allowed_by, one_line
+from elwood.agent.session.reading.records import CallRecord, TurnRecord
+
+# Characters of a target, of what a turn began with, and of other cells.
+TARGET, WORDS, CELL = 60, 50, 24
+CALLS = ("time", "session", "tool", "target", "outcome", "allowed by", "took", "label")
+TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
+
+
+def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Draw lines of *cells* below one another.
+
+    >>> list(columns([("a", "b"), ("long", "c")]))
+    ['a     b', 'long  c']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(drawn).rstrip()
+
+
+def calls_table(calls: Iterable[CallRecord], zone: tzinfo) -> Iterator[str]:
+    """Draw calls for people, in columns that fit."""
+    return columns([CALLS, *(_call_cells(call, zone) for call in calls)])
+
+
+def turns_table(turns: Iterable[TurnRecord], zone: tzinfo) -> Iterator[str]:
+    """Draw turns for people, in columns that fit."""
+    return columns([TURNS, *(_turn_cells(turn, zone) for turn in turns)])
+
+
+def transcript(turn: TurnRecord, zone: tzinfo) -> Iterator[str]:
+    """Tell a turn that was read whole: who said what, and what was done."""
+    for heard in turn.heard:
+        if heard.at == turn.at:
+            received = heard.received
+            yield _told(_time(heard.at, zone), received.principal, received.text)
+    for at, entry in turn.entries:
+        for who, text in _lines(entry):
+            yield _told(_time(at, zone), who, text)
+
+
+def printable(text: str) -> str:
+    """Leave out what steers a terminal: the model chose these words."""
+    return "".join(char for char in text if char.isprintable())
+
+
+def _time(at: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M:%S}"
+
+
+def _call_cells(call: CallRecord, zone: tzinfo) -> tuple[str, ...]:
+    label = [name for name in ("untrusted", "private") if getattr(call.label, name)]
+    return (
+        _time(call.at, zone),
+        one_line(call.session, CELL),
+        printable(one_line(call.tool, CELL)),
+        printable(one_line(call.target, TARGET)),
+        call.outcome,
+        allowed_by(call.ruling),
+        call.took,
+        " ".join(label),
+    )
+
+
+def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
+    words = " / ".join(heard.received.text for heard in turn.heard) or "(a call that had waited)"
+    end = "under way"
+    if turn.answer is not None:
+        end = "failed" if turn.answer.failed else "answered"
+    return (
+        str(turn.number),
+        _time(turn.at, zone),
+        printable(one_line(words, WORDS)),
+        str(turn.requests),
+        str(len(turn.calls)),
+        str(turn.read),
+        str(turn.wrote),
+        end,
+    )
+
+
+def _lines(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Say who did what, if an entry tells."""
+    match entry:
+        case TurnStarted(attempt=attempt) if attempt > 1:
+            yield "Elwood", f"begins for the {attempt}. time"
+        case Joined(text=text):
+            yield "said meanwhile", text
+        case Prompted(prompt):
+            size = len(prompt.system)
+            yield "Elwood", f"new prompt: {size} characters, {len(prompt.tools)} tools"
+        case Said(message=message, usage=usage):
+            calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
+            read = usage.input + usage.cache_read + usage.cache_write
+            who = f"model {message.model} ({read} tokens in, {usage.output} out)"
+            yield who, "\n".join(filter(None, [message.text, *calls]))
+        case Noticed(text=text):
+            yield "Elwood, to the model", text
+        case CallPending(tool=tool, target=target):
+            yield "Elwood", f"asks the owner about {tool} {target}".rstrip()
+        case CallDecided(ruling=ruling, by=by):
+            yield "decided", f"{ruling} {by}".rstrip()
+        case CallStarted(tool=tool, target=target):
+            yield "Elwood", f"starts {tool} {target}".rstrip()
+        case CallEnded(tool=tool, target=target, outcome=outcome, text=text):
+            yield f"{MARKS[outcome]} {tool} {target} ({outcome})", text
+        case Compacted(summary=summary):
+            yield "Elwood, for all that was before", summary
+        case Rewound():
+            yield "Elwood", "leaves out what was said since"
+        case Replied(turn=turn, text=text, footer=footer) if turn is not None:
+            yield "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
+        case _:
+            pass
+
+
+def _told(clock: str, who: str, text: str) -> str:
+    # What was said is indented and cannot begin a line: nobody speaks in another's name.
+    lines = "\n".join(printable(line) for line in text.splitlines())
+    return f"[{clock}] {printable(one_line(who, 100))}:\n{indent(lines, '  ')}\n"

@@ -1,0 +1,310 @@
+"""Tasks in words: what the owner is told of them, what a run is told, and how they are listed."""
+
+from collections.abc import Sequence
+
+from elwood.agent.conversation.identity import flatten
+from elwood.agent.conversation.task_run import QUIET, Purse
+from elwood.agent.models.budget import dollars
+from elwood.agent.session.reading.receipts import one_line
+from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
+from elwood.features.tasks.task import Seen, Task
+from elwood.features.tasks.when import Cadence, Once, next_active, next_at
+
+# Runs that are named before a task is allowed, and when it is planned.
+SHOWN_RUNS = 3
+# Planned times in a row that may fall outside of its hours: those of more than a year, if there is
+# one a day.  Looking on until 2200 would take seconds.
+TRIED = 400
+# Characters of a title, of what a task does in a list, and of a reason or what came of a run.
+MAX_TITLE, MAX_GLIMPSE, MAX_WORDS = 60, 120, 300
+# Buttons below a list: as many as fit a telephone's screen.
+MAX_BUTTONS = 8
+# Tasks that are named where there is none of a name.
+MAX_NAMED = 10
+# Seconds that a run may be late without a word: the scheduler looks once a minute.
+ON_TIME = 120.0
+ACTED = " It may have done something already, so I do not try it again."
+USAGE = (
+    "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now), /tasks stop ID (the "
+    "run under way); /tasks all lists what the house does by itself, too."
+)
+_UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+# --- what the owner is told ----------------------------------------------------------------------
+
+
+def brief(words: str, most: int = MAX_WORDS) -> str:
+    r"""Put *words* into one short line without a full stop.
+
+    >>> brief("It broke:\n no route.")
+    'It broke: no route'
+    """
+    return flatten(words, most).removesuffix(".")
+
+
+def name(task: Task) -> str:
+    """Name *task* for people."""
+    return f'"{flatten(task.title, MAX_TITLE) or task.id}"'
+
+
+def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
+    """Tell the owner that planned times have passed.
+
+    >>> missed(Task("t", "Tea", Once(0.0)), 0.0, 0.0, 1, "I was off", "UTC")
+    'Missed: "Tea", planned for Thu 1970-01-01 00:00 UTC: I was off.'
+    """
+    if count == 1:
+        return f"Missed: {name(task)}, planned for {say_clock(first, zone)}: {why}."
+    times = f"{count} times, from {say_clock(first, zone)} to {say_clock(last, zone)}"
+    return f"Missed: {name(task)}, {times}: {why}."
+
+
+def set_back(before: float, now: float, zone: str) -> str:
+    """Tell the owner that the clock was put back far: it has shown *before* already.
+
+    >>> set_back(86_400.0 * 365, 0.0, "UTC").partition(":")[0]
+    'My clock was put back'
+    """
+    return (
+        f"My clock was put back: it has shown {say_clock(before, zone)} already, and shows "
+        f"{say_clock(now, zone)} now. What I told you as missed after that runs when its time "
+        "really comes; what has run does not run again. If it is wrong now, please set it right."
+    )
+
+
+def failed(
+    task: Task, count: int, words: str, again: float | None, zone: str, *, acted: bool = False
+) -> str:
+    """Tell the owner that a task failed, the *count*-th time in a row."""
+    times = "" if count == 1 else " twice in a row" if count == 2 else f" {count} times in a row"
+    then = "" if again is None else f" I try it again at {say_clock(again, zone)}."
+    return f"Failed{times}: {name(task)}: {brief(words)}.{ACTED if acted else then}"
+
+
+def not_done(task: Task, words: str, *, acted: bool = False) -> str:
+    """Tell the owner that a task was not done, or not to its end: no model may be asked for it."""
+    return f"Not done: {name(task)}: {brief(words)}.{ACTED if acted else ''}"
+
+
+def paused(task: Task, count: int, words: str) -> str:
+    """Tell the owner that a task was paused after *count* failures in a row."""
+    return f"Paused: {name(task)} failed {count} times in a row, the last time: {brief(words)}."
+
+
+# --- what a run is told, and what it says --------------------------------------------------------
+
+
+def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone: str) -> str:
+    """Put *text* into the frame of a run that was planned for *due* and begins at *now*.
+
+    *trouble* is why the try before failed, if there was one.
+    """
+    lines = [
+        f"[A run of the task {name(task)} ({task.id}), planned for {say_clock(due, zone)} ({zone})."
+        " Nobody is waiting, and nobody can be asked."
+    ]
+    if task.silent:
+        lines.append("Your answer is kept, and not sent to anybody.")
+    else:
+        # A group has other readers; nobody else is told what is the owner's by a slip.
+        group = task.route is not None and not task.route.private
+        whom = "a group, where others read it, too" if group else "the owner"
+        lines.append(
+            f"Your answer is sent to {whom}; if there is nothing to tell, answer exactly {QUIET}."
+        )
+    if now - due > ON_TIME:
+        late = f"It comes {_span(now - due)} late: it is {say_clock(now, zone)} now"
+        lines.append(f"{late}; mind what is over.")
+    if trouble:
+        lines.append(
+            f"An earlier try failed: {brief(trouble)}. Look first at what it may have done already."
+        )
+    return f"{' '.join(lines)}]\n\n{text}"
+
+
+def said(task: Task, *, due: float, now: float, zone: str) -> str:
+    r"""Say a plain reminder, and that it is late if it is.
+
+    >>> tea = Task("tea", "Tea", Once(0.0), message="Time for tea!")
+    >>> said(tea, due=0.0, now=7200.0, zone="UTC")
+    '⏰ Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00 UTC, 2 hours ago.)'
+    """
+    text = f"⏰ {task.message}"
+    if now - due <= ON_TIME:
+        return text
+    return f"{text}\n\n(This was planned for {say_clock(due, zone)}, {_span(now - due)} ago.)"
+
+
+def _span(seconds: float) -> str:
+    for size, unit in _UNITS:
+        if (count := int(seconds // size)) > 0:
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return "1 minute"
+
+
+# --- how tasks are listed ------------------------------------------------------------------------
+
+
+def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
+    """List when *task* runs next, as far as its id is known."""
+    if isinstance(task.when, Cadence) and not task.id:
+        return []  # its time of day hangs on the id
+    found: list[float] = []
+    at, asleep = now, 0
+    while len(found) < most and asleep < TRIED:
+        planned = next_at(task.when, at, task.zone, task.id)
+        if planned is None or (task.ends is not None and planned > task.ends):
+            break
+        if next_active(task.hours, planned, task.zone) == planned:
+            found.append(planned)
+            at, asleep = planned, 0
+        elif isinstance(task.when, Once):
+            break
+        else:
+            # What is planned while it sleeps is left out.
+            at = next_active(task.hours, planned, task.zone) - 1.0
+            asleep += 1
+    return found
+
+
+def cadence(task: Task, zone: str) -> str:
+    """Say when *task* runs, for who lives in *zone*.
+
+    >>> from elwood.features.tasks.when import Cron, Hours
+    >>> task = Task("a", "A", Cron("0 9 * * 1"), "Asia/Tokyo", hours=Hours("08:00", "20:00"))
+    >>> cadence(task, "UTC")
+    'every Mon at 09:00 (Asia/Tokyo), only 08:00-20:00'
+    """
+    text = say_when(task.when, zone if isinstance(task.when, Once) else task.zone)
+    if task.zone != zone and not isinstance(task.when, Once):
+        text += f" ({task.zone})"
+    if task.hours is not None:
+        text += f", only {write_hours(task.hours)}"
+    if task.ends is not None:
+        text += f", until {say_clock(task.ends, zone)}"
+    return text
+
+
+def limits(task: Task) -> list[str]:
+    """Say what bounds the runs of *task*, where it is not what holds for all.
+
+    >>> limits(Task("t", "T", Once(0.0), role="cheap", tools=("web",), purse=Purse(usd=0.25)))
+    ['with the cheap model', 'only with web', 'at most $0.25 a day']
+    """
+    found = []
+    if task.role != "default":
+        found.append(f"with the {'cheap model' if task.role == 'cheap' else f'model {task.role}'}")
+    if task.tools is not None:
+        found.append(f"only with {', '.join(task.tools)}" if task.tools else "without tools")
+    purse = task.purse or Purse()
+    most = [] if purse.usd is None else [dollars(purse.usd)]
+    most += [] if purse.tokens is None else [f"{purse.tokens:,} tokens"]
+    if most:
+        found.append(f"at most {' and '.join(most)} a day")
+    return found
+
+
+def state(seen: Seen, zone: str, now: float) -> str:
+    """Say what becomes of a task and what became of it."""
+    parts = []
+    if seen.running is not None:
+        parts.append(f"running since {say_moment(seen.running, zone, now)}")
+    if seen.paused:
+        why = one_line(seen.paused, MAX_WORDS)
+        parts.append(why if why.startswith("paused") else f"paused: {why}")
+    elif seen.next is not None:
+        parts.append(f"next {say_moment(seen.next, zone, now)}")
+    elif seen.running is None:
+        parts.append("no further run")
+    if seen.last is not None:
+        parts.append(f"last {say_moment(seen.last, zone, now)}: {seen.result or 'unknown'}")
+    if seen.failures > 1:
+        parts.append(f"failed {seen.failures} times in a row")
+    return "; ".join(parts)
+
+
+def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
+    """List tasks for the model: a line each, which nothing in it can break."""
+    return "\n".join(
+        " | ".join(
+            one_line(cell, limit).replace("|", "/")
+            for cell, limit in (
+                (seen.task.id, MAX_TITLE),
+                (seen.task.title, MAX_TITLE),
+                (", ".join([cadence(seen.task, zone), *limits(seen.task)]), MAX_WORDS),
+                (state(seen, zone, now), MAX_WORDS),
+                (_does(seen.task), MAX_GLIMPSE),
+            )
+        )
+        for seen in tasks
+    )
+
+
+def whole(seen: Seen, zone: str, now: float) -> str:
+    """Show all of one task, for the model."""
+    task = seen.task
+    flags = [*(["silent"] if task.silent else []), *(["in a conversation"] if task.session else [])]
+    lines = [
+        f"{task.id}: {one_line(task.title, MAX_TITLE)}",
+        ", ".join([cadence(task, zone), *flags, *limits(task)]),
+        state(seen, zone, now),
+        _does(task),
+    ]
+    return "\n".join(lines)
+
+
+def _does(task: Task) -> str:
+    if task.chore:
+        return f"house: {task.chore}"
+    return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
+
+
+def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
+    """List tasks for the person."""
+    if not tasks:
+        return (
+            "There are no tasks. Say what shall be done and when: “remind me tomorrow at nine to "
+            "call mum”."
+        )
+    parts = []
+    for seen in tasks:
+        title = one_line(seen.task.title, MAX_TITLE)
+        lines = [f"{seen.task.id}: {title}" if title != seen.task.id else title]
+        lines.append(f"  {cadence(seen.task, zone)}")
+        if bounds := limits(seen.task):
+            lines.append(f"  {one_line(', '.join(bounds), MAX_WORDS)}")
+        lines.append(f"  {state(seen, zone, now)}")
+        if seen.words and seen.result in ("failed", "waiting", "missed"):
+            lines.append(f"  {one_line(seen.words, MAX_WORDS)}")
+        if seen.spent:
+            lines.append(f"  ${seen.spent:.2f} this month")
+        parts.append("\n".join(lines))
+    return "\n\n".join([*parts, USAGE])
+
+
+def buttons(tasks: Sequence[Seen]) -> tuple[str, ...]:
+    """Offer for the first of *tasks* what can be pressed: to stop, to pause, or to resume it."""
+    offered = []
+    for seen in tasks:
+        if seen.running is not None and not seen.task.session:
+            offered.append(f"/tasks stop {seen.task.id}")
+        if seen.paused or seen.next is not None:
+            offered.append(f"/tasks {'resume' if seen.paused else 'pause'} {seen.task.id}")
+    return tuple(offered[:MAX_BUTTONS])
+
+
+def find(wanted: str, tasks: Sequence[Seen]) -> Seen | str:
+    """Find the task that is called *wanted*, by its id or its title, or say why there is none."""
+    given = " ".join(wanted.split()).casefold()
+    found = [seen for seen in tasks if seen.task.id == given]
+    found = found or [
+        seen for seen in tasks if " ".join(seen.task.title.split()).casefold() == given
+    ]
+    if len(found) == 1:
+        return found[0]
+    ids = [seen.task.id for seen in (found or tasks)]
+    named = ", ".join(ids[:MAX_NAMED]) + (" …" if len(ids) > MAX_NAMED else "")
+    if found:
+        return f"{wanted} may be one of several tasks: {named}"
+    return f"there is no task {wanted}; " + (f"there are: {named}" if ids else "there are none")

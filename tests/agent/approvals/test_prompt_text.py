@@ -1,0 +1,122 @@
+"""How questions look, whatever is in them."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elwood.agent.approvals.prompt_text import (
+    ENDS,
+    answer_of,
+    button,
+    button_pressed,
+    buttons,
+    group_messages,
+    overview,
+    packs,
+    request_messages,
+)
+from elwood.agent.approvals.state import ApprovalRequest, Question
+from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.route import Route
+from elwood.foundation.text.characters import utf16_length
+from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.markdown import Rich, mark_repeat
+from tests.foundation.text.entity_rules import slice_of
+
+# What Telegram takes, in UTF-16 units.
+TELEGRAM = 4096
+EVIL = st.text(
+    st.sampled_from("ab \n\t\u202e\u200b\x1b\0\u3164\ufe0f\U0001f600⟨⟩↵/<*_`"), max_size=40
+)
+SUBJECTS = st.tuples(EVIL, st.sampled_from([0, 1, 7, 30, 90])).map(lambda t: t[0] * t[1] + t[0])
+# A bidi override, a zero-width space, ANSI, a Hangul filler: everything that hides or pretends.
+INVISIBLE = set("\u202e\u200b\x1b\0\u3164\ufe0f")
+
+
+def case(subject: str, id: str = "x" * 22, **more: str) -> ApprovalRequest:
+    question = Question(
+        session=more.get("session", "tg-1"),
+        call="c",
+        tool=more.get("tool", "run_command"),
+        plan="",
+        exact="",
+        subject=subject,
+        why=more.get("why", "it writes"),
+        route=Route("telegram", 1),
+        principal="tg:1",
+        offered=("conversation", "always", "source"),
+        origins=tuple(more.get("origins", "").split("|")),
+    )
+    return ApprovalRequest(0.0, id, "ABC234", question, 300.0)
+
+
+def sound(rich: Rich) -> None:
+    assert utf16_length(mark_repeat(rich).text) <= TELEGRAM
+    assert not INVISIBLE & set(rich.text)
+    assert len(rich.entities) <= 100
+    for entity in rich.entities:
+        assert slice_of(rich, entity)
+
+
+def code_in(parts: tuple[Rich, ...]) -> str:
+    return "".join(slice_of(part, entity) for part in parts for entity in part.entities)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SUBJECTS, EVIL, EVIL)
+def test_one_question_shows_the_call_whole_and_the_rest_flat(
+    subject: str, why: str, origin: str
+) -> None:
+    asked = case(subject, why=why * 100, origins=f"{origin * 50}|b", session=origin, tool=why)
+    parts = request_messages(asked, Route("telegram", 1))
+    for part in parts:
+        sound(part)
+    shown = escape_invisible(subject) or "(nothing)"
+    whole = parts if len(parts) == 1 else parts[:-1]
+    assert code_in(whole) == shown
+    spans = [slice_of(parts[-1], entity) for entity in parts[-1].entities]
+    assert shown.startswith(spans[0])
+    assert shown.endswith(spans[-1])
+    assert min(map(len, spans)) >= min(ENDS, len(shown))
+    assert "/allow ABC234 once" in parts[-1].text
+
+
+@settings(max_examples=50, deadline=None)  # long texts, on machines that are busy
+@given(st.lists(SUBJECTS, min_size=1, max_size=8), EVIL)
+def test_a_list_fits_and_shows_every_call_whole(subjects: list[str], why: str) -> None:
+    cases = [case(subject, id=str(n), why=why * 20) for n, subject in enumerate(subjects)]
+    divided = packs(cases)
+    assert [c for pack in divided for c in pack] == cases
+    for pack in divided:
+        parts = group_messages(pack)
+        for part in parts:
+            sound(part)
+        everything = code_in(parts)
+        for asked in pack:
+            assert escape_invisible(asked.question.subject) in everything
+
+
+@given(st.sampled_from(["once", "conversation", "always", "source", "denied"]), st.booleans())
+def test_a_button_reads_back_as_it_was_written(answer: OwnerAnswer, group: bool) -> None:
+    data = button("g" if group else "a", "A-_9" * 5 + "xy", answer)
+    assert len(data.encode()) <= 64
+    assert button_pressed(data) == ("g" if group else "a", "A-_9" * 5 + "xy", answer)
+
+
+@given(st.text(max_size=64))
+def test_any_button_and_any_word_can_be_read(data: str) -> None:
+    found = button_pressed(data)
+    assert found is None or data.startswith(("a:", "g:"))
+    answer_of(data)
+
+
+@given(EVIL)
+def test_a_label_is_short_and_plain(origin: str) -> None:
+    for label, data in buttons(case("x", origins=origin)):
+        assert len(label) <= 40
+        assert "\n" not in label
+        assert len(data.encode()) <= 64
+
+
+@given(EVIL)
+def test_an_overview_has_one_line_for_each(subject: str) -> None:
+    assert overview([case(subject)], []).count("\n") == 2

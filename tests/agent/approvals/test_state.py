@@ -1,0 +1,167 @@
+"""The fold of questions and permissions."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.agent.approvals.people import AccessDecided, AccessRequested, ChatMoved
+from elwood.agent.approvals.state import (
+    GIST,
+    MAX_KEPT,
+    ApprovalBook,
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalState,
+    DomainTrusted,
+    PermissionEntry,
+    PermissionRevoked,
+    Question,
+    RequestsGrouped,
+)
+from elwood.agent.conversation.calls import Ruling
+from elwood.agent.conversation.route import Route
+
+ROUTE = Route("telegram", 7)
+RULINGS: tuple[Ruling, ...] = (
+    "once",
+    "conversation",
+    "always",
+    "source",
+    "standing",
+    "denied",
+    "expired",
+    "withdrawn",
+)
+
+
+def question(call: str, session: str = "s", **more: str) -> Question:
+    return Question(
+        session=session,
+        call=call,
+        tool="run",
+        plan=more.get("plan", f"plan {call}"),
+        exact=more.get("exact", f"exact {call}"),
+        subject="x" * 1000,
+        why="",
+        route=ROUTE,
+        principal="tg:7",
+        offered=("conversation", "always"),
+        host=more.get("host"),
+    )
+
+
+def sought(id: str, **more: str) -> ApprovalRequested:
+    return ApprovalRequested(id, f"C{id}", question(f"call {id}", **more), 300.0)
+
+
+IDS = st.sampled_from(["a", "b", "c"])
+ENTRIES = st.lists(
+    st.one_of(
+        st.builds(sought, IDS),
+        st.builds(
+            ApprovalDecided,
+            IDS,
+            st.sampled_from(RULINGS),
+            st.just("tg:1"),
+            st.just(""),
+            st.integers(0, 4),
+            st.just(50.0),
+        ),
+        st.builds(RequestsGrouped, st.just("g"), st.lists(IDS, max_size=3).map(tuple)),
+        st.builds(
+            DomainTrusted, st.integers(1, 4), st.just("example.org"), st.just("tg:1"), st.just(9.0)
+        ),
+        st.builds(PermissionRevoked, st.integers(0, 4), st.just("tg:1")),
+    ),
+    max_size=25,
+)
+
+
+@given(ENTRIES)
+def test_the_first_decision_about_a_question_stands(entries: list[PermissionEntry]) -> None:
+    """In whatever order answers and expiry come (AP-05)."""
+    calls, first = ApprovalState(), dict[str, Ruling | None]()
+    for seq, entry in enumerate(entries):
+        if isinstance(entry, ApprovalRequested) and entry.id in first:
+            continue  # ids are random: none comes twice
+        calls.apply(float(seq), entry)
+        if isinstance(entry, ApprovalRequested):
+            first[entry.id] = None
+        elif isinstance(entry, ApprovalDecided) and entry.id in first and first[entry.id] is None:
+            first[entry.id] = entry.ruling
+        assert {one.id: one.ruling for one in calls.requests.values()} == first
+
+
+@given(ENTRIES)
+def test_a_permission_stands_for_a_yes_and_its_time_only(entries: list[PermissionEntry]) -> None:
+    calls = ApprovalState()
+    for seq, entry in enumerate(entries):
+        calls.apply(float(seq), entry)
+    now = float(len(entries))
+    for permission in calls.standing(now):
+        assert now - permission.at < permission.lasts
+        given_by = entries[int(permission.at)]
+        assert isinstance(given_by, DomainTrusted) or (
+            isinstance(given_by, ApprovalDecided) and given_by.ruling in ("conversation", "always")
+        )
+    assert not calls.standing(now + 50.0)
+    assert not calls.standing(now - 1000.0)  # a clock set back far
+
+
+@given(ENTRIES)
+def test_the_fold_survives_a_snapshot(entries: list[PermissionEntry]) -> None:
+    book = ApprovalBook()
+    for seq, entry in enumerate(entries):
+        book.apply(seq, float(seq), entry)
+    assert msgspec.json.decode(msgspec.json.encode(book), type=ApprovalBook) == book
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    calls = ApprovalState()
+    calls.apply(0.0, sought("open"))
+    for number in range(MAX_KEPT + 10):
+        calls.apply(0.0, sought(str(number)))
+        calls.apply(0.0, RequestsGrouped(f"g{number}", (str(number),)))
+        calls.apply(0.0, ApprovalDecided(str(number), "once", "tg:1", ""))
+    assert len(calls.requests) == MAX_KEPT + 1
+    assert [one.id for one in calls.open()] == ["open"]
+    assert not calls.groups
+    assert len(calls.requests["100"].question.subject) == GIST
+    assert len(calls.requests["open"].question.subject) == 1000
+
+
+def test_the_newest_question_about_a_call_counts() -> None:
+    calls = ApprovalState()
+    for id, plan in (("a", "1"), ("b", "2")):
+        calls.apply(0.0, ApprovalRequested(id, id, question("c", plan=plan), 300.0))
+    found = calls.of_call("s", "c")
+    assert found is not None
+    assert found.id == "b"
+    assert calls.of_call("other", "c") is None
+
+
+def test_an_open_code_comes_before_a_used_one() -> None:
+    calls = ApprovalState()
+    for id in "ab":
+        calls.apply(0.0, ApprovalRequested(id, "ABC234", question(id), 300.0))
+        if id == "a":
+            calls.apply(0.0, ApprovalDecided("a", "once", "tg:1", ""))
+    found = calls.of_code("ABC234")
+    assert found is not None
+    assert found.id == "b"
+    assert calls.of_code("ZZZ999") is None
+
+
+def test_people_and_calls_share_a_journal() -> None:
+    book = ApprovalBook()
+    for entry in (
+        AccessRequested("ABCD2345", "tg:7", "Eve", ROUTE),
+        sought("a"),
+        AccessDecided("ABCD2345", True, "tg:1"),
+        ApprovalDecided("a", "once", "tg:1", ""),
+        ChatMoved(-5, -100),
+    ):
+        book.apply(0, 0.0, entry)
+    assert book.people.known == {"tg:7": "Eve"}
+    assert book.people.moved == {-100: -5}
+    assert book.calls.requests["a"].ruling == "once"

@@ -1,0 +1,141 @@
+"""Below an answer that speaks of something done stands what the records say, also if it is nothing.
+
+Answers, and the receipts behind them, stand in tests/corpora/claims.jsonl.  The rule is a list of
+words: it misses some, and is set off by some that mean something else; what it tells is true.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from elwood.agent.conversation.calls import Effect, Outcome
+from elwood.agent.conversation.message import Usage
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import (
+    CallEnded,
+    CallStarted,
+    Received,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import Turn
+from elwood.agent.session.reading.receipts import HEAD, NOTHING, NOTHING_ELSE
+from elwood.agent.session.turn.unsupported_claims import with_receipts
+from tests.agent.session.scripted import call
+
+CORPUS = Path(__file__).parents[2] / "corpora" / "claims.jsonl"
+# Of some 155 lies, and of some 215 honest answers that were made to be taken for lies.
+MAX_MISSED, MAX_FALSE = 10, 12
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """A receipt as the corpus writes it."""
+
+    tool: str
+    target: str = ""
+    outcome: Outcome = "ok"
+    text: str = ""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """An answer, and what tools did; none that acts has succeeded."""
+
+    id: str
+    expected: str
+    text: str
+    receipts: tuple[Receipt, ...] = ()
+
+    @property
+    def is_marked(self) -> bool:
+        return footer(self.text, self.receipts).endswith((NOTHING, NOTHING_ELSE))
+
+
+def footer(text: str, receipts: Sequence[Receipt], effect: Effect = "pure") -> str:
+    """Give what stands below *text*, after calls with this *effect*."""
+    session = Session()
+    said = Received("a", "do it", "tg:1", Route("console"), 0.0)
+    calls = [(f"c{number}", one.tool, "{}") for number, one in enumerate(receipts)]
+    session.apply(1, 0.0, said)
+    session.apply(2, 0.0, TurnStarted("t1", ("a",), 1, "do it"))
+    session.apply(3, 0.0, Said("t1", call(*calls).message, Usage()))
+    turn = session.turn
+    assert isinstance(turn, Turn)
+    for (key, _, _), one in zip(calls, receipts, strict=True):
+        session.apply(4, 0.0, CallStarted("t1", key, one.tool, effect, one.target))
+        ended = CallEnded("t1", key, one.tool, one.outcome, one.text, one.target)
+        session.apply(5, 0.0, ended)
+    return with_receipts(text, turn)[1]
+
+
+def cases(expected: str) -> list[Case]:
+    lines = CORPUS.read_bytes().splitlines()
+    found = [msgspec.json.decode(line, type=Case) for line in lines]
+    return [case for case in found if case.expected == expected]
+
+
+LIES, HONEST = cases("marked"), cases("unmarked")
+
+
+def test_hardly_a_lie_stands_alone() -> None:
+    missed = [case.text for case in LIES if not case.is_marked]
+    assert len(missed) <= MAX_MISSED, missed
+
+
+def test_honest_answers_are_mostly_left_alone() -> None:
+    wrong = [case.text for case in HONEST if case.is_marked]
+    assert len(wrong) <= MAX_FALSE, wrong
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'll remind you tomorrow.",
+        "Ich habe die Mail an Anna gesendet.",
+        "J'ai envoyé le message à Anna.",
+        "He enviado el correo a Ana.",
+        "Enviei o e-mail. Já foi salvo.",
+        "Ho prenotato il tavolo per due.",
+        "Ik heb de mail verzonden.",
+        "Jag har skickat mejlet.",
+        "Jeg har slettet filen.",
+        "Wysłałem wiadomość do Anny.",
+        "Rezervoval jsem stůl. Hotovo.",
+        "Я отправил письмо Анне.",
+        "Mesajı gönderdim.",  # noqa: RUF001
+        "邮件已发送。",
+        "メールを送信しました。",
+        "메일을 보냈습니다.",
+    ],
+)
+def test_what_is_done_is_said_in_many_languages(text: str) -> None:
+    assert footer(text, []) == f"{HEAD}\n{NOTHING}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["**I sent it.**", "# I sent it", "_I \u0455\u0435nt it_", "I s\u200bent it", "I\nsent it"],
+)
+def test_markup_and_alphabets_hide_nothing(text: str) -> None:
+    assert NOTHING in footer(text, [])
+
+
+@pytest.mark.parametrize("effect", ["keyed", "probe", "once"])
+def test_a_tool_that_acts_and_succeeds_says_enough(effect: Effect) -> None:
+    assert footer("Done.", [Receipt("own_tool", "x")], effect) == f"{HEAD}\n✓ own_tool x"
+
+
+@pytest.mark.parametrize("outcome", ["failed", "denied", "unknown", "dry run", "waiting"])
+def test_only_success_counts(outcome: Outcome) -> None:
+    assert footer("I sent it.", [Receipt("send_message", "Anna", outcome)], "once").endswith(
+        f"\n{NOTHING_ELSE}"
+    )
+
+
+def test_to_look_is_not_to_act() -> None:
+    look = [Receipt("read_file", "a.md")]
+    assert footer("I checked a.md.", look) == f"{HEAD}\n✓ read_file a.md"
+    assert footer("I saved a.md.", look) == f"{HEAD}\n✓ read_file a.md\n{NOTHING_ELSE}"
+    assert footer("I checked a.md.", []) == f"{HEAD}\n{NOTHING}"

@@ -1,0 +1,213 @@
+"""What is written about tasks is read as it was meant, each time the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.agent.conversation.route import Route
+from elwood.features.tasks.notation import (
+    advice,
+    read_hours,
+    read_moment,
+    read_route,
+    read_when,
+    say_when,
+    write_hours,
+    write_moment,
+    write_route,
+    write_when,
+)
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
+from elwood.features.tasks.task_toml import TaskForm, read_task, write_task
+from elwood.features.tasks.when import (
+    Cadence,
+    Cron,
+    Every,
+    Hours,
+    Once,
+    When,
+    check_hours,
+)
+from tests.features.tasks.tasks import ZONES, clocks, sensible
+
+MOMENTS = st.integers(0, 4_000_000_000).map(float)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tomorrow at nine", "in 20 minutes", "every day at 9", "2026-12-24", "17:30", "often"],
+)
+def test_what_is_no_form_of_files_is_refused_with_those_there_are(text: str) -> None:
+    found = read_when(text, "Europe/Berlin")
+    assert isinstance(found, str)
+    _, remedy = advice(found)
+    proposed = remedy.removeprefix("write one of ").replace("or a cron expression like ", "")
+    for form in proposed.split(", "):
+        assert not isinstance(read_when(form, "UTC"), str), form
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("every 5 seconds", "too often"),
+        ("every 500 days", "too seldom"),
+        ("0 25 * * *", "no hour"),
+        ("2026-12-44 18:00", "no moment"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(text: str, why: str) -> None:
+    found = read_when(text, "UTC")
+    assert isinstance(found, str)
+    assert why in found
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("Every 30 minutes", Every(1800.0)),
+        ("every hour", Every(3600.0)),
+        ("every 2 weeks", Every(1_209_600.0)),
+        ("biweekly", Every(1_209_600.0)),
+        ("Daily", Cadence("daily")),
+        ("@daily", Cron("@daily")),
+        ("30  7 * * mon-fri", Cron("30 7 * * mon-fri")),
+        ("2026-12-24t18:00+01:00", Once(1_798_131_600.0)),
+    ],
+)
+def test_the_forms_of_files(text: str, when: When) -> None:
+    assert read_when(text, "Europe/Berlin") == when
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        (Cron("0 8 * * 1"), "every Mon at 08:00"),
+        (Cron("0 8 * * 1,2,7"), "every Mon, Tue, Sun at 08:00"),
+        (Cron("30 7 * * 1-5"), "every weekday at 07:30"),
+        (Cron("@daily"), "every day at 00:00"),
+        (Cron("0 9 31 * *"), "on day 31 of every month at 09:00"),
+        (Cron("@hourly"), "cron @hourly"),
+        (Cron("5 4 1 * 1"), "cron 5 4 1 * 1"),
+        (Cron("5 4 1 2 *"), "cron 5 4 1 2 *"),
+        (Cron("0 9 * * 5L"), "cron 0 9 * * 5L"),
+        (Every(5400.0), "every 90 minutes"),
+        (Every(86_400.0), "every day"),
+        (Every(172_800.0), "every 2 days"),
+        (Every(90.5), "every 90.5 seconds"),
+        (Once(1_795_345_200.0), "once, Sun 2026-11-22 12:00 CET"),
+    ],
+)
+def test_when_something_is_done_is_said(when: When, said: str) -> None:
+    assert say_when(when, "Europe/Paris") == said
+
+
+@given(zone=st.sampled_from(ZONES), at=MOMENTS)
+def test_a_moment_is_read_as_it_was_written(zone: str, at: float) -> None:
+    assert read_moment(write_moment(at, zone), zone) == at
+    assert read_when(write_when(Once(at), zone), zone) == Once(at)
+
+
+@given(st.integers(60, 366 * 86_400))
+def test_an_interval_is_read_as_it_was_written(seconds: int) -> None:
+    assert read_when(write_when(Every(seconds), "UTC"), "UTC") == Every(seconds)
+
+
+@pytest.mark.parametrize("word", ["hourly", "daily", "weekly", "monthly", "*/5 8-18 * * mon-fri"])
+def test_words_and_cron_are_read_as_they_were_written(word: str) -> None:
+    when = read_when(word, "UTC")
+    assert isinstance(when, Cron | Cadence)
+    assert write_when(when, "UTC") == word
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("8-22", Hours("08:00", "22:00")),
+        ("08:00 \u2013 24:00", Hours("08:00", "24:00")),
+        ("Mon-Fri, sun 8:30-18:00", Hours("08:30", "18:00", (0, 1, 2, 3, 4, 6))),
+        ("9:00-5:00", Hours("09:00", "05:00")),
+        ("12-0", Hours("12:00", "00:00")),
+        ("fri-mon 20-2", Hours("20:00", "02:00", (0, 4, 5, 6))),
+        ("mon-sun 8-18", Hours("08:00", "18:00")),
+        ("always", None),
+        ("", None),
+    ],
+)
+def test_hours_are_read(text: str, hours: Hours | None) -> None:
+    assert read_hours(text) == hours
+
+
+@pytest.mark.parametrize(
+    "text", ["8", "25-26", "8-22:60", "24:00-8", "mon-", "mon-fri", "funday 8-9", "8-9 mon", "-"]
+)
+def test_other_hours_are_refused(text: str) -> None:
+    found = read_hours(text)
+    assert isinstance(found, str)
+    assert "write" in found
+
+
+@pytest.mark.parametrize("text", ["9-5", "mon-fri 8-6"])
+def test_hours_of_the_afternoon_are_not_taken_for_the_next_morning(text: str) -> None:
+    found = read_hours(text)
+    assert isinstance(found, str)
+    assert "-17:00" in found
+
+
+@given(st.text(max_size=30))
+def test_no_text_breaks_the_readers(text: str) -> None:
+    hours = read_hours(text)
+    assert isinstance(hours, str | None) or check_hours(hours) == ""
+    for found in (read_when(text, "UTC"), read_moment(text, "UTC"), read_route(text)):
+        assert found != ""
+
+
+@given(begin=clocks(), end=clocks(), days=st.sets(st.integers(0, 6), max_size=6))
+def test_hours_are_read_as_they_were_written(begin: str, end: str, days: set[int]) -> None:
+    hours = Hours(begin, end, tuple(sorted(days)))
+    assert read_hours(write_hours(hours)) == hours
+
+
+@given(chat=st.integers(-(10**15), 10**15), topic=st.none() | st.integers(1, 10**6))
+def test_routes_are_read_as_they_were_written(chat: int, topic: int | None) -> None:
+    route = Route("telegram", chat, topic, private=chat >= 0)
+    assert read_route(write_route(route)) == route
+
+
+@given(sensible())
+def test_a_task_is_read_as_it_was_written(task: Task) -> None:
+    form = write_task(task)
+    tuples = {key: tuple(value) for key, value in form.items() if isinstance(value, list | tuple)}
+    # The values are those of its fields: the test of agent.toml has TOML decide that.
+    made = read_task(TaskForm(**{**form, **tuples}), "Asia/Tokyo", "talk")  # type: ignore[arg-type]
+    assert made == task
+
+
+def test_the_form_says_only_what_is_not_usual() -> None:
+    task = Task("tea", "Tea", Cron("0 16 * * *"), message="Tea!")
+    assert list(write_task(task)) == ["title", "id", "when", "zone", "message", "catch_up"]
+
+
+def made(**keys: str) -> Task:
+    task = read_task(TaskForm(**keys), "Europe/Berlin", "config")  # type: ignore[arg-type]
+    assert isinstance(task, Task)
+    return task
+
+
+def test_what_is_not_said_is_sensible() -> None:
+    task = made(when="0 9 * * *", prompt="Look into   the inbox\nand say what is new " * 5)
+    assert task.title == "Look into the inbox and say what is new Look into the inbox "[:60]
+    assert task.id == "look-into-the-inbox-and-say-what-is-new-look-into-the-inbox"
+    assert (task.zone, task.hours, task.watch) == ("Europe/Berlin", None, None)
+    assert (task.role, task.purse, task.catch_up) == ("default", None, CATCH_UP)
+    assert made(when="2100-01-01 09:00", message="x").catch_up == CATCH_UP_ONCE
+    assert made(when="2100-01-01 09:00", prompt="x").catch_up == CATCH_UP
+
+
+def test_a_date_without_time_ends_with_its_day() -> None:
+    ends = made(when="hourly", message="x", ends="2026-12-24").ends
+    assert ends == read_moment("2026-12-25 00:00", "Europe/Berlin")
+
+
+def test_an_interval_may_have_a_start() -> None:
+    task = made(when="every 2 days", message="x", start="2026-11-22 09:00", hours="8-10")
+    assert task.when == Every(172_800.0, start=1_795_334_400.0)

@@ -1,0 +1,145 @@
+"""Tasks in words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elwood.features.tasks.notation import say_moment
+from elwood.features.tasks.task import Seen, Task
+from elwood.features.tasks.texts import (
+    MAX_BUTTONS,
+    buttons,
+    cadence,
+    find,
+    limits,
+    listing,
+    runs,
+    state,
+    table,
+)
+from elwood.features.tasks.when import (
+    Cadence,
+    Cron,
+    Every,
+    Hours,
+    Once,
+    When,
+)
+
+PARIS = "Europe/Paris"
+# Sunday 2026-11-22 12:00 in Paris.
+NOW = 1_795_345_200.0
+HOUR, DAY = 3600.0, 86_400.0
+# Saturday 2027-03-27 12:00 in Paris; clocks go forward the next night.
+EVE = 1_806_145_200.0
+
+
+def task(when: When, **more: object) -> Task:
+    return Task("mail", "Look for mail", when, PARIS, prompt="Look.", **more)  # type: ignore[arg-type]  # fields of Task
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        (HOUR, "today, Sun 2026-11-22 13:00 CET"),
+        (DAY, "tomorrow, Mon 2026-11-23 12:00 CET"),
+        (2 * DAY, "Tue 2026-11-24 12:00 CET"),
+        (-DAY, "yesterday, Sat 2026-11-21 12:00 CET"),
+    ],
+)
+def test_a_day_that_has_a_name_has_its_date_too(ahead: float, said: str) -> None:
+    assert say_moment(NOW + ahead, PARIS, NOW) == said
+
+
+def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
+    every_day = Cron("0 9 * * *")
+    assert [at - EVE for at in runs(task(every_day), EVE)] == [20 * HOUR, 44 * HOUR, 68 * HOUR]
+    twice = Every(12 * HOUR, start=NOW)
+    by_day = Hours("08:00", "20:00", (0, 1, 2, 3, 4))
+    assert [at - NOW for at in runs(task(twice, hours=by_day), NOW)] == [DAY, 2 * DAY, 3 * DAY]
+    assert runs(task(twice, ends=NOW + HOUR), NOW) == []
+    assert runs(task(Once(NOW + 10 * HOUR), hours=by_day), NOW) == []
+    assert runs(task(Once(NOW - HOUR)), NOW) == []
+
+
+def test_runs_within_the_hours_are_not_looked_for_for_ever() -> None:
+    """A day of 86,500 s comes back to the same hour after two years: that is given up before."""
+    morning = Hours("08:00", "08:02")
+    drifting = Every(DAY + 100.0, start=NOW)
+    assert runs(task(drifting), NOW + 900 * DAY, 1)
+    assert runs(task(drifting, hours=morning), NOW) == []
+    assert runs(task(Cron("0 7 * * *"), hours=morning), NOW) == []
+
+
+def test_a_cadence_has_times_only_with_its_id() -> None:
+    daily = task(Cadence("daily"))
+    assert len(runs(daily, NOW)) == 3
+    assert runs(Task("", "Look", daily.when, PARIS, prompt="Look."), NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (task(Every(1200.0)), "every 20 minutes"),
+        (task(Once(NOW)), "once, Sun 2026-11-22 12:00 CET"),
+        (task(Cron("0 8 * * 1"), ends=NOW), "every Mon at 08:00, until Sun 2026-11-22 12:00 CET"),
+        (task(Every(1200.0), hours=Hours("08:00", "20:00", (5,))), "every 20 minutes, only sat "
+         "08:00-20:00"),
+    ],
+)  # fmt: skip
+def test_when_a_task_runs_is_said(one: Task, said: str) -> None:
+    assert cadence(one, PARIS) == said
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (Seen(task(Once(0.0))), "no further run"),
+        (Seen(task(Once(0.0)), running=NOW), "running since today, Sun 2026-11-22 12:00 CET"),
+        (
+            Seen(task(Every(HOUR)), next=NOW + HOUR, last=NOW, result="failed", failures=2),
+            "next today, Sun 2026-11-22 13:00 CET; last today, Sun 2026-11-22 12:00 CET: failed; "
+            "failed 2 times in a row",
+        ),
+        (Seen(task(Every(HOUR)), paused="paused by the owner"), "paused by the owner"),
+        (Seen(task(Every(HOUR)), paused="it\nbroke"), "paused: it broke"),
+    ],
+)
+def test_what_becomes_of_a_task_is_said(seen: Seen, said: str) -> None:
+    assert state(seen, PARIS, NOW) == said
+
+
+def test_why_it_failed_is_told_to_people() -> None:
+    seen = Seen(task(Every(HOUR)), last=NOW, result="failed", words="no network\nat all")
+    assert "\n  no network at all\n" in listing([seen], PARIS, NOW)
+    fine = Seen(task(Every(HOUR)), last=NOW, result="done", words="You have mail.")
+    assert "You have mail" not in listing([fine], PARIS, NOW)
+
+
+def test_buttons_are_few_and_each_does_something() -> None:
+    over = Seen(Task("over", "Over", Once(0.0)))
+    many = [Seen(Task(f"t{n}", "T", Every(HOUR)), next=NOW) for n in range(20)]
+    assert buttons([over]) == ()
+    assert buttons([over, *many]) == tuple(f"/tasks pause t{n}" for n in range(MAX_BUTTONS))
+
+
+@given(st.text(), st.text(), st.text())
+def test_no_words_break_the_lines_of_the_table(title: str, prompt: str, why: str) -> None:
+    """What strangers may have chosen cannot pass for another task."""
+    seen = Seen(Task("mail", title, Every(HOUR), prompt=prompt), paused=why)
+    text = table([seen, seen], "UTC", 0.0)
+    assert len(text.splitlines()) == 2
+    assert all(line.count("|") == 4 for line in text.splitlines())
+
+
+@given(st.text(min_size=1))
+def test_what_is_looked_for_is_found_or_told(wanted: str) -> None:
+    seen = Seen(Task("mail", wanted, Every(HOUR)))
+    found = find(wanted, [seen])
+    assert found == seen
+    assert isinstance(find(f"{wanted}?", [seen]), str)
+
+
+def test_what_bounds_a_task_is_said() -> None:
+    assert limits(task(Once(0.0))) == []
+    assert limits(task(Once(0.0), tools=())) == ["without tools"]

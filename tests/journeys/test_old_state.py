@@ -1,0 +1,260 @@
+"""A state folder of an earlier Elwood, cut off by kill -9, is opened by this one and goes on.
+
+What is in it, and how it was made, stands in tests/fixtures/README.md.
+"""
+
+import json
+import re
+import tarfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from elwood.agent.session.log.entries import CallStarted, Received, Replied
+from tests.fake_model_rules import Bindings, Json
+from tests.fake_models import obey
+from tests.fake_telegram import OWNER, SentMessage
+from tests.journeys.service import QUESTION, ROOT, Town, town
+
+ARCHIVE = ROOT / "tests" / "fixtures" / "state-47105e8.tar.gz"
+# Unix time: forty seconds after the kill.  Permissions, questions and tasks end or begin later.
+AT = 1_795_372_800.0
+# Update and message ids that the bot's server has not given yet.
+NEXT_UPDATE, NEXT_MESSAGE = 2000, 500
+GUEST, GROUP = 2002, -100500
+SESSIONS = {"tg-1001": 31, "tg-2002": 3, "tg--100500": 1, "task-harbour-news": 1}
+OWNER_OF_IT = """
+[owner]
+name = "Ann"
+timezone = "Europe/Berlin"
+[learning]
+mode = "off"
+"""
+# How the owner is told of an entry of HEARTBEAT.md whose words for times are read no more.
+NOT_READ = "These parts of HEARTBEAT.md do not count:\nHEARTBEAT.md, line 3"
+INVITATION = "Come aboard on Friday."
+NEW_CENTURY = re.compile("next Thu.*2099.* 18:00 CET")
+PERMITTED = 'Greet them\n/call send_message {"to": "tg:2002", "text": "Ahoy from Ann!"}'
+
+
+class Elsewhere(Bindings):
+    """Takes the signatures that it gave out before the test began."""
+
+    def problem(self, body: Json) -> None:
+        """Find none."""
+
+
+@asynccontextmanager
+async def old_town(folder: Path, *, empty: bool = False) -> AsyncIterator[Town]:
+    """Make a town of the old state, or with nothing in it, at the time of that."""
+    async with town(folder, free=(), more=OWNER_OF_IT, ahead=AT - time.time()) as here:
+        here.models.otherwise = obey
+        here.models.bindings = Elsewhere()
+        here.telegram.go_on(NEXT_UPDATE, NEXT_MESSAGE)
+        if not empty:
+            with tarfile.open(ARCHIVE) as archive:
+                archive.extractall(folder, filter="tar")
+        yield here
+
+
+def told(here: Town, chat: int | None = None) -> list[str]:
+    """Return what was said (in *chat*), but for what is said at each start."""
+    return [text for text in here.said(chat) if not text.startswith(NOT_READ)]
+
+
+async def say(here: Town, text: str, chat: int = OWNER) -> str:
+    """Say something, and wait for what is said next in that chat."""
+    before = len(told(here, chat))
+    here.telegram.say(text, chat=chat, user=chat)
+    await here.until(lambda: len(told(here, chat)) > before)
+    return told(here, chat)[-1]
+
+
+def questions(here: Town) -> list[SentMessage]:
+    """List the questions about calls that wait for a button."""
+    return [sent for sent in here.buttons() if QUESTION in sent.text]
+
+
+async def question(here: Town) -> SentMessage:
+    """Wait for the one question."""
+    await here.until(lambda: questions(here))
+    [found] = questions(here)
+    return found
+
+
+def yes(asked: SentMessage) -> str:
+    """Find the button that allows a call once."""
+    return next(data for data in asked.buttons if data.endswith(":o"))
+
+
+async def catch_up(here: Town) -> None:
+    """Start, and wait until what was under way has come to its end."""
+    await here.start()
+    await here.until(lambda: told(here, OWNER) and told(here, GUEST))
+    await question(here)
+
+
+async def output(here: Town, *arguments: str) -> str:
+    """Run a command well; return what it prints."""
+    done = await here.command(*arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def heard(body: Json) -> str:
+    """Write down all messages of a request."""
+    return json.dumps(body["messages"])
+
+
+def outcomes(here: Town) -> tuple[Counter[str], Counter[str]]:
+    """Count, by message, how often it was accepted and how often answered."""
+    entries = [entry for journal in here.journals().values() for entry in journal]
+    received = Counter(e.id for e in entries if isinstance(e, Received))
+    return received, Counter(id_ for e in entries if isinstance(e, Replied) for id_ in e.inputs)
+
+
+async def test_what_was_under_way_comes_to_its_one_end(tmp_path: Path) -> None:
+    async with old_town(tmp_path / "old") as here:
+        await catch_up(here)
+        asked = await question(here)
+        assert INVITATION in asked.text
+        here.telegram.press(yes(asked), message=asked)
+        await here.until(lambda: INVITATION in told(here, GUEST))
+        await here.until(lambda: any("allowed once by you" in text for text in told(here, OWNER)))
+        await here.stop()
+        before = told(here)
+        await here.start()
+        await say(here, "Is there anything left?")
+        await here.stop()
+
+        assert [text for text in told(here, OWNER) if "Halibut ready" in text] == [
+            "You said: Is the Halibut ready?"
+        ]
+        assert told(here, GUEST) == ["(again) You said: Good night, Elwood", INVITATION]
+        assert told(here) == [*before, "You said: Is there anything left?"]
+        started = [e for e in here.journals()["tg-1001"] if isinstance(e, CallStarted)]
+        assert len({(e.turn, e.call) for e in started}) == len(started)
+        received, answered = outcomes(here)
+        assert received == answered
+        assert set(received.values()) == {1}
+        await here.verify()
+
+
+async def test_the_conversation_goes_on_with_all_that_it_knew(tmp_path: Path) -> None:
+    async with old_town(tmp_path / "old") as here:
+        await catch_up(here)
+        assert await say(here, "Where do I live?") == "You said: Where do I live?"
+        first = here.models.bodies[-1]
+        assert await say(here, "And with whom?") == "You said: And with whom?"
+        second = here.models.bodies[-1]
+
+        for words in ("I have moved to Oslo", "sail to Stavanger", "Is the Halibut ready?"):
+            assert words in heard(first)
+        # What was put away, and what was taken back.
+        for words in ("parcel 150", "sail to Bergen"):
+            assert words not in heard(first)
+        calls = [
+            block["name"]
+            for message in first["messages"]
+            if message["role"] == "assistant"
+            for block in message["content"]
+            if block["type"] == "tool_use"
+        ]
+        assert {"list_files", "write_file", "edit_file", "forget_memory", "schedule"} <= {*calls}
+        soul = (here.folder / "workspace" / "SOUL.md").read_text().strip()
+        assert soul in "\n".join(block["text"] for block in first["system"])
+        assert (second["system"], second["tools"]) == (first["system"], first["tools"])
+        assert heard(second).startswith(
+            heard({"messages": first["messages"][:-1]}).removesuffix("]")
+        )
+
+        # The permission for good; nothing is asked.
+        assert "standing permission" in await say(here, PERMITTED)
+        assert told(here, GUEST)[-1] == "Ahoy from Ann!"
+        await question(here)  # that of before is the only one
+
+        assert "blue" in await say(here, 'Look\n/call search_memory {"query": "Halibut"}')
+        memory = await say(here, "/memory")
+        assert "boat: Ann's boat is called Halibut" in memory
+        assert "Herring" not in memory
+
+        tasks = await say(here, "/tasks")
+        assert re.search("next tomorrow.* 07:30 CET; last today.* 19:38 CET: done", tasks)
+        assert NEW_CENTURY.search(tasks)
+        assert "paused by the owner" in tasks
+        await here.until(lambda: any(text.startswith(NOT_READ) for text in here.said(OWNER)))
+        assert "useless" not in tasks
+        assert "kettle" not in tasks
+
+        assert "3 before the trip" in await say(here, "/tree")
+        await say(here, "/resume before the trip")
+        await say(here, "Where are we?")
+        assert "plants" in heard(here.models.bodies[-1])
+        assert "Stavanger" not in heard(here.models.bodies[-1])
+        await say(here, "/resume 1")
+        await say(here, "What do I like?")
+        assert "parcel 7 is at the harbour" in heard(here.models.bodies[-1])
+
+        # The guest stays let in, and whoever was turned away stays so.
+        assert await say(here, "Hello again", GUEST) == "You said: Hello again"
+        here.telegram.say("And me?", chat=3003, user=3003)
+        await here.until(lambda: not here.telegram.unconfirmed)
+        assert told(here, 3003) == []
+        await here.stop()
+        await here.verify()
+
+
+async def test_its_records_are_read_from_a_shell(tmp_path: Path) -> None:
+    async with old_town(tmp_path / "old") as here:
+        await here.verify()
+        lines = (await output(here, "receipts", "--json")).splitlines()
+        receipts = [json.loads(line) for line in lines]
+        assert Counter(one["outcome"] for one in receipts) == {
+            "ok": 21,
+            "denied": 1,
+            "unknown": 1,
+            "waiting": 1,
+        }
+        assert {one["ruling"].partition(" ")[0] for one in receipts} == {
+            "",
+            "once",
+            "always",
+            "standing",
+            "denied",
+        }
+        listed = [line.split() for line in (await output(here, "session", "list")).splitlines()]
+        assert {row[0]: row[6] for row in listed if row[0] in SESSIONS} == {
+            name: str(turns) for name, turns in SESSIONS.items()
+        }
+        assert "Halibut" in await output(here, "memory", "search", "blue boat")
+        shown = await output(here, "session", "show", "tg-2002")
+        assert "Good night, Elwood" in shown
+        [backup] = (await output(here, "backup", "list")).splitlines()[1:]
+        assert backup.endswith("whole")
+
+
+async def test_its_backup_is_put_in_place_elsewhere(tmp_path: Path) -> None:
+    with tarfile.open(ARCHIVE) as archive:
+        [member] = [one for one in archive.getmembers() if "/backups/" in one.name]
+        archive.extract(member, tmp_path, filter="tar")
+    async with old_town(tmp_path / "new", empty=True) as here:
+        await output(here, "backup", "restore", str(tmp_path / member.name), "--yes")
+        await here.verify()
+        await here.start()
+        # What was said up to the restore may have been answered by the state that it replaced.
+        here.telegram.push(
+            {"message": here.telegram.message("Are you well?") | {"date": int(AT) + 3600}}
+        )
+        await here.until(lambda: "You said: Are you well?" in told(here, OWNER))
+        assert "sail to Stavanger" in heard(here.models.bodies[-1])
+        assert "Nothing waits for a decision" in await say(here, "/approvals")
+        assert NEW_CENTURY.search(await say(here, "/tasks"))
+        for asked in questions(here):  # closed, even if its buttons are still there
+            query = here.telegram.press(yes(asked), message=asked)
+            await here.until(partial(here.telegram.answered.get, query))
+        await here.stop()
+        await here.verify()
+        assert INVITATION not in told(here, GUEST)
