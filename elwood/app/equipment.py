@@ -159,11 +159,11 @@ class Equipment:
         )
         self.daily = DailyNoteSearch(config.paths.state, config.paths.workspace, hands.blocking)
         self._config = config
-        searches = (NoteSearch(memory), self.daily)
+        self.searches = (NoteSearch(memory), self.daily)
         self._hands = attrs.evolve(
             hands,
             memory=memory,
-            searches=searches,
+            searches=self.searches,
             timetable=timetable,
             zone=config.owner.timezone,
             now=now,

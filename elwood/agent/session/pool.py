@@ -139,6 +139,7 @@ class Conversations:
             models=near.models,
             approvals=near.approvals,
             memory=near.memory,
+            searches=self._equipment.searches,
             timetable=near.timetable,
             offered=config.memory.offered,
             outboxes=near.outboxes,

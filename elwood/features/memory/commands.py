@@ -1,8 +1,11 @@
 """``/memory``: what is remembered, for the owner."""
 
+from collections.abc import Sequence
+
 import trio
 
 from elwood.agent.session.log.entries import Received
+from elwood.agent.tools.searches import SearchResult, TextSearch
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     MemoryMail,
@@ -10,13 +13,13 @@ from elwood.features.memory.messages import (
     Overlook,
     PendingNotes,
     ReadNotes,
-    Recall,
     SettleObservation,
     Undo,
     Undone,
 )
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import MOST_PENDING
+from elwood.features.memory.tools import results, search_all
 from elwood.foundation.runtime import ActorUnavailable, Address
 
 # Seconds for a command.
@@ -35,7 +38,11 @@ UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
 
 async def memory_command(
-    received: Received, given: str, memory: Address[MemoryMail], now: float
+    received: Received,
+    given: str,
+    memory: Address[MemoryMail],
+    searches: Sequence[TextSearch],
+    now: float,
 ) -> str:
     """Carry out ``/memory`` with the words *given*, for the owner only, at Unix time *now*."""
     if received.untrusted:
@@ -43,25 +50,26 @@ async def memory_command(
     answer = UNAVAILABLE
     with trio.move_on_after(COMMAND_LIMIT):
         try:
-            answer = await _answer(given, memory, now)
+            answer = await _answer(given, memory, searches, now)
         except ActorUnavailable:
             return UNAVAILABLE
     return answer
 
 
-async def _answer(given: str, memory: Address[MemoryMail], now: float) -> str:
+async def _answer(
+    given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch], now: float
+) -> str:
     match given.split(maxsplit=1):
         case []:
             return overview(await memory.ask(Overlook(limit=LISTED)))
         case ["undo"]:
             return undone(await memory.ask(Undo()))
         case ["search", words]:
-            found = await memory.ask(Recall(query=words, limit=LISTED))
+            found = await search_all(searches, words, LISTED)
             return shown(found) or "No note has any of these words."
         case ["show", key]:
-            return shown(await memory.ask(ReadNotes(keys=(key.lower(),)))) or (
-                f"There is no note called {key}."
-            )
+            notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
+            return shown(results(notes, "")) or f"There is no note called {key}."
         case ["pending"]:
             notes = await memory.ask(PendingNotes(limit=MOST_PENDING))
             return listing(observations_of(notes))
@@ -112,18 +120,17 @@ def undone(done: Undone | None) -> str:
     return " ".join(told) or "There was nothing left of it to take back."
 
 
-def shown(notes: tuple[Note, ...]) -> str:
-    """Show *notes* whole, as far as they fit into one answer."""
-    room = MAX_SHOWN // max(1, len(notes))
+def shown(found: Sequence[SearchResult]) -> str:
+    """Show what was *found* whole, as far as it fits into one answer."""
+    room = MAX_SHOWN // max(1, len(found))
     parts = []
-    for note in notes:
-        about = [note.updated[:10]] if note.updated else []
-        about += ["waits for your word"] if note.status == "pending" else []
-        about += ["may hold strangers' words"] if note.untrusted else []
-        about += [f"from {note.source}"] if note.source else []
-        cut = "…" if len(note.text) > room else ""
-        head = f"{note.key} ({'; '.join(about)})" if about else note.key
-        parts.append(f"{head}\n{note.text[:room]}{cut}")
+    for one in found:
+        about = [one.updated[:10]] if one.updated else []
+        about += ["may hold strangers' words"] if one.label.untrusted else []
+        about += [one.about] if one.about else []
+        cut = "…" if len(one.text) > room else ""
+        head = f"{one.origin} ({'; '.join(about)})" if about else one.origin
+        parts.append(f"{head}\n{one.text[:room]}{cut}")
     return "\n\n".join(parts)
 
 

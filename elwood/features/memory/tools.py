@@ -1,7 +1,7 @@
 """The tools that keep facts for later conversations, look them up, and forget them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from elwood.agent.conversation.actions import SaveMemory as Saving
 from elwood.agent.conversation.actions import SearchMemory as Searching
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.searches import SearchResult
+from elwood.agent.tools.searches import SearchResult, TextSearch
 from elwood.agent.tools.tool import Hands, Output, Tool, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
@@ -102,8 +102,7 @@ async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
     """Find notes, and what else can be searched, by words."""
     if not re.search(r"[^\W_]", given.query):
         raise ToolFailure("query has no words; give some that the notes should have")
-    first, *others = [await one.search(given.query, given.limit) for one in hands.searches]
-    found = joined(first, chain.from_iterable(others), asked(given.query))[: given.limit]
+    found = await search_all(hands.searches, given.query, given.limit)
     if not found:
         return "no note has any of these words"
     room = MAX_SHOWN // len(found)
@@ -192,6 +191,12 @@ def _memory(hands: Hands) -> Address[MemoryMail]:
     return hands.memory
 
 
+async def search_all(searches: Sequence[TextSearch], query: str, limit: int) -> list[SearchResult]:
+    """Find the best *limit* texts of all *searches*; those of the first come first."""
+    first, *others = [await one.search(query, limit) for one in searches]
+    return joined(first, chain.from_iterable(others), asked(query))[:limit]
+
+
 def _shown(found: SearchResult, room: int) -> str:
     about = [f"updated {found.updated}"] if found.updated else []
     about += [found.about] if found.about else []
@@ -227,7 +232,8 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
     chosen = asked(query)
     found = []
     for note in notes:
-        about = [f"tags: {', '.join(note.tags)}"] if note.tags else []
+        about = ["waits for your word"] if note.status == "pending" else []
+        about += [f"tags: {', '.join(note.tags)}"] if note.tags else []
         about += [f"from {note.source}"] if note.source else []
         found.append(
             SearchResult(

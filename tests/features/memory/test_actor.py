@@ -37,6 +37,7 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.note import Note
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import NoteSearch
 from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.disk import Disk
@@ -179,7 +180,7 @@ async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
         asked = Received("1", "/memory", "me", Route("console"), 0.0)
 
         async def command(given: str) -> str:
-            return await memory_command(asked, given, memory, 9.0)
+            return await memory_command(asked, given, memory, (NoteSearch(memory),), 9.0)
 
         await learn(memory, one, other)
         assert other.code in await command("pending")

@@ -92,7 +92,8 @@ class Commands:
                 text = "There is no memory here."
                 if self._house.memory is not None:
                     now = self._house.now()
-                    text = await memory_command(received, given, self._house.memory, now)
+                    memory, searches = self._house.memory, self._house.searches
+                    text = await memory_command(received, given, memory, searches, now)
             case Command("tasks", given):
                 text, buttons = await tasks_command(received, given, self._house, again=again)
             case Command("help"):

@@ -18,6 +18,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.gate import Gate
+from elwood.agent.tools.searches import TextSearch
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.features.memory.extension import Learning
 from elwood.features.memory.messages import MemoryMail
@@ -69,6 +70,7 @@ class Surroundings:
     turns: TurnSettings
     max_tokens: int
     memory: Address[MemoryMail] | None = None
+    searches: Sequence[TextSearch] = ()
     offered: int = 0
     timetable: Address[TimetableMail] | None = None
     delivery_limit: float = 60.0
