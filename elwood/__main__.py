@@ -1,5 +1,5 @@
 """``python -m elwood`` is the command ``elwood``."""
 
-from elwood.app.cli.commands import main
+from elwood.app.cli import main
 
 raise SystemExit(main())

@@ -17,13 +17,13 @@ from elwood.agent.models.messages import ModelsMail
 from elwood.agent.policy.decide import Rules, version
 from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.commands.exporting import Exports
+from elwood.agent.session.log.restored import restored
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.turn.approval_client import Hints, Seeking
+from elwood.agent.session.turn.approval_client import ApprovalClient, Hints
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.app.config.settings import Config
-from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.extension import DailyQuota, Learning, OwnerQuestions
@@ -200,7 +200,7 @@ class Equipment:
     def gate(self, session: str, log_: SessionLog) -> Gate:
         """Make the gate of one session."""
         config = self._config
-        seeking = Seeking(
+        approval_client = ApprovalClient(
             session=session,
             state=lambda: log_.state,
             record=log_.record,
@@ -212,7 +212,7 @@ class Equipment:
             now=self._now,
         )
         redactor = Redactor(config.secrets)
-        return Gate(session, log_, self._toolset, seeking, redactor, self._now)
+        return Gate(session, log_, self._toolset, approval_client, redactor, self._now)
 
     def sandbox(self) -> str:
         """Say in one line where commands run."""

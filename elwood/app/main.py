@@ -17,7 +17,7 @@ from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.owner_routes import places
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.models.actor import Models
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.ledger import Ledger, UsageEntry
@@ -134,7 +134,7 @@ class House:
         )
         heard = LastHeard(state / "heard.json", self._disk)
         self._places = lambda: places(self._equipment.places, heard.route)
-        self._tell = TellOwner(Posting(self._posts), self._places, self.redact)
+        self._tell = TellOwner(PostUntilDelivered(self._posts), self._places, self.redact)
         self._conversations = Conversations(
             config,
             outside,

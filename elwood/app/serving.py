@@ -20,6 +20,7 @@ from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
+from elwood.agent.session.log.restored import RestoredDamaged
 from elwood.agent.tools.catalog import merge
 from elwood.agent.tools.tool import Tool
 from elwood.app.builtin_tools import builtin
@@ -33,7 +34,8 @@ from elwood.app.config.settings import Config
 from elwood.app.equipment import equipped
 from elwood.app.init import copy_documents
 from elwood.app.main import LAST_TURN, House
-from elwood.features.backup.sources import STAGE, BackupFailed
+from elwood.features.backup.rules import BackupFailed
+from elwood.features.backup.store import STAGE
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
@@ -129,7 +131,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
                 copy_documents(config.paths.workspace, say=log.info)
             _tune_collector()
             return trio.run(body)
-    except (AlreadyRunning, BackupFailed, Escalated) as error:
+    except (AlreadyRunning, BackupFailed, RestoredDamaged, Escalated) as error:
         print(error, file=sys.stderr)
         return FAILURE
     except OSError as error:

@@ -20,7 +20,7 @@ from elwood.agent.session.log.entries import Entry
 from elwood.app.builtin_tools import builtin
 from elwood.features.memory import messages as memory
 from elwood.features.tasks import messages as timetable
-from elwood.features.tasks.entries import TimetableEntry
+from elwood.features.tasks.state import TimetableEntry
 
 FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
 MADE = "<!-- Generated: python -m tests.app.reference_pages -->\n"

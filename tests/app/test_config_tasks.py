@@ -8,10 +8,9 @@ import pytest
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import models_in_use
-from elwood.features.tasks.changes import problem
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.features.tasks.rules import problem
+from elwood.features.tasks.settings import MAX_PROMPT, MAX_TASKS, HeartbeatSettings, TaskForm
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import MAX_PROMPT, MAX_TASKS, TaskForm
 from elwood.features.tasks.when import Cron, Every, Hours
 from tests.app.test_config import complaints, configured
 

@@ -21,8 +21,7 @@ from elwood.app.doctor.local import _enough, examine_machine, prices
 from elwood.app.doctor.planned import examine_plans
 from elwood.app.doctor.sandboxed import examine_sandbox
 from elwood.app.doctor.services import _unreached, examine_services
-from elwood.features.backup.cli import scope_of
-from elwood.features.backup.store import take
+from elwood.features.backup.store import Scope, take
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from tests.fake_http import Answer, Reply, Request, serving
@@ -523,7 +522,7 @@ def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:
     config = configured(tmp_path)
     config.paths.workspace.mkdir(parents=True, exist_ok=True)
     assert planned(config) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
-    taken = take(scope_of(config), clock=lambda: NOW - 86_400, keep=7)
+    taken = take(Scope.of(config), clock=lambda: NOW - 86_400, keep=7)
     assert planned(config)[1:] == [("ok", "backup", "the last one is 24 h old")]
     assert planned(config, NOW + 3 * 86_400)[1][0] == "warning"
     taken.path.write_bytes(taken.path.read_bytes()[:-100])

@@ -13,9 +13,8 @@ from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
 from elwood.features.backup.settings import BackupSettings
 from elwood.features.tasks.messages import Schedule
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.journeys.clocked import Story, Trial
@@ -124,9 +123,9 @@ async def is_paused(trial: Trial) -> None:
     await trial.quiet()
     at = DUE
     for _ in range(5):
-        trial.armed = trial.table().rows[ID].failed == 4
+        trial.armed = trial.table().tasks[ID].failures == 4
         await trial.until_time(at)
-        again = trial.table().rows[ID].again
+        again = trial.table().tasks[ID].retry
         at = again.at + 1 if again else DUE + HOUR
     await trial.until_time(DUE + 2 * HOUR)  # paused: nothing runs
     trial.is_well = True
@@ -151,7 +150,7 @@ async def is_allowed(trial: Trial, wait: bool) -> None:
     trial.wake()
     await trial.until(partial(trial.button, "once"))
     if wait:
-        await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+        await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
         await trial.quiet()
     await trial.press("once")
     await trial.until(partial(has_acted, trial))
@@ -164,7 +163,7 @@ async def is_allowed_in_the_morning(trial: Trial) -> None:
     await trial.quiet()
     trial.armed = True
     await trial.until_time(DUE)
-    await trial.until(lambda: trial.table().rows[ID].result == "waiting")
+    await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
     await trial.quiet()
     assert trial.button("once") is None
     trial.home.clock_error -= 10 * HOUR

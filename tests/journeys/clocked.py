@@ -18,11 +18,9 @@ import trio.testing
 
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
-from elwood.features.tasks import due_runs as planning
-from elwood.features.tasks import missed_runs as passing
-from elwood.features.tasks.entries import TimetableEntry
+from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
-from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.foundation.storage.chain import decoder, is_sound
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
@@ -198,14 +196,14 @@ class Trial:
     def left(self) -> list[str]:
         """Say what is left to do now."""
         h, table = self.home, self.table()
-        agenda = planning.agenda(table, h.now())
+        agenda = rules.agenda(table, h.now())
         return [
             *(f"{session} is busy" for session in h.sessions if not h.fold(session).is_idle),
             *(f"to do: {run}" for run in agenda.runs),
-            *(f"passed: {entry}" for entry in passing.settle(table, h.now(), ZONE)),
+            *(f"passed: {entry}" for entry in rules.missed_runs(table, h.now(), ZONE)),
             *(["something to tell"] if agenda.tell else []),
             *(["unconfirmed"] if h.fake.unconfirmed else []),
-            *(["nothing has begun"] if not table.rows else []),
+            *(["nothing has begun"] if not table.tasks else []),
         ]
 
     def log(self) -> list[tuple[int, float, TimetableEntry]]:

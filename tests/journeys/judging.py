@@ -10,7 +10,7 @@ from elwood.agent.session.log.entries import (
     Replied,
 )
 from elwood.agent.session.reading.receipts import HEAD
-from elwood.features.telegram.preview import UNFINISHED
+from elwood.features.telegram.outbox import UNFINISHED
 from elwood.foundation.text.reply import parts
 from tests.fake_telegram import BOT
 from tests.journeys.service import MARK, QUESTION, Town

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from elwood.features.tasks import when as timing
-from elwood.features.tasks.entries import Ended, Passed
+from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task
 
 
@@ -17,7 +17,6 @@ class Series:
 
     Times in (*since*, *must*] need an outcome; up to *may* they can have one, as the clock had
     once shown more; so can those of *pauses*, and those of *taken*, when an earlier series ran.
-    With each of *passed*, and of *begun*, stands how often the clock had been set before.
     """
 
     number: int
@@ -26,9 +25,9 @@ class Series:
     must: float = math.inf
     may: float = math.inf
     pauses: list[tuple[float, float]] = attrs.field(factory=list)
-    attempts: dict[float, list[Ended]] = attrs.field(factory=lambda: defaultdict(list))
-    passed: list[tuple[int, Passed]] = attrs.field(factory=list)
-    begun: dict[float, int] = attrs.field(factory=dict)
+    attempts: dict[float, list[RunFinished]] = attrs.field(factory=lambda: defaultdict(list))
+    passed: list[RunsMissed] = attrs.field(factory=list)
+    begun: set[float] = attrs.field(factory=set)
     exempt: float = 0.0
     taken: tuple[float, float] = (0.0, 0.0)
 

@@ -17,7 +17,7 @@ import trio
 from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.turns import UNANSWERED
-from elwood.features.telegram.preview import UNFINISHED
+from elwood.features.telegram.outbox import UNFINISHED
 from elwood.foundation.storage.chain import is_sound
 from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks

@@ -16,11 +16,10 @@ from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided
-from elwood.features.tasks.entries import Left
 from elwood.features.tasks.messages import ListTasks, Schedule, Woken
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
+from elwood.features.tasks.state import TaskRemoved
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.tools import CANCEL_TASK
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
@@ -250,11 +249,11 @@ async def is_cancelled(trial: Trial) -> None:
     task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
     await trial.life.house.timetable.address.ask(Schedule(task=task))
     await trial.until_time(DUE)
-    await trial.until(lambda: trial.table().rows["work"].result == "waiting")
+    await trial.until(lambda: trial.table().tasks["work"].result == "waiting")
     await trial.quiet()
     trial.armed = True
     trial.home.fake.say("/tasks cancel work")
-    await trial.until(lambda: any(isinstance(entry, Left) for _, _, entry in trial.log()))
+    await trial.until(lambda: any(isinstance(entry, TaskRemoved) for _, _, entry in trial.log()))
     await trial.press("once")
     await trial.quiet()
     await trial.until(lambda: not trial.home.fold(f"{SESSION}work").pending)

@@ -21,9 +21,8 @@ from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Received
 from elwood.features.tasks.messages import ListTasks, Woken
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.tools import LIST_TASKS, SCHEDULE
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
-from elwood.features.tasks.entries import Begun, Ended, Passed
 from elwood.features.tasks.run import message_of
+from elwood.features.tasks.state import RunFinished, RunsMissed, RunStarted
 from tests.fake_telegram import OWNER
 from tests.journeys.clock_stories import STORIES
 from tests.journeys.clocked import Trial, sample
@@ -34,7 +34,7 @@ def _planned(trial: Trial) -> list[str]:
     judge = Judge(log, trial.ended_at)
     texts = [(text.removeprefix(AGAIN), text) for text in trial.home.fake.texts(OWNER)]
     judge.judge_news(log, [(bare, bare != text) for bare, text in texts if bare.startswith(NEWS)])
-    running = [row.task.id for row in trial.table().rows.values() if row.run is not None]
+    running = [row.task.id for row in trial.table().tasks.values() if row.run is not None]
     return [*judge.broken, *(f"{id_} still runs" for id_ in running)]
 
 
@@ -47,14 +47,16 @@ def _run(trial: Trial) -> list[str]:
         for id_ in entry.inputs
     }
     received = {e.id for e in _entries(trial) if isinstance(e, Received) and e.errand}
-    tasks = {row.task.id for row in trial.table().rows.values() if row.task.chore}
-    runs = [e.run for _, _, e in trial.log() if isinstance(e, Begun) and e.run.task not in tasks]
+    tasks = {row.task.id for row in trial.table().tasks.values() if row.task.chore}
+    runs = [
+        e.run for _, _, e in trial.log() if isinstance(e, RunStarted) and e.run.task not in tasks
+    ]
     begun = {message_of(run) for run in runs}
     found = [f"{id_} began, and nobody was asked" for id_ in begun - received]
     found += [f"{id_} never began" for id_ in received - begun if not id_.endswith(":note")]
     for _, _, entry in trial.log():
-        reply = replies.get(message_of(entry.run)) if isinstance(entry, Ended) else None
-        if isinstance(entry, Ended) and reply and (entry.result == "failed") != reply.failed:
+        reply = replies.get(message_of(entry.run)) if isinstance(entry, RunFinished) else None
+        if isinstance(entry, RunFinished) and reply and (entry.result == "failed") != reply.failed:
             found.append(f"{entry} in the timetable, {reply} in the session")
     return found
 
@@ -63,7 +65,9 @@ def _once(trial: Trial) -> list[str]:
     """What its conversation has told of a run that failed, the timetable does not tell again."""
     replies = [e for e in _entries(trial) if isinstance(e, Replied) and e.failed and not e.quiet]
     told = {id_ for reply in replies for id_ in reply.inputs}
-    ended = [e for _, _, e in trial.log() if isinstance(e, Ended) and message_of(e.run) in told]
+    ended = [
+        e for _, _, e in trial.log() if isinstance(e, RunFinished) and message_of(e.run) in told
+    ]
     return [f"told twice: {entry.tell}" for entry in ended if entry.tell]
 
 
@@ -109,9 +113,9 @@ def results(trial: Trial) -> dict[tuple[str, float], str]:
     """Say what became of each planned time."""
     found: dict[tuple[str, float], str] = {}
     for _, _, entry in trial.log():
-        if isinstance(entry, Ended) and entry.run.attempt:
+        if isinstance(entry, RunFinished) and entry.run.attempt:
             found[entry.run.task, entry.run.due] = entry.result
-        elif isinstance(entry, Passed):
+        elif isinstance(entry, RunsMissed):
             found[entry.task, entry.last] = f"{entry.result} {entry.count}"
     return found
 

@@ -18,7 +18,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.control import cli as inspecting
+from elwood.features.control import client
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Mailbox
@@ -216,7 +216,7 @@ async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
             await life.until(lambda: (h.runtime / "control.sock").exists())
             crashed(life, "control", times=restarts(life, "control"), why="File exists")
             mock_clock.autojump_threshold = inf  # it does not see that a thread is at work
-            seen = await trio.to_thread.run_sync(inspecting.fetch, h.runtime)
+            seen = await trio.to_thread.run_sync(client.fetch, h.runtime)
             mock_clock.autojump_threshold = JUMP
             assert {actor.name for actor in seen.actors} >= {"control", "models", "telegram"}
 

@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock
 
 from elwood.features.health.disk_monitor import EVERY
+from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.disk_space import Space
 from tests.journeys.disk import BadDisk

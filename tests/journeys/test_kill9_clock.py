@@ -17,12 +17,11 @@ import trio
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Replied
 from elwood.agent.session.log.state import Nothing, Session, next_work
-from elwood.features.tasks import due_runs as planning
-from elwood.features.tasks.entries import Begun, Ended, TimetableEntry
+from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Schedule
 from elwood.features.tasks.run import message_of
-from elwood.features.tasks.state import Timetable
-from elwood.features.tasks.task import Seen, Task
+from elwood.features.tasks.state import RunFinished, RunStarted, Timetable, TimetableEntry
+from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Once
 from elwood.foundation.storage.chain import decoder, is_sound
 from tests.fake_model_rules import Json
@@ -86,7 +85,7 @@ class Planner:
                 if not kind:
                     task = Task("", mark, when, message=f"Remember {mark}.", route=route)
                 seen = await timetable.ask(Schedule(task=task))
-                assert isinstance(seen, Seen), seen
+                assert isinstance(seen, TaskStatus), seen
                 self.planned[mark] = kind
 
 
@@ -110,8 +109,8 @@ def table_of(here: Town) -> Timetable:
 def is_settled(here: Town) -> bool:
     """Tell whether nothing is left to do, but for tries that are to be made later."""
     table = table_of(here)
-    agenda = planning.agenda(table, time.time())
-    late = [row for row in table.rows.values() if row.task.origin == "talk" and row.again is None]
+    agenda = rules.agenda(table, time.time())
+    late = [row for row in table.tasks.values() if row.task.origin == "talk" and row.retry is None]
     idle = [is_idle(entries) for entries in here.journals().values()]
     return not (late or agenda.runs or agenda.tell or not all(idle))
 
@@ -133,17 +132,21 @@ def wrong(here: Town, planned: dict[str, str], until: float) -> list[str]:
     entries = [entry for journal in here.journals().values() for entry in journal]
     received = Counter(e.id for e in entries if isinstance(e, Received))
     found = [f"{id_} was taken {n} times" for id_, n in received.items() if n > 1]
-    runs = {message_of(e.run) for _, _, e in log if isinstance(e, Begun)}
+    runs = {message_of(e.run) for _, _, e in log if isinstance(e, RunStarted)}
     runs = {run for run in runs if not run.startswith(("task:sweep", "task:memory"))}
     asked = {id_ for id_ in received if not id_.endswith(":note")}
     found += [f"began or was taken only: {id_}" for id_ in runs ^ asked]
     answers = {id_: e for e in entries if isinstance(e, Replied) for id_ in e.inputs}
     for _, _, entry in log:
-        answer = answers.get(message_of(entry.run)) if isinstance(entry, Ended) else None
-        if isinstance(entry, Ended) and answer and answer.failed != (entry.result == "failed"):
+        answer = answers.get(message_of(entry.run)) if isinstance(entry, RunFinished) else None
+        if (
+            isinstance(entry, RunFinished)
+            and answer
+            and answer.failed != (entry.result == "failed")
+        ):
             found.append(f"{entry} in the timetable, {answer} in the session")
     said = "\n".join(here.said())
-    later = {row.task.title for row in table_of(here).rows.values() if row.again is not None}
+    later = {row.task.title for row in table_of(here).tasks.values() if row.retry is not None}
     found += [f"never heard of: {mark}" for mark in planned.keys() - later if mark not in said]
     return [*judge.broken, *found, *commands(here, entries)]
 
@@ -190,7 +193,7 @@ async def test_kills_while_tasks_run_break_no_promise(
         assert alive(mark) == set()
         assert here.running() == []
         await here.verify()
-    ended = Counter(e.result for _, _, e in log_of(here) if isinstance(e, Ended))
+    ended = Counter(e.result for _, _, e in log_of(here) if isinstance(e, RunFinished))
     entries = [entry for journal in here.journals().values() for entry in journal]
     calls = Counter(entry.outcome for entry in entries if isinstance(entry, CallEnded))
     print(f"{kills} kills, {len(planner.planned)} tasks; runs ended {dict(ended)}")

@@ -8,7 +8,7 @@ import pytest
 from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.chores import Report
-from elwood.features.tasks.entries import Ended, Passed
+from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.journeys.outcomes import Judge
@@ -66,9 +66,9 @@ def check(world: World, kind: str) -> None:
     assert not judge.broken, judge.broken
     assert max(judge.begun.values()) == 1
     assert max(world.effects.values()) == 1
-    ended = [entry for _, _, entry in log if isinstance(entry, Ended)]
+    ended = [entry for _, _, entry in log if isinstance(entry, RunFinished)]
     good = [entry for entry in ended if entry.result == "done"]
     assert len(good) == 1
     assert sum(entry.result == "unchanged" for entry in ended) == (2 if kind == "watch" else 0)
-    assert not [entry for _, _, entry in log if isinstance(entry, Passed)]
+    assert not [entry for _, _, entry in log if isinstance(entry, RunsMissed)]
     assert sum(world.effects.values()) == (2 if kind == "fails once" else 1)

@@ -19,8 +19,7 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.choices import typing
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
-from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.entries import TimetableEntry
+from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.messages import (
     ListTasks,
     Schedule,
@@ -28,9 +27,8 @@ from elwood.features.tasks.messages import (
     Unscheduled,
     Woken,
 )
-from elwood.features.tasks.run import Errands
-from elwood.features.tasks.scheduler import Scheduler
-from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from elwood.foundation.runtime import Child, Mailbox
@@ -63,7 +61,7 @@ class Clocked(House):
             clock=self.world.now,
             zone="UTC",
         )
-        errands = Errands(
+        errands = TaskRunner(
             self.sessions.address,
             chores={},
             watching=self._watching,

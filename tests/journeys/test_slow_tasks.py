@@ -7,9 +7,9 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
-from elwood.features.tasks.entries import Passed, TimetableEntry
+from elwood.features.tasks.settings import ConfiguredTasks
+from elwood.features.tasks.state import RunsMissed, TimetableEntry
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.when import Every
 from elwood.foundation.storage.chain import decoder
 from tests.agent.session.scripted import answer
@@ -38,5 +38,7 @@ async def test_a_task_that_is_too_slow_is_told_once_and_not_each_time(
         assert "the run before took so long" in told
         raw = (h.state / "schedule.jsonl").read_bytes().splitlines(keepends=True)
         entries = [entry for line in raw for entry in decoder(TimetableEntry).decode(line).entries]
-        missed = [entry for entry in entries if isinstance(entry, Passed) and entry.task == "look"]
+        missed = [
+            entry for entry in entries if isinstance(entry, RunsMissed) and entry.task == "look"
+        ]
         assert sum(entry.count for entry in missed) > 3

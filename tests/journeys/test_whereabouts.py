@@ -18,8 +18,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.features.tasks.messages import Woken
+from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.tasks.tools import SCHEDULE
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Mailbox

@@ -20,20 +20,19 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Ta
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
-from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.changes import Verb
+from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.chores import Chore, Report
-from elwood.features.tasks.entries import TimetableEntry
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
+    ListTasks,
     Schedule,
     TimetableMail,
     Woken,
 )
-from elwood.features.tasks.run import Errands
-from elwood.features.tasks.scheduler import Scheduler
-from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.rules import Verb
+from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Origin, Task
 from elwood.foundation.runtime import (
     ActorTable,
@@ -227,7 +226,7 @@ class House:
             clock=world.now,
             zone="Europe/Berlin",
         )
-        errands = Errands(
+        errands = TaskRunner(
             self.sessions.address,
             chores={name: self._chore(name) for name in world.chore_names},
             watching=self._watching,
@@ -264,6 +263,11 @@ class House:
     async def change(self, id_: str, verb: Verb) -> None:
         """Do what a person does about a task."""
         await self.timetable.address.ask(Change(id=id_, verb=verb, by="me"))
+
+    async def is_paused(self, id_: str) -> bool:
+        """Tell whether a task is paused."""
+        tasks = await self.timetable.address.ask(ListTasks(chores=True))
+        return any(one.task.id == id_ and one.paused for one in tasks)
 
     async def schedule(self, task: Task) -> None:
         """Take in a task as a conversation makes it."""

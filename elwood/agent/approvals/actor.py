@@ -68,9 +68,8 @@ from elwood.agent.approvals.state import (
 )
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import Budget, Window
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.calls import OwnerAnswer
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
 from elwood.foundation.environment import Environment
@@ -83,6 +82,7 @@ from elwood.foundation.runtime import (
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import DiskFull
 from elwood.foundation.text.characters import utf16_length
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.typed_codes import normal_code
 
@@ -144,7 +144,7 @@ class Approvals:
         when_awake: Callable[[float], float] = lambda now: now,
     ) -> None:
         self._journal = journal
-        self._post = Posting(outboxes)
+        self._post = PostUntilDelivered(outboxes)
         self._environment = environment
         self._owners = owners
         self._owner_routes = owner_routes

@@ -10,11 +10,10 @@ from typing import Literal, get_args
 
 from elwood.agent.approvals.state import ApprovalRequest, Permission, Question, answers, gist
 from elwood.agent.conversation.calls import OwnerAnswer
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
 from elwood.foundation.text.characters import utf16_length, utf16_offsets
-from elwood.foundation.text.escape_invisible import escape_invisible, remark
+from elwood.foundation.text.escape_invisible import escape_invisible, flatten, remark
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import LIMIT
 

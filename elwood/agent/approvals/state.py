@@ -17,8 +17,8 @@ from elwood.agent.approvals.people import (
     PeopleEntry,
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.route import Route
+from elwood.foundation.text.escape_invisible import flatten
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
 # more before them decides nothing with care.

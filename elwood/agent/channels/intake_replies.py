@@ -1,12 +1,12 @@
 """What an Intake of any channel owes a sender: to ask for long enough, and to say what happened."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import trio
 
 from elwood.agent.channels.messages import OutboxMail, Post, Unsent
+from elwood.agent.channels.post_until_delivered import post_once
 from elwood.agent.conversation.inbound import Busy, NotNow, Reception, Refused
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address, Request
@@ -17,8 +17,6 @@ T = TypeVar("T")
 
 # Seconds for an answer from inside the house, and how often to ask.
 PATIENCE, TRIES = 10.0, 3
-# Seconds for a notice to a person to be sent.
-NOTICE = 60.0
 # Seconds between two notices to one chat that too much is waiting.
 BUSY_NOTICE = 60.0
 
@@ -31,7 +29,7 @@ async def ask(address: Address[M], make: Callable[[], Request[T]]) -> T | None:
     return None
 
 
-class Handing:
+class IntakeReplies:
     """Tells senders by *outbox* what became of their messages."""
 
     def __init__(self, outbox: Address[OutboxMail]) -> None:
@@ -75,11 +73,9 @@ class Handing:
 
     async def tell(self, route: Route, text: str) -> bool:
         """Tell the sender something; False if it surely did not arrive."""
-        post = partial(Post, route=route, part=Rich(text))
         for attempt in range(TRIES):
-            with trio.move_on_after(NOTICE):
-                sent = await self._outbox.insist(post)
-                if not isinstance(sent, Unsent):
-                    return True
+            sent = await post_once(self._outbox, Post(route=route, part=Rich(text)))
+            if not isinstance(sent, Unsent):
+                return True
             await trio.sleep(2.0**attempt)
         return False

@@ -1,42 +1,43 @@
 """What is sent to people."""
 
+from collections.abc import Callable
+
 import attrs
+import msgspec
 
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Request
 from elwood.foundation.text.markdown import Rich
 
 
-@attrs.frozen
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """The channel has it, as *message*."""
 
     message: str
 
 
-@attrs.frozen
-class Unsure:
+class Unsure(msgspec.Struct, frozen=True):
     """It may or may not have arrived; sending again must be marked as a repeat."""
 
     why: str
 
 
-@attrs.frozen
-class Unsent:
+class Unsent(msgspec.Struct, frozen=True):
     """It surely did not arrive, and another try may work."""
 
     why: str
 
 
-@attrs.frozen
-class Undeliverable:
+class Undeliverable(msgspec.Struct, frozen=True):
     """It can never arrive there (blocked, kicked, no such chat)."""
 
     why: str
 
 
-@attrs.frozen
-class Button:
+PostResult = Sent | Unsure | Unsent | Undeliverable
+
+
+class Button(msgspec.Struct, frozen=True):
     """A button under a message; *data* is an id of ours, at most 64 bytes."""
 
     text: str
@@ -52,10 +53,10 @@ class Attachment:
 
 
 @attrs.frozen(kw_only=True)
-class Post(Request[Sent | Unsure | Unsent | Undeliverable]):
+class Post(Request[PostResult]):
     """Send one message.  Who asks owns the delivery: records before and after, asks again.
 
-    *part* must fit the channel already (`core.splitting.split`).  *repeat* marks it as one that
+    *part* must fit the channel already (`splitting.split`).  *repeat* marks it as one that
     may have arrived before.  *files* come with the text, or behind it; with them it may be empty.
     """
 
@@ -67,17 +68,27 @@ class Post(Request[Sent | Unsure | Unsent | Undeliverable]):
     silent: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class Draft:
-    """Show *text* as what is being written.  Offered; only ever grows within one *draft* id."""
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """Show `text` as what is being written.  Offered; only ever grows within one *draft* id.
+
+    *redact* takes secrets out when the text is really shown: most frames never are.
+    """
 
     route: Route
     draft: int
-    text: str
+    unredacted: str
+    redact: Callable[[str], str] = str
+
+    @property
+    def text(self) -> str:
+        """What may be shown."""
+        return self.redact(self.unredacted)
+
+    def __repr__(self) -> str:
+        return f"Draft({self.route}, {self.draft})"
 
 
-@attrs.frozen(kw_only=True)
-class Typing:
+class Typing(msgspec.Struct, frozen=True, kw_only=True):
     """Show that work goes on.  Offered."""
 
     route: Route

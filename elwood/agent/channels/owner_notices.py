@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.choices import typing
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Rich
@@ -20,7 +20,7 @@ class TellOwner:
 
     def __init__(
         self,
-        post: Posting,
+        post: PostUntilDelivered,
         places: Callable[[], Sequence[Route]],
         redact: Callable[[str], str],
     ) -> None:

@@ -1,24 +1,48 @@
-"""How much may be sent when: sliding windows over the times of what was sent.
-
-The figures are Telegram's (protocols/telegram.md §3 and §8).  Times are seconds of a steady clock.
-"""
+"""How much may be sent when.  Times are seconds of a steady clock."""
 
 import attrs
+import msgspec
 
 # Differences below this (seconds) are rounding: waiting for them would not move the clock.
 _GRAIN = 1e-6
 
 
-@attrs.frozen
-class Window:
+class Bucket(msgspec.Struct, frozen=True):
+    """Holds a second's worth of events, and is filled with *rate* of them a second.
+
+    What was unused does not get lost within that second: so many may go at once.
+    """
+
+    rate: float
+    level: float | None = None
+    at: float = 0.0
+
+    def delay(self, now: float) -> float:
+        """Say in how many seconds one more event fits.
+
+        >>> Bucket(2).delay(0.0), Bucket(2).spend(0.0).spend(0.0).delay(0.25)
+        (0.0, 0.25)
+        """
+        missing = 1.0 - self._filled(now)
+        return missing / self.rate if missing > _GRAIN else 0.0
+
+    def spend(self, now: float) -> "Bucket":
+        """Count an event at *now*."""
+        return Bucket(self.rate, self._filled(now) - 1.0, now)
+
+    def _filled(self, now: float) -> float:
+        size = max(1.0, self.rate)
+        return size if self.level is None else min(size, self.level + (now - self.at) * self.rate)
+
+
+class Window(msgspec.Struct, frozen=True):
     """At most *limit* events within any *seconds*."""
 
     limit: int
     seconds: float
 
 
-@attrs.frozen
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """Several windows over the same events, and the *times* of those that still count."""
 
     windows: tuple[Window, ...]
@@ -48,22 +72,23 @@ class Budget:
         """
         horizon = max(window.seconds for window in self.windows)
         recent = tuple(at for at in self.times if now - at < horizon)
-        return attrs.evolve(self, times=(*recent, now))
+        return Budget(self.windows, (*recent, now))
 
 
 @attrs.frozen(kw_only=True)
 class Pacing:
-    """The send budgets of a Telegram bot.
+    """The send budgets of a Telegram bot, as the vendor names them.
 
     *chat* and, in groups, *group* bound the messages of one chat; *previews* its drafts and chat
-    actions together; *total* the messages of all chats.
+    actions together; *total* is the rate of the messages of all chats.  Previews of all chats
+    together have half as much of their own, so that they never hold up a message.
     """
 
     # One message a second; the vendor lets short bursts pass.
     chat: tuple[Window, ...] = (Window(4, 4.0),)
     group: tuple[Window, ...] = (Window(4, 4.0), Window(20, 60.0))
     previews: tuple[Window, ...] = (Window(20, 5.0), Window(40, 30.0))
-    total: tuple[Window, ...] = (Window(30, 1.0),)
+    total: float = 30.0
     # Seconds between two frames of a draft, between two edits in a group (they count as messages
     # there), and between two chat actions (one is seen for 5 s).
     draft_gap: float = 1.0
@@ -72,9 +97,5 @@ class Pacing:
 
 
 def paced(messages_per_second: int) -> Pacing:
-    """Return the vendor's figures with another limit over all chats.
-
-    >>> paced(5).total
-    (Window(limit=5, seconds=1.0),)
-    """
-    return Pacing(total=(Window(messages_per_second, 1.0),))
+    """Return the vendor's figures with another rate over all chats."""
+    return Pacing(total=float(messages_per_second))

@@ -10,13 +10,14 @@ from elwood.agent.channels.messages import (
     Button,
     OutboxMail,
     Post,
+    PostResult,
     Sent,
     Undeliverable,
     Unsent,
     Unsure,
 )
 from elwood.agent.conversation.route import Route
-from elwood.foundation.runtime import Address
+from elwood.foundation.runtime import ActorCrashed, ActorDown, Address
 from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ POST_LIMIT = 60.0
 FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 
 
-class Posting:
+class PostUntilDelivered:
     """Posts by the outbox that a route names."""
 
     def __init__(self, outboxes: Mapping[str, Address[OutboxMail]]) -> None:
@@ -58,6 +59,20 @@ class Posting:
         return True
 
 
+async def post_once(
+    outbox: Address[OutboxMail], post: Post, within: float = POST_LIMIT
+) -> PostResult:
+    """Post one message once; what nobody answers *within* seconds may have arrived."""
+    with trio.move_on_after(within):
+        try:
+            return await outbox.ask(post)
+        except ActorDown as error:
+            return Unsent(str(error))
+        except ActorCrashed as error:
+            return Unsure(str(error))
+    return Unsure("nobody answered")
+
+
 async def _arrives(
     outbox: Address[OutboxMail],
     post: "partial[Post]",
@@ -67,10 +82,7 @@ async def _arrives(
     """Post one message until it has arrived; False if it never can, or is not wanted."""
     pause = FIRST_PAUSE
     while wanted():
-        sent: Sent | Unsure | Unsent | Undeliverable = Unsure("nobody answered")
-        with trio.move_on_after(POST_LIMIT):
-            sent = await outbox.insist(partial(post, repeat=repeat))
-        match sent:
+        match await post_once(outbox, post(repeat=repeat)):
             case Sent():
                 return True
             case Undeliverable(why):

@@ -16,7 +16,6 @@ from elwood.agent.conversation.message import (
     repair_text,
 )
 from elwood.agent.models.api_call import Line, arguments_of, decode
-from elwood.foundation.net.sse import ServerEvent
 from elwood.foundation.text.tokens import estimate
 
 # LLM-16 to LLM-21.  Only after `tools` may calls run.
@@ -72,13 +71,13 @@ class Assembly:
         self._gap = ""
         self._is_counted = False
 
-    def take(self, event: ServerEvent) -> None:
+    def take(self, event: bytes) -> None:
         """Add one event; unknown ones are ignored (LLM-13).  Raises ModelFailure on nonsense."""
         if self.is_whole:
             return
         try:
-            data = decode(event.data)
-            self._take(data["type"], data, event.data)
+            data = decode(event)
+            self._take(data["type"], data, event)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # A 200 whose events are not those of the API: a proxy's doing, like a 502 (LLM-40).
             raise self._line.failure("server", "an event of the stream is not readable") from error

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -18,8 +19,7 @@ from elwood.foundation.net.http import (
     Interrupted,
     Unreachable,
 )
-from elwood.foundation.net.retry_after import retry_after, should_retry
-from elwood.foundation.net.sse import EventParser, ServerEvent
+from elwood.foundation.net.sse import EventParser
 from elwood.foundation.secrets.redaction import Secret
 
 log = logging.getLogger("elwood.models")
@@ -149,7 +149,7 @@ class Refusal(Exception):
 
 
 class Events:
-    """The events of one answer, in the portions in which they come off the network."""
+    """The data of the events of one answer, in the portions in which they come off the network."""
 
     def __init__(self, answer: Exchange) -> None:
         self._answer = answer
@@ -158,7 +158,7 @@ class Events:
     def __aiter__(self) -> "Events":
         return self
 
-    async def __anext__(self) -> list[ServerEvent]:
+    async def __anext__(self) -> list[bytes]:
         return self._parser.feed(await self._answer.__anext__())
 
     async def drain(self) -> None:
@@ -231,3 +231,56 @@ def tool_id(identifier: str) -> str:
     ('toolu_01', 'functions_2eread_3a0')
     """
     return re.sub(r"[^a-zA-Z0-9_-]", lambda match: f"_{ord(match[0]):x}", identifier)[:128]
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds the server wants us to wait, or None (protocols/anthropic.md §8).
+
+    ``retry-after-ms`` wins over ``retry-after``: seconds, also fractions, or an HTTP date, which
+    is compared with the server's own ``date`` if there is one and with *now* (Unix) otherwise.
+
+    >>> retry_after({"retry-after-ms": "1500", "retry-after": "9"}, now=0.0)
+    1.5
+    >>> retry_after({"retry-after": "2.5"}, now=0.0)
+    2.5
+    >>> retry_after({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, now=45.0)
+    15.0
+    >>> retry_after({"retry-after": "soon"}, now=0.0)
+    """
+    milliseconds = _seconds(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after", "")
+    seconds = _seconds(text)
+    if seconds is None and (at := _date(text)) is not None:
+        there = _date(headers.get("date", ""))
+        seconds = at - (now if there is None else there)
+    return None if seconds is None else max(0.0, seconds)
+
+
+def should_retry(headers: Mapping[str, str]) -> bool | None:
+    """Return the server's own word on retrying, if it gave one (LLM-07).
+
+    >>> should_retry({"x-should-retry": "false"}), should_retry({})
+    (False, None)
+    """
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _date(text: str) -> float | None:
+    if not text:
+        return None
+    from email.utils import parsedate_to_datetime  # rare, and not cheap to import
+
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

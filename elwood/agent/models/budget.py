@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.ledger import (
     Account,
@@ -19,6 +18,7 @@ from elwood.agent.models.ledger import (
     day_of,
 )
 from elwood.agent.models.settings import Limits
+from elwood.foundation.text.escape_invisible import flatten
 
 # Times that a limit can be shown to be used: more says nothing more.
 MOST_SHARE = 1_000_000

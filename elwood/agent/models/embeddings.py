@@ -9,8 +9,7 @@ import trio
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.models.vectors import Embeddings, Vector, hashed
-from elwood.foundation.net.http import Client
-from elwood.foundation.net.outcomes import Interrupted, Unreachable
+from elwood.foundation.net.http import Client, Interrupted, Unreachable
 
 T = TypeVar("T")
 

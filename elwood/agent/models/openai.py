@@ -51,7 +51,7 @@ class OpenAI:
             async with self._line.events("/chat/completions", body, self._headers()) as events:
                 async for batch in events:
                     for event in batch:
-                        merge.take(event.data)
+                        merge.take(event)
                     merge.tell(on_text)
                     if merge.is_done:
                         break

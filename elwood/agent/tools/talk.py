@@ -18,7 +18,6 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.actions import AskOwner
 from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.choices import choice, numbered
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.messenger import Outcome, Place, Voice
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
@@ -26,6 +25,7 @@ from elwood.features.files.texts import failure
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.paths import escape_name
 from elwood.foundation.text.characters import utf16_length
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.markdown import Rich, to_entities
 from elwood.foundation.text.splitting import split
 

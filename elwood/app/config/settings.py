@@ -11,9 +11,8 @@ from elwood.agent.session.settings import SessionSettings, WatchdogSettings
 from elwood.features.backup.settings import BackupSettings
 from elwood.features.memory.settings import LearningSettings, MemorySettings
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.tasks.settings import HeartbeatSettings
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.task_toml import ConfiguredTasks
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.log import LogSettings
@@ -113,3 +112,9 @@ class Config(Container):
     @property
     def zone(self) -> ZoneInfo:
         return self.owner.zone
+
+
+def having_attributes(config: Container) -> Config:
+    """Give *config* as what `load` makes."""
+    assert isinstance(config, Config)
+    return config

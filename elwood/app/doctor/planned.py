@@ -9,7 +9,7 @@ from elwood.app.doctor.findings import Finding
 from elwood.features.backup.settings import backup_folder
 from elwood.features.backup.store import found
 from elwood.features.tasks.heartbeat import read_checklist
-from elwood.features.tasks.heartbeat_file import HeartbeatFile
+from elwood.features.tasks.store import HeartbeatFile
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.files import Root
 

@@ -1,6 +1,9 @@
 """The file format of a backup: a packed tar archive, whose last member lists all others.
 
-Any tar program can read it; marks are kept as GNU tar does (``--xattrs``).
+Any tar program can read it; marks are kept as GNU tar does (``--xattrs``).  Unpacking trusts
+nothing in it: files are made by us, one by one, below folders that we made; no member is reached by
+a link, and no name but a plain one is taken (tarfile's own filters are not needed, as it never
+writes anything).  Everything here blocks.
 """
 
 import hashlib
@@ -8,17 +11,35 @@ import io
 import os
 import tarfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from elwood.features.backup import rules as backups
-from elwood.features.backup.rules import MAX_MEMBERS, LeftOut, Member
-from elwood.features.backup.sources import PIECE, BackupFailed, Found
+import msgspec
+
+from elwood.features.backup import rules
+from elwood.features.backup.rules import (
+    BUNDLE,
+    MANIFEST,
+    MAX_MEMBERS,
+    STATE,
+    WORKSPACE,
+    BackupFailed,
+    LeftOut,
+    Manifest,
+    Member,
+)
+from elwood.foundation.storage.taint_marks import can_be_kept, mark
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+    from elwood.features.backup.store import Found
+
+# Bytes that are copied at once.
+PIECE = 1 << 20
+# Bytes of a manifest: of `MAX_MEMBERS` members with names of ordinary length.
+MAX_MANIFEST = 256 << 20
 # The attribute that `store.marks` sets, as tar programs write it down.
 MARK = "SCHILY.xattr.user.elwood.untrusted"
 # How a file packed by gzip begins (RFC 1952), and the bytes of its head and end.
@@ -69,7 +90,7 @@ class Archive:
         """Give what notes that something below *folder* is left out."""
         return lambda path, why: self.left_out.append(LeftOut(shown(f"{folder}/{path}"), why))
 
-    def put(self, folder: str, found: Found) -> None:
+    def put(self, folder: str, found: "Found") -> None:
         """Put in *found* as something of *folder*, and close it."""
         name = f"{folder}/{found.path}".rstrip("/")
         info = tarfile.TarInfo(name)
@@ -82,7 +103,7 @@ class Archive:
         elif found.target is None:
             info.type = tarfile.DIRTYPE
             self._add(info, "folder", "", None)
-        elif backups.leaves(name, found.target):
+        elif rules.leaves(name, found.target):
             where = shown(found.target)
             self.left_out.append(LeftOut(shown(name), f"a link that leads elsewhere, to {where}"))
         else:
@@ -107,7 +128,7 @@ class Archive:
         self._add(info, "file", digest.hexdigest(), content)
 
     def _add(
-        self, info: tarfile.TarInfo, kind: backups.Kind, sha256: str, content: IO[bytes] | None
+        self, info: tarfile.TarInfo, kind: rules.Kind, sha256: str, content: IO[bytes] | None
     ) -> None:
         if len(self.members) == MAX_MEMBERS:
             raise BackupFailed(f"there are more than {MAX_MEMBERS:,} files and folders to back up")
@@ -115,7 +136,7 @@ class Archive:
         self.members.append(member(info, kind, sha256))
 
 
-def member(info: tarfile.TarInfo, kind: backups.Kind, sha256: str) -> Member:
+def member(info: tarfile.TarInfo, kind: rules.Kind, sha256: str) -> Member:
     """Describe a member for the manifest."""
     return Member(shown(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers)
 
@@ -136,3 +157,153 @@ def looks_whole(path: Path) -> bool:
             return False
         file.seek(-4, os.SEEK_END)
         return begins and int.from_bytes(file.read(4), "little") % _BLOCK == 0
+
+
+# --- unpacking ---------------------------------------------------------------------------------
+
+
+class _Damaged(Exception):
+    """The archive is not one that we made, or not any more."""
+
+
+def unpack(archive: Path, targets: Mapping[str, Path], *, limit: int) -> Manifest:
+    """Unpack *archive*, its top folders and its bundle to *targets*, which are not there yet.
+
+    Everything is compared with the manifest.  Raises BackupFailed, with files left below *targets*,
+    and OSError.
+    """
+    try:
+        with tarfile.open(archive, "r:gz", errorlevel=2) as tar:
+            return _Unpacking(tar, targets, limit).run()
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise BackupFailed(f"{archive} is damaged: {error}") from error
+    except _Damaged as error:
+        raise BackupFailed(f"{archive} is damaged: {error}") from error
+    except OSError as error:
+        if error.errno is None:  # gzip.BadGzipFile, and tarfile at a short read
+            raise BackupFailed(f"{archive} is damaged: {error}") from error
+        raise
+
+
+class _Unpacking:
+    def __init__(self, tar: tarfile.TarFile, targets: Mapping[str, Path], limit: int) -> None:
+        self._tar = tar
+        self._targets = targets
+        self._left = limit
+        self._limit = limit
+        self._folders: set[str] = set()
+        self._made: list[Member] = []
+        # Set last, the deepest first: a folder may be closed even to us, and is changed until then.
+        self._closing: list[tuple[Path, tarfile.TarInfo]] = []
+
+    def run(self) -> Manifest:
+        for info in self._tar:
+            if info.name == MANIFEST and info.isreg():
+                manifest = self._manifest(info)
+                break
+            self._member(info)
+        else:
+            raise _Damaged(f"it has no {MANIFEST}")
+        if self._tar.next() is not None:
+            raise _Damaged(f"something stands behind its {MANIFEST}")
+        self._to_the_end()
+        if tuple(self._made) != manifest.members:
+            raise _Damaged(f"what is in it is not what its {MANIFEST} says")
+        if STATE not in self._folders:
+            raise _Damaged("it holds no state folder")
+        for path, info in reversed(self._closing):
+            os.chmod(path, info.mode & 0o777)
+            os.utime(path, (info.mtime, info.mtime))
+        return manifest
+
+    def _to_the_end(self) -> None:
+        """Read what fills up the archive: only then is its checksum compared."""
+        file = self._tar.fileobj
+        assert file is not None  # as it is open
+        if len(file.read(tarfile.RECORDSIZE + 1)) > tarfile.RECORDSIZE:
+            raise _Damaged("something stands behind its end")
+
+    def _manifest(self, info: tarfile.TarInfo) -> Manifest:
+        if info.size > MAX_MANIFEST:
+            raise _Damaged(f"its {MANIFEST} is too large")
+        content = self._tar.extractfile(info)
+        text = b"" if content is None else content.read()
+        try:
+            version = msgspec.json.decode(text, type=_Version).version
+            if version != rules.VERSION:
+                raise BackupFailed(
+                    f"it is a backup of version {version}, and this Elwood knows "
+                    f"{rules.VERSION}: restore it with the Elwood that made it"
+                )
+            return msgspec.json.decode(text, type=Manifest)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _Damaged(f"its {MANIFEST} cannot be read: {error}") from error
+
+    def _member(self, info: tarfile.TarInfo) -> None:
+        name = info.name
+        if not rules.is_plain(name):
+            raise _Damaged(f"a name in it is none: {shown(name)[:200]!r}")
+        if len(self._made) == MAX_MEMBERS:
+            raise _Damaged(f"it has more than {MAX_MEMBERS:,} members")
+        top, _, below = name.partition("/")
+        parent = name.rpartition("/")[0]
+        if (parent and parent not in self._folders) or (not parent and name == MANIFEST):
+            raise _Damaged(f"{shown(name)[:200]!r} is in a folder that is not in it")
+        path = self._targets[top] / below if below else self._targets[top]
+        if info.isreg():
+            self._made.append(member(info, "file", self._file(info, path)))
+        elif info.isdir() and name != BUNDLE:
+            os.mkdir(path, 0o700)
+            self._folders.add(name)
+            self._closing.append((path, info))
+            self._mark(info, path)
+            self._made.append(member(info, "folder", ""))
+        elif info.issym() and below:
+            if rules.leaves(name, info.linkname):
+                raise _Damaged(f"the link {shown(name)[:200]!r} leads out of its folder")
+            os.symlink(info.linkname, path)
+            digest = hashlib.sha256(os.fsencode(info.linkname)).hexdigest()
+            self._made.append(member(info, "link", digest))
+        else:
+            raise _Damaged(f"{shown(name)[:200]!r} is neither a file nor a folder nor a link")
+
+    def _file(self, info: tarfile.TarInfo, path: Path) -> str:
+        self._left -= info.size
+        if self._left < 0:
+            raise BackupFailed(
+                f"it holds more than backup.size allows, {self._limit >> 20} MB: raise it"
+            )
+        if info.name in (STATE, WORKSPACE) or info.issparse():
+            raise _Damaged(f"{info.name!r} is no plain file")
+        content = self._tar.extractfile(info)
+        assert content is not None  # as it is a plain file
+        digest = hashlib.sha256()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            while piece := content.read(PIECE):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            self._mark(info, path)
+            os.fchmod(file.fileno(), info.mode & 0o777)
+            os.utime(file.fileno(), (info.mtime, info.mtime))
+        return digest.hexdigest()
+
+    @staticmethod
+    def _mark(info: tarfile.TarInfo, path: Path) -> None:
+        if MARK not in info.pax_headers:
+            return
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if not can_be_kept(fd):
+                raise BackupFailed(
+                    f"{path} must carry the mark of strangers' words, and the file system there "
+                    "keeps no extended attributes: put it on ext4, XFS, Btrfs or ZFS"
+                )
+            mark(fd)
+        finally:
+            os.close(fd)
+
+
+class _Version(msgspec.Struct):
+    version: int

@@ -17,32 +17,28 @@ from pathlib import Path
 import attrs
 import msgspec
 
+from elwood.agent.session.log import restored
 from elwood.agent.session.log.after_restore import Restored
-from elwood.features.backup import git_history as backup_git
-from elwood.features.backup import restored
-from elwood.features.backup.git_history import GitFailed
+from elwood.features.backup.archive import unpack
 from elwood.features.backup.rules import (
     BUNDLE,
     STATE,
     WORKSPACE,
+    BackupFailed,
     Manifest,
     stamp,
 )
-from elwood.features.backup.sources import (
+from elwood.features.backup.store import (
     ASIDE,
     DISPOSABLE,
     OPEN,
     PLAN,
     STAGE,
-    BackupFailed,
-)
-from elwood.features.backup.store import (
     Scope,
     failed,
     need_owner,
     sync_folder,
 )
-from elwood.features.backup.unpack import unpack
 from elwood.foundation.storage.lock import holding
 
 
@@ -178,7 +174,12 @@ def _prepared(
     _mark_all(new)
     note = msgspec.json.encode(Restored(manifest.at, now))
     _write(new / restored.NAME, note)
-    problems = list(_put_back_history(stage, beside, manifest))
+    problems = []
+    if (stage / BUNDLE).exists():
+        problems.append(
+            f"the workspace's git history, which older backups keep apart, is in "
+            f"{scope.state / BUNDLE}; git clone reads it"
+        )
     moves = list(_moves(scope, beside, f"{ASIDE}{stamp(now)}"))
     gone = [Path(os.fsdecode(move.aside)) for move in moves if os.path.lexists(move.target)]
     inside = scope.state / f"{ASIDE}{stamp(now)}"
@@ -229,21 +230,6 @@ def _mark_all(new: Path) -> None:
     (new / OPEN).mkdir(mode=0o700, parents=True, exist_ok=True)
     for journal in (new / OPEN).parent.glob("*.jsonl"):
         (new / OPEN / journal.stem).touch(mode=0o600)
-
-
-def _put_back_history(stage: Path, workspace: Path, manifest: Manifest) -> Iterator[str]:
-    if manifest.head is None or not workspace.is_dir():
-        return
-    try:
-        backup_git.unbundle(stage / BUNDLE, workspace, manifest.head)
-    except GitFailed as error:
-        shutil.rmtree(workspace / ".git", ignore_errors=True)
-        yield (
-            f"the workspace's git history was not put back: {error}. "
-            f"It is in {stage.parent / BUNDLE}; git clone reads it"
-        )
-    else:
-        (stage / BUNDLE).unlink()
 
 
 def _commit(stage: Path, beside: Path, moves: list[Move]) -> None:

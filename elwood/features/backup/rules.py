@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
-import attrs
 import msgspec
 
 # Of what `Manifest` and the archive around it look like; what is newer is not restored.
@@ -13,7 +13,8 @@ VERSION = 1
 # Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
 # something went wrong.
 WEEKS = 4
-# The members of an archive: two folders, the history of one, and the list of them all.
+# The members of an archive: two folders, the list of them all, and, in older ones, the history of
+# the workspace's git repository.
 STATE, WORKSPACE, BUNDLE, MANIFEST = "state", "workspace", "workspace.bundle", "manifest.json"
 
 # Files, folders and links of one backup: so many that their list still fits into memory.
@@ -26,6 +27,10 @@ _NAME = re.compile(r"elwood-(\d{8}T\d{6}Z)\.tar\.gz")
 
 
 Kind = Literal["file", "folder", "link"]
+
+
+class BackupFailed(Exception):
+    """Something was not backed up or restored; the text says why, and what the operator can do."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -53,8 +58,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What one backup holds.
 
-    *at* is the Unix time at which its first file was read.  *head* is what the workspace's git
-    repository had checked out, if its history is there as a bundle.
+    *at* is the Unix time at which its first file was read.
     """
 
     version: int
@@ -62,7 +66,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     members: tuple[Member, ...]
     left_out: tuple[LeftOut, ...] = ()
-    head: str | None = None
 
     @property
     def files(self) -> int:
@@ -70,10 +73,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(member.kind == "file" for member in self.members)
 
 
-@attrs.frozen
-class Row:
-    """One backup in the list: when it was taken (Unix time), its bytes, and if it looks whole."""
+class Backup(msgspec.Struct, frozen=True):
+    """A file that is a backup by its name, begun at Unix time *at*; is it *whole*, by its end?"""
 
+    path: Path
     at: float
     size: int
     whole: bool
@@ -173,10 +176,10 @@ def size_text(size: int) -> str:
     return f"{size / 1000:.1f} GB"
 
 
-def listing(rows: Sequence[Row], when: Sequence[str], ages: Sequence[str]) -> str:
+def listing(rows: Sequence[Backup], when: Sequence[str], ages: Sequence[str]) -> str:
     """Draw the table of backups; *when* and *ages* are their times in words.
 
-    >>> print(listing([Row(0.0, 1500, True)], ["1970-01-01 00:00"], ["2 h"]))
+    >>> print(listing([Backup(Path("a"), 0.0, 1500, True)], ["1970-01-01 00:00"], ["2 h"]))
     number  taken             size    age  looks
     1       1970-01-01 00:00  1.5 kB  2 h  whole
     """

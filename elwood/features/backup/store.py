@@ -1,51 +1,73 @@
-"""Takes a backup into one file, beside a house that goes on.  Everything here blocks.
+"""Takes a backup into one file, beside a service that goes on.  Everything here blocks.
 
 The file has its name only when it is whole and on the disk; what a crash leaves of one is removed
-by the next.  What stands in it, in which order: `store.backup_sources`.
+by the next.
+
+Asking goes downwards (docs/architecture.md): whoever records a result had it from somebody below,
+who recorded it first.  So what stands higher is read first: the conversations, then what approvals
+and models recorded, then the other journals, the notes, the workspace; of a git repository its
+objects last.  Then everything that a log says was done is in what is read after it.  What is in
+excess there belongs to work that was under way, and of that a restored Elwood tells instead of
+going on (`restored.json`).
 """
 
+import errno
 import fcntl
 import io
+import logging
 import os
+import re
 import shutil
+import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import attrs
 import msgspec
 
 from elwood import __version__
-from elwood.features.backup import git_history as backup_git
-from elwood.features.backup import rules as backups
-from elwood.features.backup.archive import Archive, Packed, looks_whole
-from elwood.features.backup.git_history import GitFailed
+from elwood.features.backup import rules
+from elwood.features.backup.archive import PIECE, Archive, Packed, looks_whole
 from elwood.features.backup.rules import (
-    BUNDLE,
     MANIFEST,
+    MAX_DEPTH,
     STATE,
     WORKSPACE,
+    Backup,
+    BackupFailed,
     Manifest,
 )
-from elwood.features.backup.sources import (
-    INDEX,
-    PLAN,
-    BackupFailed,
-    Walk,
-    from_above,
-    index_copy,
-    is_journal,
-    links_within,
-    objects_last,
-    of_state,
-)
+from elwood.features.backup.settings import BackupSettings, backup_folder
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.chain import Place, Unsound, decoder, follow
 from elwood.foundation.storage.syscalls import FULL
+from elwood.foundation.storage.taint_marks import is_marked
+
+log = logging.getLogger("elwood.backup")
 
 # Of zlib: higher ones take twice the time for a twentieth less.
 LEVEL = 6
 _WORK = ".elwood-backup-"
+# Bytes of one file that are held in memory; of larger ones a copy is written beside the backup.
+SPOOL = 8 << 20
+# Times that a file is read because it changed meanwhile.
+TRIES = 2
+# In the state folder: for this machine and this moment only, or made anew at each start.
+# `sessions/open` says who is to be woken, which is everybody after a restore.
+DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
+# Below the state folder: a restore that has begun (`store.restoring`).
+STAGE = "restoring"
+PLAN = f"{STAGE}/plan.json"
+OPEN = "sessions/open"
+# Databases right in the state folder are indexes of files and journals: made anew.
+_INDEX = re.compile(r"[^/]+\.db(-\w+)?")
+ASIDE = "before-restore-"
+# Journals of those who are asked by the conversations.
+ASKED = ("approvals.jsonl", "usage.jsonl")
 
 
 @attrs.frozen(kw_only=True)
@@ -60,6 +82,18 @@ class Scope:
     runtime: Path
     folder: Path
     limit: int
+
+    @classmethod
+    def of(cls, config: Config) -> "Scope":
+        """Say what is backed up, and where to, as *config* has it."""
+        paths = config.of(Paths)
+        return cls(
+            state=paths.state,
+            workspace=paths.workspace,
+            runtime=paths.runtime,
+            folder=backup_folder(config),
+            limit=config.of(BackupSettings).size << 20,
+        )
 
     def real(self) -> "Scope":
         """Give the folders themselves, by whatever links they are named: paths are compared."""
@@ -83,20 +117,10 @@ class Taken:
     stuck: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class Backup:
-    """A file that is a backup by its name; it looks *whole* if nothing was cut off."""
-
-    path: Path
-    at: float
-    size: int
-    whole: bool
-
-
 def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
-    """Take a backup, and let go of those that `core.backups.surplus` chooses.
+    """Take a backup, and let go of those that `surplus` chooses.
 
-    Nothing of the house is asked or stopped.  Raises BackupFailed; then there is no new file.
+    Nobody is asked or stopped.  Raises BackupFailed; then there is no new file.
     """
     at, scope = clock(), scope.real()
     try:
@@ -113,6 +137,17 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
         raise failed(error, scope.folder) from error
 
 
+def planned(config: Config, clock: Callable[[], float]) -> str:
+    """Take the backup that is due, and say what came of it.  Raises BackupFailed."""
+    taken = take(Scope.of(config), clock=clock, keep=config.of(BackupSettings).keep)
+    left_out = rules.told(taken.manifest.left_out)
+    if left_out:
+        log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
+    if taken.stuck:
+        log.warning("old backups stay", extra={"what": "; ".join(taken.stuck)})
+    return "\n".join([f"{taken.path}, {rules.size_text(taken.size)}", *taken.stuck, *left_out])
+
+
 def found(folder: Path) -> list[Backup]:
     """List the backups in *folder*, the newest first.  Raises OSError."""
     try:
@@ -121,7 +156,7 @@ def found(folder: Path) -> list[Backup]:
         return []
     known = []
     for path in entries:
-        at = backups.taken_at(path.name)
+        at = rules.taken_at(path.name)
         if at is not None and path.is_file():
             known.append(Backup(path, at, path.stat().st_size, looks_whole(path)))
     return sorted(known, key=lambda backup: backup.at, reverse=True)
@@ -140,14 +175,13 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
         packed = Packed(file, LEVEL)
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
             archive = Archive(tar, scope.limit)
-            head = _fill(scope, archive, work)
+            _fill(scope, archive, work)
             manifest = Manifest(
-                version=backups.VERSION,
+                version=rules.VERSION,
                 elwood=__version__,
                 at=at,
                 members=tuple(archive.members),
                 left_out=tuple(archive.left_out),
-                head=head,
             )
             text = msgspec.json.encode(manifest)
             info = tarfile.TarInfo(MANIFEST)
@@ -159,8 +193,8 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
     return manifest
 
 
-def _fill(scope: Scope, archive: Archive, work: Path) -> str | None:
-    """Put everything in, the highest first; return what git has checked out."""
+def _fill(scope: Scope, archive: Archive, work: Path) -> None:
+    """Put everything in, the highest first."""
     elsewhere = _ids(scope.workspace, scope.folder, scope.runtime)
     state = Walk(
         passed=elsewhere,
@@ -173,49 +207,17 @@ def _fill(scope: Scope, archive: Archive, work: Path) -> str | None:
     )
     for one in state.beneath(scope.state):
         archive.put(STATE, one)
-    index = scope.state / INDEX
-    if index.exists():
-        why = index_copy(index, work / INDEX)
-        if why is None:
-            _put_file(archive, f"{STATE}/{INDEX}", work / INDEX)
-        else:
-            archive.tell(STATE)(INDEX, f"{why}; it is made anew from the notes")
     if not scope.workspace.is_dir():
-        return None
-    head = _history(scope, archive, work)
+        return
     workspace = Walk(
         passed=_ids(scope.state, scope.folder, scope.runtime),
         work=work,
         tell=archive.tell(WORKSPACE),
-        is_kept=lambda path: head is None or path != ".git",
         rank=objects_last,
         is_ours=links_within(scope.workspace),
     )
     for one in workspace.beneath(scope.workspace):
         archive.put(WORKSPACE, one)
-    return head
-
-
-def _history(scope: Scope, archive: Archive, work: Path) -> str | None:
-    if not backup_git.is_repository(scope.workspace):
-        return None
-    tell = archive.tell(WORKSPACE)
-    try:
-        head = backup_git.bundle(scope.workspace, work / BUNDLE)
-    except GitFailed as error:
-        tell(".git", f"not as a bundle: {error}; its files are in it, as they were one by one")
-        return None
-    tell(".git", "its configuration, hooks, logs and index; the history is in it")
-    _put_file(archive, BUNDLE, work / BUNDLE)
-    return head
-
-
-def _put_file(archive: Archive, name: str, path: Path) -> None:
-    info = tarfile.TarInfo(name)
-    info.mode, info.mtime = 0o600, int(path.stat().st_mtime)
-    with path.open("rb") as file:
-        archive.file(info, file, path.stat().st_size)
-    path.unlink()
 
 
 @contextmanager
@@ -241,16 +243,16 @@ def _alone(folder: Path) -> Iterator[Path]:
 
 def _free(folder: Path, at: float) -> Path:
     """Name a backup of the Unix time *at*, or of the next second of which there is none."""
-    while (path := folder / backups.name_of(at)).exists():
+    while (path := folder / rules.name_of(at)).exists():
         at += 1
     return path
 
 
 def _rotate(folder: Path, keep: int) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Remove what is not kept; the newest is.  What cannot be removed does not undo it."""
-    going = backups.surplus([backup.at for backup in found(folder)], keep)
+    going = rules.surplus([backup.at for backup in found(folder)], keep)
     removed, stuck = [], []
-    for path in (folder / backups.name_of(at) for at in going):
+    for path in (folder / rules.name_of(at) for at in going):
         try:
             path.unlink(missing_ok=True)
             removed.append(path)
@@ -299,3 +301,210 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# --- what stands beneath a folder ---------------------------------------------------------------
+
+# What may be wrong with a file of the workspace alone; some, because it was exchanged meanwhile.
+UNREADABLE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
+)
+
+Tell = Callable[[str, str], None]
+
+
+@attrs.frozen
+class Found:
+    """One thing to be put in: *path* below its folder, as it is on the disk.
+
+    *content* is the copy of a file, to be closed by whoever takes it; *target* is where a link
+    leads.
+    """
+
+    path: str
+    stat: os.stat_result
+    content: IO[bytes] | None = None
+    size: int = 0
+    target: str | None = None
+    untrusted: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Walk:
+    """Everything beneath a folder: links are not followed, and nothing is passed over silently.
+
+    *passed* are folders (device and inode) that belong to something else, *is_kept* says of a path
+    whether it is wanted at all, *rank* in which order names of one folder come.  Copies are made in
+    *work*; *tell* is told what is left out, and why.  If *whole*, a file that cannot be read is a
+    failure.
+    """
+
+    passed: frozenset[tuple[int, int]]
+    work: Path
+    tell: Tell
+    is_kept: Callable[[str], bool] = lambda path: True
+    rank: Callable[[str], int] = lambda path: 0
+    is_journal: Callable[[str], bool] = lambda path: False
+    is_ours: Callable[[os.stat_result], bool] = lambda found: True
+    whole: bool = False
+
+    def beneath(self, root: Path) -> Iterator[Found]:
+        """Yield the folder *root* and what is in it; nothing if it is not there.
+
+        Raises BackupFailed and OSError.
+        """
+        try:
+            # Itself it may be a link: systemd makes the state folder one (``DynamicUser=``).
+            fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            yield Found("", os.fstat(fd), untrusted=is_marked(fd))
+            yield from self._in(fd, "", 1)
+        finally:
+            os.close(fd)
+
+    def _in(self, fd: int, prefix: str, depth: int) -> Iterator[Found]:
+        names = sorted(os.listdir(fd), key=lambda name: (self.rank(f"{prefix}{name}"), name))
+        for name in names:
+            path = f"{prefix}{name}"
+            if not self.is_kept(path):
+                continue
+            try:
+                yield from self._one(fd, name, path, depth)
+            except FileNotFoundError:
+                self.tell(path, "it vanished while it was read")
+            except OSError as error:
+                # Others, such as a full disk, are not about this file.
+                if self.whole or error.errno not in UNREADABLE:
+                    raise
+                self.tell(path, f"it cannot be read: {error.strerror}")
+
+    def _one(self, fd: int, name: str, path: str, depth: int) -> Iterator[Found]:
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if (found.st_dev, found.st_ino) in self.passed:
+            return
+        if stat.S_ISLNK(found.st_mode):
+            yield Found(path, found, target=os.readlink(name, dir_fd=fd))
+        elif stat.S_ISDIR(found.st_mode):
+            if depth == MAX_DEPTH:
+                self.tell(path, f"it is more than {MAX_DEPTH} folders deep")
+                return
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            below = os.open(name, flags, dir_fd=fd)
+            try:
+                yield Found(path, os.fstat(below), untrusted=is_marked(below))
+                yield from self._in(below, f"{path}/", depth + 1)
+            finally:
+                os.close(below)
+        elif stat.S_ISREG(found.st_mode):
+            if self.is_ours(found):
+                yield self._file(fd, name, path)
+            else:
+                self.tell(path, "it has a second name (hard link), maybe outside the folder")
+        elif not self.whole:
+            self.tell(path, "it is no plain file, folder or link")
+
+    def _file(self, fd: int, name: str, path: str) -> Found:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with open(os.open(name, flags, dir_fd=fd), "rb", buffering=0) as file:
+            found, untrusted = os.fstat(file.fileno()), is_marked(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "it was replaced", path)
+            copy, size, is_steady = copied(file, self.work, to_end=not self.is_journal(path))
+        if self.is_journal(path):
+            size = self._sound(copy, size, path)
+        elif not is_steady:
+            self.tell(path, "it changed while it was read: what is in the backup may be mixed")
+        copy.seek(0)
+        return Found(path, found, copy, size, untrusted=untrusted)
+
+    def _sound(self, copy: IO[bytes], size: int, path: str) -> int:
+        """Find where the last whole line of a journal ends; one that is damaged stays as it is."""
+        copy.seek(0)
+        place = Place()
+        try:
+            # SpooledTemporaryFile reads as files do, and is not typed as one of them.
+            for _ in follow(copy, place, decoder(msgspec.Raw).decode):  # type: ignore[arg-type]
+                pass
+        except Unsound as error:
+            self.tell(path, f"it is in it, but DAMAGED: line {error.line} {error.why}")
+            return size
+        return place.offset
+
+
+def copied(file: IO[bytes], work: Path, *, to_end: bool) -> tuple[IO[bytes], int, bool]:
+    """Copy an open file; return the copy, its size, and whether the file stayed as it was.
+
+    It is read again if it changed, unless only what it has now is wanted, and not *to_end*.
+    """
+    copy: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL, dir=str(work))  # noqa: SIM115  (given away)
+    for _ in range(TRIES):
+        file.seek(0)
+        copy.seek(0)
+        copy.truncate()
+        before = os.fstat(file.fileno())
+        left = before.st_size
+        while left > 0 and (piece := file.read(min(left, PIECE))):
+            copy.write(piece)
+            left -= len(piece)
+        after = os.fstat(file.fileno())
+        is_steady = left == 0 and _stamp(before) == _stamp(after)
+        if is_steady or not to_end:
+            break
+    return copy, copy.tell(), is_steady
+
+
+def links_within(root: Path) -> Callable[[os.stat_result], bool]:
+    """Make what tells of a file beneath *root* whether all its names are there.
+
+    One that has another name elsewhere would become readable for the tools, which refuse it now.
+    """
+    seen: dict[tuple[int, int], int] = {}
+    top = str(root).count("/")
+    for path, folders, names, fd in os.fwalk(str(root)):
+        if path.count("/") - top >= MAX_DEPTH:
+            folders.clear()
+        for name in names:
+            try:
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except OSError:
+                continue
+            if found.st_nlink > 1:
+                key = (found.st_dev, found.st_ino)
+                seen[key] = seen.get(key, 0) + 1
+    return lambda found: found.st_nlink <= max(1, seen.get((found.st_dev, found.st_ino), 0))
+
+
+def of_state(path: str) -> bool:
+    """Tell whether *path* below the state folder is worth keeping (`DISPOSABLE`)."""
+    top = path.partition("/")[0]
+    folder, _, name = path.rpartition("/")
+    if top in DISPOSABLE or top.startswith(ASIDE) or path == OPEN or _INDEX.fullmatch(path):
+        return False
+    is_shortcut = name.endswith(".snapshot") and folder in ("", "sessions")
+    return not is_shortcut and not (name.startswith(".") and name.endswith(".tmp"))
+
+
+def is_journal(path: str) -> bool:
+    """Tell whether *path* below the state folder is a log with checksums."""
+    folder, _, name = path.rpartition("/")
+    return name.endswith(".jsonl") and folder in ("", "sessions")
+
+
+def from_above(path: str) -> int:
+    """Give what is read first the lowest number; see above."""
+    if path == "sessions":
+        return 0
+    if path in ASKED:
+        return 1
+    return 2 if is_journal(path) else 3
+
+
+def objects_last(path: str) -> int:
+    """Let what the files of a git repository name be read after them."""
+    return int(path.endswith("/objects"))
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int]:
+    return found.st_size, found.st_mtime_ns

@@ -170,22 +170,26 @@ class ConsoleOutbox:
                 case Post():
                     await self._post(message)
                 case Draft():
-                    await self._sign(f"… {_tail(message.text)}", again=True)
+                    if self._may_sign(again=True):
+                        await self._sign(f"… {_tail(message.text)}")
                 case Typing():
-                    await self._sign("…", again=False)
+                    if self._may_sign(again=False):
+                        await self._sign("…")
                 case _:
                     assert_never(message)
         if self._entered is not None:
             await self._try("\r\x1b[K")
 
-    async def _sign(self, text: str, *, again: bool) -> None:
-        """Show on the line below what was typed that something goes on; *again* if it changed."""
-        if self._entered is None:
-            return
-        entered = self._entered()
-        if entered > self._prompt_at and (again or entered > self._sign_at):
-            self._sign_at = entered
-            await self._try(f"\r\x1b[K{text}")
+    def _may_sign(self, *, again: bool) -> bool:
+        """Tell whether the line below what was typed is free; *again* to write what changed."""
+        entered = 0 if self._entered is None else self._entered()
+        return entered > self._prompt_at and (again or entered > self._sign_at)
+
+    async def _sign(self, text: str) -> None:
+        """Show on the line below what was typed that something goes on."""
+        assert self._entered is not None
+        self._sign_at = self._entered()
+        await self._try(f"\r\x1b[K{text}")
 
     async def _post(self, post: Post) -> None:
         text = printable("\n".join(_lines(post))).rstrip("\n")

@@ -1,31 +1,23 @@
-"""The command line's side of the control socket: ``elwood inspect``, ``pair`` and ``approve``.
-
-Free of Trio and of the house, so that it starts fast and works while the house is in trouble.
-"""
+"""The commands ``elwood inspect``, ``pair`` and ``approve``, which ask the running service."""
 
 import os
 import shutil
-import socket
 import sys
 import time
-from contextlib import suppress
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
+from elwood.foundation.command_line import USAGE, CliCommand, CliFailure
 
-from elwood.features.control import protocol as wire
-from elwood.features.control.view import Inspection, render
+if TYPE_CHECKING:
+    from elwood.features.control.view import Inspection
+    from elwood.foundation.settings import Config
 
 # Seconds between two looks of --watch.
 EVERY = 1.0
 # Columns where there is no terminal to fit into: a pipe takes any.
 WIDE = 200
-# Seconds that we wait for an answer: the house gives up after PATIENCE and says so.
-DEADLINE = 2 * wire.PATIENCE
-
-
-class Unreachable(Exception):
-    """No answer from a house; the text says why and what to do."""
 
 
 def inspect(runtime_dir: Path, as_json: bool, watch: bool) -> int:
@@ -34,6 +26,8 @@ def inspect(runtime_dir: Path, as_json: bool, watch: bool) -> int:
     *as_json* prints one JSON object per look.  *watch* looks again each second until Ctrl-C, and
     also while no Elwood runs.
     """
+    from elwood.features.control.client import Unreachable, fetch
+
     try:
         while True:
             try:
@@ -52,108 +46,78 @@ def inspect(runtime_dir: Path, as_json: bool, watch: bool) -> int:
         return 0
 
 
-def pair(runtime_dir: Path, code: str) -> int:
-    """Approve the stranger who was shown *code*; return the exit code."""
-    return settle(runtime_dir, wire.Pair(code))
+def _inspect(config: "Config", given: Namespace) -> int:
+    from elwood.foundation.settings import Paths
+
+    return inspect(config.of(Paths).runtime, given.json, given.watch)
 
 
-Settling = wire.Pair | wire.Approvals | wire.Rule | wire.Revoke | wire.Forget | wire.Rebuild
+def _pair(config: "Config", given: Namespace) -> int:
+    from elwood.features.control.client import settle
+    from elwood.features.control.protocol import Pair
+    from elwood.foundation.settings import Paths
+
+    return settle(config.of(Paths).runtime, Pair(given.code))
 
 
-def is_reachable(runtime_dir: Path) -> bool:
-    """Tell whether somebody listens on the socket of the house."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(DEADLINE)
-        try:
-            wire.connect(client, runtime_dir / wire.NAME)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError:
-            return True
-    return True
+def _approve(config: "Config", given: Namespace) -> int:
+    from elwood.features.control import protocol as wire
+    from elwood.features.control.client import settle
+    from elwood.foundation.settings import Paths
+
+    if (given.deny and given.code is None) or (given.code and given.revoke is not None):
+        usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
+        raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
+    request: wire.Approvals | wire.Rule | wire.Revoke = wire.Approvals()
+    if given.revoke is not None:
+        request = wire.Revoke(given.revoke)
+    elif given.code is not None:
+        request = wire.Rule(given.code, "denied" if given.deny else given.answer or "once")
+    return settle(config.of(Paths).runtime, request)
 
 
-def settle(runtime_dir: Path, request: Settling) -> int:
-    """Have something decided, and say what came of it; return the exit code."""
-    if isinstance(request, wire.Pair | wire.Rule) and not 1 <= len(request.code) <= 64:
-        print("A code has between 1 and 64 characters.", file=sys.stderr)
-        return 1
-    try:
-        answer = ask(runtime_dir, request)
-    except Unreachable as error:
-        print(error, file=sys.stderr)
-        return 1
-    if not isinstance(answer, wire.Settled):
-        print(_failure(answer), file=sys.stderr)
-        return 1
-    print(answer.text, file=sys.stdout if answer.ok else sys.stderr)
-    return 0 if answer.ok else 1
+def _of_inspect(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--watch", action="store_true", help="look again each second")
 
 
-def fetch(runtime_dir: Path) -> Inspection:
-    """Look at the running house.  Raises Unreachable."""
-    answer = ask(runtime_dir, wire.Inspect())
-    if isinstance(answer, wire.Inspected):
-        return answer.inspection
-    raise Unreachable(_failure(answer))
+def _of_pair(parser: ArgumentParser) -> None:
+    parser.add_argument("code", metavar="CODE", help="the pairing code")
 
 
-def ask(runtime_dir: Path, request: wire.Request) -> wire.Answer:
-    """Ask the house that runs in *runtime_dir*.  Raises Unreachable."""
-    path = runtime_dir / wire.NAME
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(DEADLINE)
-        try:
-            wire.connect(client, path)
-            # It may refuse us, and go, before it has read anything: then its answer counts.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                client.sendall(wire.encode(request))
-            line = _receive_line(client, time.monotonic() + DEADLINE)
-            return wire.decode_answer(line)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise Unreachable(
-                f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"
-            ) from error
-        except PermissionError as error:
-            raise Unreachable(
-                f"{path} belongs to another user. Ask as the user who runs Elwood, or as root."
-            ) from error
-        except TimeoutError as error:
-            raise Unreachable(
-                f"Elwood took the question but gave no answer within {DEADLINE:.0f} s: it hangs."
-                " Restart it, and look at its log."
-            ) from error
-        except OSError as error:
-            raise Unreachable(f"Cannot reach Elwood on {path}: {error}") from error
-        except wire.BadLine as error:
-            raise Unreachable(
-                "The running Elwood gave an answer that this command does not understand;"
-                f" perhaps it is of another version: {error}"
-            ) from error
+def _of_approve(parser: ArgumentParser) -> None:
+    parser.add_argument("code", metavar="CODE", nargs="?", help="the call's code; else list")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "answer",
+        nargs="?",
+        choices=["once", "conversation", "always", "source"],
+        help="how far it goes (once)",
+    )
+    one.add_argument("--deny", action="store_true", help="refuse it")
+    one.add_argument("--revoke", metavar="N", type=int, help="take a permission back")
 
 
-def _receive_line(client: socket.socket, deadline: float) -> bytes:
-    line = bytearray()
-    while not line.endswith(b"\n"):
-        client.settimeout(max(0.01, deadline - time.monotonic()))
-        more = client.recv(65_536)
-        if not more or len(line) + len(more) > wire.MAX_LINE:
-            raise wire.BadLine("it ended too early" if not more else "it is too long")
-        line += more
-    return bytes(line)
+COMMANDS = (
+    CliCommand(
+        "inspect", "Show what every part of the running Elwood does.", _inspect, _of_inspect
+    ),
+    CliCommand("pair", "Let the stranger talk who was shown this code.", _pair, _of_pair),
+    CliCommand(
+        "approve", "List what waits for your decision, or decide it.", _approve, _of_approve
+    ),
+)
 
 
-def _failure(answer: wire.Answer) -> str:
-    if isinstance(answer, wire.Failed):
-        return f"Elwood does not answer: {answer.why}"
-    return "Elwood answered something else than was asked."
+def _as_json(inspection: "Inspection") -> str:
+    import msgspec
 
-
-def _as_json(inspection: Inspection) -> str:
     return msgspec.json.encode(inspection).decode()
 
 
-def _as_tree(inspection: Inspection) -> str:
+def _as_tree(inspection: "Inspection") -> str:
+    from elwood.features.control.view import render
+
     width = shutil.get_terminal_size((WIDE, 24)).columns
     return render(inspection, now=time.time(), width=width, colour=_is_colourful())
 

@@ -13,10 +13,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.features.memory.note import MAX_SOURCE, Draft, Note, fields_of, moment, stamped
 from elwood.features.memory.settings import LearningSettings
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.words import pieces
 
 # Facts of one pass, characters of each, and observations that wait; the oldest go first.

@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.slugs import KEY
 
 TAG = r"^\w[\w-]{0,31}$"

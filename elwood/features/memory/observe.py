@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from elwood.agent.conversation.brought_along import without_days
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import (
     Assistant,
@@ -25,6 +24,7 @@ from elwood.features.memory.learning import (
     normal,
 )
 from elwood.foundation.secrets.redaction import MASK
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.slugs import slug
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.wrap_untrusted import wrap_untrusted

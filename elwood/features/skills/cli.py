@@ -6,15 +6,18 @@ from pathlib import Path
 import trio
 
 from elwood.agent.tools.tool import Hands
-from elwood.app.config.settings import Config
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.install_tools import take
 from elwood.features.skills.installer import OWN, Places, SkillRefused
 from elwood.features.skills.needs import missing
 from elwood.features.skills.offered import review
+from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.store import Shelf
 from elwood.features.skills.tools import there
+from elwood.foundation.command_line import is_wanted
+from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import in_thread
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.escape_invisible import escape_invisible
@@ -52,30 +55,30 @@ def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
 
     async def fetch() -> str:
         hands = Hands(here, in_thread)
-        id_, _ = await take(where, folder, hands, Git(config.egress), places)
+        id_, _ = await take(where, folder, hands, Git(config.of(EgressRules)), places)
         return id_
 
     try:
-        config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.of(Paths).workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
         id_ = trio.run(fetch)
         offered, offer = places.offered(id_)
         _, found = _shelf(config).look()
         hidden = found.place_of(offered.skill.name)
         print(escape_invisible(review(offered, offer.source, hidden)).replace("⏎\n", "\n"))
-        if not agreed and not _is_wanted(f"Install {offered.skill.name}?"):
+        if not agreed and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
         places.place(offered, offer, by="command line")
     except (SkillRefused, GitFailed, PathRefused, Unconfined) as error:
         print(f"{escape_invisible(source)}: {escape_invisible(str(error))}", file=sys.stderr)
         return FAILURE
-    print(f"Installed in {config.paths.workspace / OWN / offered.skill.name}.")
+    print(f"Installed in {config.of(Paths).workspace / OWN / offered.skill.name}.")
     return OK
 
 
 def remove(config: Config, name: str, *, agreed: bool) -> int:
     """Remove the skill *name* of the workspace, after asking unless it was *agreed* to."""
-    if not agreed and not _is_wanted(f"Remove {name} and all files in it?"):
+    if not agreed and not is_wanted(f"Remove {name} and all files in it?"):
         print("Nothing was removed.")
         return FAILURE
     try:
@@ -88,17 +91,9 @@ def remove(config: Config, name: str, *, agreed: bool) -> int:
 
 
 def _shelf(config: Config) -> Shelf:
-    folders, off = config.skills.folders, config.skills.off
-    return Shelf(Root(config.paths.workspace), in_thread, folders, off=off)
+    settings = config.of(SkillSettings)
+    return Shelf(Root(config.of(Paths).workspace), in_thread, settings.folders, off=settings.off)
 
 
 def _places(config: Config) -> Places:
-    return Places(config.paths.state / "skills", config.paths.workspace)
-
-
-def _is_wanted(question: str) -> bool:
-    """Ask on the terminal; where there is none the answer is no."""
-    if not sys.stdin.isatty():
-        print("Nobody can be asked here; say --yes if you have looked at it.", file=sys.stderr)
-        return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    return Places(config.of(Paths).state / "skills", config.of(Paths).workspace)

@@ -17,15 +17,15 @@ import trio
 
 from elwood.features.shell.git_commands import ENVIRONMENT
 from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
-from elwood.foundation.net.egress import EgressRules, destination
-from elwood.foundation.net.outcomes import Unreachable
-from elwood.foundation.net.pinned import (
+from elwood.foundation.net.addresses import (
     Pinned,
     Resolve,
     WebRefused,
     is_reachable,
     resolved,
 )
+from elwood.foundation.net.egress import EgressRules, destination
+from elwood.foundation.net.http import Unreachable
 from elwood.foundation.net.urls import Refused, Url, parse
 
 # Seconds for a whole repository, and for each look at what was fetched.

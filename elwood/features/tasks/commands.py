@@ -1,13 +1,13 @@
 """What a session does with tasks besides its tools: /tasks, which shows and changes them."""
 
-import attrs
 import trio
+from msgspec.structs import replace
 
 from elwood.agent.models.messages import Spending
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.tasks.messages import Change, ListTasks, TimetableMail
-from elwood.features.tasks.task import Seen
+from elwood.features.tasks.task import TaskStatus
 from elwood.features.tasks.texts import (
     USAGE,
     buttons,
@@ -73,7 +73,7 @@ async def _answer(given: str, house: Surroundings, timetable: Address[TimetableM
             return f"I do not understand that. {USAGE}", ()
 
 
-async def _with_costs(tasks: tuple[Seen, ...], house: Surroundings) -> tuple[Seen, ...]:
+async def _with_costs(tasks: tuple[TaskStatus, ...], house: Surroundings) -> tuple[TaskStatus, ...]:
     """Fill in what the runs of *tasks* have cost this month, if that can be learned."""
     with trio.move_on_after(COSTS_LIMIT):
         try:
@@ -81,5 +81,5 @@ async def _with_costs(tasks: tuple[Seen, ...], house: Surroundings) -> tuple[See
         except ActorUnavailable:
             return tasks
         costs = {job.name: job.month.usd for job in spent.jobs}
-        return tuple(attrs.evolve(one, spent=costs.get(one.task.id, 0.0)) for one in tasks)
+        return tuple(replace(one, spent=costs.get(one.task.id, 0.0)) for one in tasks)
     return tasks

@@ -11,30 +11,29 @@ from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import MayAsk, ModelsMail
+from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
 from elwood.app.config.settings import Config
-from elwood.features.backup.restored import restored
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail
-from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.agent_file import NAME, AgentFile
-from elwood.features.tasks.chores import Chore, Report
-from elwood.features.tasks.entries import TimetableEntry
-from elwood.features.tasks.fingerprint import fingerprint
-from elwood.features.tasks.heartbeat import read_checklist
-from elwood.features.tasks.heartbeat_file import HeartbeatFile, Written
-from elwood.features.tasks.house_chores import Reflecting, Sweep, TidyMemory
-from elwood.features.tasks.house_tasks import (
+from elwood.features.tasks.actor import Scheduler, TimetableActor
+from elwood.features.tasks.chores import (
     BACKUP,
     MEMORY,
     REFLECTIONS,
     SWEEP,
+    Chore,
+    Reflecting,
+    Report,
+    Sweep,
+    TidyMemory,
     house_tasks,
 )
+from elwood.features.tasks.heartbeat import read_checklist
 from elwood.features.tasks.messages import Adopt, TimetableMail, Woken
-from elwood.features.tasks.run import Errands
-from elwood.features.tasks.scheduler import Scheduler
-from elwood.features.tasks.state import Timetable
+from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.state import Timetable, TimetableEntry
+from elwood.features.tasks.store import AGENT_FILE, AgentFile, HeartbeatFile, Written, fingerprint
 from elwood.features.tasks.task import Origin, Task, session_of
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
@@ -103,7 +102,7 @@ class Clockwork:
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         """Be the timetable."""
         state = self._config.paths.state
-        file = AgentFile(state / NAME, self._disk)
+        file = AgentFile(state / AGENT_FILE, self._disk)
 
         async def changed(tasks: Sequence[Task]) -> None:
             await self._disk.blocking(lambda: file.write(tasks))
@@ -128,7 +127,7 @@ class Clockwork:
         config = self._config
         await self._adopt("config", config.tasks)
         await self._adopt("house", self._house_tasks())
-        errands = Errands(
+        runner = TaskRunner(
             self._sessions,
             chores=self._chores(),
             watching=self._watching,
@@ -154,7 +153,7 @@ class Clockwork:
 
             scheduler = Scheduler(
                 self.timetable.address,
-                errands,
+                runner,
                 refresh=refresh,
                 tell=tell,
                 now=self._outside.now,
@@ -180,9 +179,13 @@ class Clockwork:
 
         async def back_up(last: float) -> Report:
             # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
-            from elwood.features.backup.cli import planned
+            from elwood.features.backup.rules import BackupFailed
+            from elwood.features.backup.store import planned
 
-            return await blocking(lambda: planned(config, now))
+            try:
+                return Report(await blocking(lambda: planned(config, now)))
+            except BackupFailed as error:
+                return Report(f"no backup was taken: {error}", failed=True)
 
         return {
             SWEEP: Sweep(logs, self._sessions, after, now, blocking),

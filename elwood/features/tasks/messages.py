@@ -5,13 +5,13 @@ from typing import Literal
 import attrs
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.features.tasks.due_runs import Agenda
-from elwood.features.tasks.entries import Planned
+from elwood.features.tasks.rules import Agenda
+from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import (
     Origin,
     Result,
-    Seen,
     Task,
+    TaskStatus,
 )
 from elwood.foundation.runtime import Request
 
@@ -24,7 +24,7 @@ class Unscheduled:
 
 
 @attrs.frozen(kw_only=True)
-class Schedule(Request[Seen | Unscheduled]):
+class Schedule(Request[TaskStatus | Unscheduled]):
     """Take *task*, made in a conversation.  Without an id it gets one of its title.
 
     What differs from a task that is there in nothing but the id is that task: repeating it changes
@@ -35,7 +35,7 @@ class Schedule(Request[Seen | Unscheduled]):
 
 
 @attrs.frozen(kw_only=True)
-class ListTasks(Request[tuple[Seen, ...]]):
+class ListTasks(Request[tuple[TaskStatus, ...]]):
     """All tasks, those that run next first; with *chores* also what the house does itself."""
 
     chores: bool = False
@@ -89,7 +89,7 @@ class Begin(Request[bool]):
     *seen* is the fingerprint of what its task watches.  Repeating it changes nothing.
     """
 
-    run: Planned
+    run: PlannedRun
     seen: str = ""
 
 
@@ -102,7 +102,7 @@ class End(Request[bool]):
     have begun.  Repeating it changes nothing.
     """
 
-    run: Planned
+    run: PlannedRun
     result: Result
     words: str = ""
     acted: bool = False

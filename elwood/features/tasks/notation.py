@@ -7,7 +7,7 @@ from hashlib import sha256
 from zoneinfo import ZoneInfo
 
 from elwood.agent.conversation.route import Route
-from elwood.features.tasks import crontab, timezones
+from elwood.features.tasks import timezones
 from elwood.features.tasks.when import (
     LATEST,
     Cadence,
@@ -18,6 +18,7 @@ from elwood.features.tasks.when import (
     When,
     check,
     check_hours,
+    cron_fields,
     is_active,
     next_active,
     next_at,
@@ -272,7 +273,7 @@ def say_when(when: When, zone: str) -> str:
         case Cadence(word):
             return word
         case Cron(expression):
-            minute, hour, day, month, weekday = crontab.fields(expression)
+            minute, hour, day, month, weekday = cron_fields(expression)
             on = _say_days(day, weekday.lower()) if month == "*" else ""
             if not (on and minute.isdecimal() and hour.isdecimal()):
                 return f"cron {expression}"

@@ -13,7 +13,7 @@ import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation import task_run as errand
-from elwood.agent.conversation.identity import Principal, flatten
+from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
@@ -21,10 +21,11 @@ from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.features.tasks import texts
 from elwood.features.tasks.chores import Chore, Report
-from elwood.features.tasks.due_runs import Run
-from elwood.features.tasks.entries import Planned
+from elwood.features.tasks.rules import DueRun
+from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Result, Task, session_of
 from elwood.foundation.runtime import Address, Halt
+from elwood.foundation.text.escape_invisible import flatten
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Outcome:
     told: bool = False
 
 
-class Errands:
+class TaskRunner:
     """Carries out runs by *sessions* and *chores*.
 
     *watching* gives the fingerprint of what a task watches.  *route* says where the answer of a
@@ -94,7 +95,7 @@ class Errands:
             log.exception("watching failed", extra={"task": task.id})
             return Outcome("failed", f"what it watches cannot be read: {error}")
 
-    async def __call__(self, run: Run) -> Outcome:
+    async def carry_out(self, run: DueRun) -> Outcome:
         """Do what is to be done, or go on with it, and say what came of it."""
         course = _Course()
         with trio.move_on_after(RUN_LIMIT):
@@ -109,7 +110,7 @@ class Errands:
         """Have *session* look what waits there for the owner, of tasks that were cancelled."""
         self._sessions.offer(Decided(session))
 
-    async def _carry_out(self, run: Run, course: "_Course") -> Outcome:
+    async def _carry_out(self, run: DueRun, course: "_Course") -> Outcome:
         task = run.task
         if run.begun:
             course.handed = True
@@ -144,7 +145,7 @@ class Errands:
             log.info("answer without a place", extra={"task": task.id, "text": done.text})
         return await self._ended(run, done)
 
-    async def _do(self, task: Task, run: Run) -> Report:
+    async def _do(self, task: Task, run: DueRun) -> Report:
         chore = self._chores.get(task.chore)
         if chore is None:
             return Report(f"there is no chore {task.chore!r}", failed=True)
@@ -157,7 +158,7 @@ class Errands:
             return Report(f"{task.chore} broke: {type(error).__name__}: {error}", failed=True)
 
     async def _hand_on(
-        self, run: Run, words: str, route: Route | None, course: "_Course"
+        self, run: DueRun, words: str, route: Route | None, course: "_Course"
     ) -> Outcome | None:
         """Have the session take the run; return what came of it if it never will."""
         make = partial(self._inbound, run, words, route, self._now())
@@ -176,7 +177,7 @@ class Errands:
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)
 
-    def _inbound(self, run: Run, words: str, route: Route | None, now: float) -> Inbound:
+    def _inbound(self, run: DueRun, words: str, route: Route | None, now: float) -> Inbound:
         task = run.task
         silent = task.silent or route is None
         return Inbound(
@@ -203,7 +204,7 @@ class Errands:
             ),
         )
 
-    async def _ended(self, run: Run, done: RunResult) -> Outcome:
+    async def _ended(self, run: DueRun, done: RunResult) -> Outcome:
         """Let the conversation know that lives where the answer went; say what came of the run."""
         route = done.told
         home = self._home(route) if route is not None else None
@@ -223,7 +224,7 @@ class Errands:
             words = UNTOLD.format(session_of(run.task))
         return Outcome(result, words, done.acted, told)
 
-    def _note(self, run: Run, done: RunResult, route: Route, home: str) -> Inbound:
+    def _note(self, run: DueRun, done: RunResult, route: Route, home: str) -> Inbound:
         made = self._inbound(run, done.text, route, self._now())
         return attrs.evolve(
             made,
@@ -233,12 +234,12 @@ class Errands:
             errand=TaskRun(run.task.id, says="note", private=done.label.private),
         )
 
-    async def _await(self, run: Run) -> RunResult | Unheard:
+    async def _await(self, run: DueRun) -> RunResult | Unheard:
         session, id_ = session_of(run.task), message_of(run.planned)
         return await self._sessions.insist(lambda: Await(session=session, id=id_))
 
 
-def message_of(run: Planned) -> str:
+def message_of(run: PlannedRun) -> str:
     """Name the message that a run is, for ever."""
     due = int(run.due) if run.due.is_integer() else repr(run.due)
     return f"{errand.MESSAGE}{run.task}:{run.series}:{due}:{run.attempt}"

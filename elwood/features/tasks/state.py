@@ -1,62 +1,179 @@
-"""What schedule.jsonl adds up to: which tasks there are, how far each is, what is to be told.
+"""What stands in schedule.jsonl: which tasks there are and what came of them; and its fold.
 
-A planned time is *dealt with* when its outcome stands in the log.  `Row.mark` only grows, so a
-clock that is put back plans nothing twice; only where it is put back far (`ClockSet`) the marks
-go with it, and `Row.ran` alone says what is not to be done again.
+A planned time is *dealt with* when its run, or its outcome, stands in the log.  `TaskState.mark`
+only grows, so a clock that is put back plans nothing twice: what is dealt with rests until the
+clock has made that up, or the owner resumes it.
 """
+
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
-from elwood.features.tasks import time_ranges as stretches
-from elwood.features.tasks.cancelled import Cancelled, note
-from elwood.features.tasks.entries import (
-    LONG,
-    Begun,
-    ClockSet,
-    Ended,
-    Halted,
-    Left,
-    Made,
-    Passed,
-    Planned,
-    Resumed,
-    Shown,
-    Summed,
-    TimetableEntry,
-    Told,
-    Wanted,
-)
-from elwood.features.tasks.task import Result, Task
-from elwood.features.tasks.time_ranges import Stretch
+from elwood.features.tasks.task import Result, Task, session_of
 
+# Why planned times pass while a task is at work.
+LONG = "the run before took so long"
 # Lines that wait to be told: two of each task; of more the oldest are only counted.
 MAX_NEWS = 400
-# Tasks that came to their end, the newest: as many as there may be.
-MAX_OVER = 200
+# Cancelled tasks that are remembered: nobody cancels more in the day that a question is open.
+MAX_CANCELLED = 1_000
+# Seconds for which a session is told again: two looks of the scheduler, which may be in a crash.
+TOLD_FOR = 150.0
+# Seconds by which a clock must be behind what is dealt with for the owner to be told, and to have
+# a task go on: an hour set wrong, or a zone taken for another, is made up by itself.
+FAR_BEHIND = 86_400.0
 
 
-class Running(msgspec.Struct, frozen=True):
+class PlannedRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The *attempt*-th try at a run of *task* that was planned for Unix time *due*.
+
+    The attempt 0 is one that somebody asked for at *due*; it is not tried again.  *series* is the
+    entry from which the task is planned: it tells this task from an earlier one of the same name.
+    """
+
+    task: str
+    due: float
+    attempt: int = 1
+    series: int = 0
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether somebody asked for it, so that it is none of the task's own times."""
+        return self.attempt == 0
+
+
+class TaskScheduled(msgspec.Struct, frozen=True, tag="made"):
+    """*task* is to be done; its times count from *since* on.
+
+    Without *since* only other things about it have changed, and its times go on.
+    """
+
+    task: Task
+    since: float | None = None
+
+
+class TaskRemoved(msgspec.Struct, frozen=True, tag="left"):
+    """The task is no more: *why*; if *cancelled*, nor is what waits for a yes.  A run may end."""
+
+    task: str
+    why: str
+    cancelled: bool = False
+
+
+class TaskPaused(msgspec.Struct, frozen=True, tag="halted"):
+    """The task was paused, *why* in words; *tell* is what the owner is told of it."""
+
+    task: str
+    why: str
+    tell: str = ""
+
+
+class TaskResumed(msgspec.Struct, frozen=True, tag="resumed"):
+    """The task goes on; its times count from *since* on."""
+
+    task: str
+    since: float
+
+
+class RunRequested(msgspec.Struct, frozen=True, tag="wanted"):
+    """Somebody wants a run now; *due* names it like a planned time."""
+
+    task: str
+    due: float
+
+
+class RunStarted(msgspec.Struct, frozen=True, tag="begun"):
+    """A run begins; *seen* is the fingerprint of what the task watches."""
+
+    run: PlannedRun
+    seen: str = ""
+
+
+class RunFinished(msgspec.Struct, frozen=True, tag="ended"):
+    """What came of a run, in *words*; with *again* it is tried once more at that Unix time.
+
+    It may never have begun (`unchanged`).  *tell* is what the owner is told of it.
+    """
+
+    run: PlannedRun
+    result: Result
+    words: str = ""
+    again: float | None = None
+    tell: str = ""
+
+
+class RunsMissed(msgspec.Struct, frozen=True, tag="passed"):
+    """Nothing ran at *count* planned times in a row, from *first* to *last*, *why* in words."""
+
+    task: str
+    first: float
+    last: float
+    count: int
+    result: Literal["missed", "asleep"]
+    why: str = ""
+    tell: str = ""
+
+
+class MissesReported(msgspec.Struct, frozen=True, tag="summed"):
+    """The owner is told, by *tell*, of missed runs together.  Older logs have it."""
+
+    task: str
+    tell: str
+
+
+class NewsPosting(msgspec.Struct, frozen=True, tag="shown"):
+    """All news up to the entry *upto* are about to be told; what is told again is a repeat."""
+
+    upto: int
+
+
+class NewsTold(msgspec.Struct, frozen=True, tag="told"):
+    """All news up to the entry *upto* have been told."""
+
+    upto: int
+
+
+class ClockBehind(msgspec.Struct, frozen=True, tag="clock"):
+    """The clock was found at Unix time *to*, far before what was dealt with; *tell* says so."""
+
+    to: float
+    tell: str = ""
+
+
+TimetableEntry = (
+    TaskScheduled
+    | TaskRemoved
+    | TaskPaused
+    | TaskResumed
+    | RunRequested
+    | RunStarted
+    | RunFinished
+    | RunsMissed
+    | MissesReported
+    | ClockBehind
+    | NewsPosting
+    | NewsTold
+)
+
+NEWS = TaskPaused | RunFinished | RunsMissed | MissesReported | ClockBehind
+"""What the owner may have to be told of."""
+
+
+class RunningTask(msgspec.Struct, frozen=True):
     """A run under way since Unix time *at*: of *task* as it was then."""
 
-    planned: Planned
+    planned: PlannedRun
     task: Task
     at: float
     seen: str = ""
 
 
-class Again(msgspec.Struct, frozen=True):
+class Retry(msgspec.Struct, frozen=True):
     """What is to be tried again, at Unix time *at*."""
 
-    planned: Planned
+    planned: PlannedRun
     at: float
-
-
-class Unsaid(msgspec.Struct, frozen=True):
-    """*count* missed times, from *first* to *last*, that the owner is to be told of."""
-
-    first: float
-    last: float
-    count: int
 
 
 class News(msgspec.Struct, frozen=True):
@@ -67,213 +184,203 @@ class News(msgspec.Struct, frozen=True):
     button: str = ""
 
 
-class Row(msgspec.Struct):
+class CancelledTask(msgspec.Struct, frozen=True):
+    """The entry *seq*, of Unix time *at*, took a task away, whose runs were in *session*."""
+
+    seq: int
+    at: float
+    session: str
+
+
+class TaskState(msgspec.Struct):
     """A task and how far it is.  Times are Unix seconds.
 
-    All planned times up to *mark* are dealt with, and all of *ran*; those up to *was* were once,
-    before the clock was put back to *mark*.  *wanted* is a run somebody asked for.  *failed*
-    tries in a row have failed, the last one for the reason *trouble*.  *last* is when it ran last,
-    *result* and *words* what came of it, *good* when it was last done well, and *seen* what it
-    watched then; *free* is when the last run ended, *newest* when one was wanted last.  A task
-    that has *gone* only waits for the end of its run; one that was made in its place, by the entry
-    *born*, waits too.
+    It is planned from the entry *series* on, and all planned times up to *mark* are dealt with.
+    *requested* names a run that somebody asked for.  *failures* tries in a row have failed.
+    *last* is when it ran last, *result* and *words* what came of that or of what was missed since,
+    *good* when it was last done well, and *seen* what it watched then.  *slow_told* is when the
+    owner was told last that its runs outlast its interval.  A task that is *removed* only waits
+    for the end of its run; one that was made in its place waits too.
     """
 
     task: Task
     series: int
     mark: float
-    run: Running | None = None
-    again: Again | None = None
-    wanted: float | None = None
+    run: RunningTask | None = None
+    retry: Retry | None = None
+    requested: float | None = None
     paused: str = ""
-    gone: bool = False
-    failed: int = 0
-    trouble: str = ""
+    removed: bool = False
+    failures: int = 0
     last: float | None = None
     result: Result | None = None
     words: str = ""
     good: float = 0.0
     seen: str = ""
-    free: float = 0.0
-    newest: float = 0.0
-    born: int = 0
-    ran: list[Stretch] = []
-    was: float = 0.0
-    said: float | None = None
-    unsaid: Unsaid | None = None
+    slow_told: float | None = None
 
-    def owns(self, run: Planned) -> bool:
-        """Tell whether *run* is one of this task, and not of an earlier one of the same name."""
-        return run.series >= self.born
-
-    def knows(self, run: Planned) -> bool:
+    def knows(self, run: PlannedRun) -> bool:
         """Tell whether *run* is one of these times that nothing came of yet, and does not run."""
-        if self.gone or self.run is not None or run.series != self.series:
+        if self.removed or self.run is not None or run.series != self.series:
             return False
-        if run.attempt == 0:
-            return run.due == self.wanted
+        if run.is_requested:
+            return run.due == self.requested
         if self.paused:
             return False
-        if self.again is not None and run == self.again.planned:
+        if self.retry is not None and run == self.retry.planned:
             return True
-        is_new = run.due > self.mark and stretches.holding(self.ran, run.due) is None
-        return is_new and run.attempt == 1
+        return run.due > self.mark and run.attempt == 1
 
-    def begin(self, run: Planned, at: float, seen: str) -> None:
+    def start(self, run: PlannedRun, at: float, seen: str) -> None:
         """Take a run as under way."""
-        self.run = Running(run, self.task, at, seen)
-        self.again = None
-        if run.is_wanted:
-            self.wanted = None
+        self.run = RunningTask(run, self.task, at, seen)
+        self.retry = None
+        if run.is_requested:
+            self.requested = None
         else:
-            self.ran = stretches.add(self.ran, run.due, self.mark)
+            self.mark = max(self.mark, run.due)
 
-    def end(self, ended: Ended, at: float) -> None:
-        """Take the outcome of the run that is under way."""
-        run, result = self.run, ended.result
+    def finish(self, finished: RunFinished, at: float) -> None:
+        """Take the outcome of the run that is under way; of an earlier task's there is no more."""
+        run, result = self.run, finished.result
         assert run is not None
         self.run = None
-        if not run.planned.is_wanted and run.planned.due <= at:  # else the clock was put back
-            self.mark = max(self.mark, run.planned.due)
-        if not self.owns(run.planned):
-            self.free = at
+        if run.planned.series != self.series:
             return
-        self.last, self.result, self.words, self.free = at, result, ended.words, at
+        self.last, self.result, self.words = at, result, finished.words
         if result == "failed":
-            self.failed, self.trouble = self.failed + 1, ended.words
+            self.failures += 1
         elif result in ("done", "waiting"):
-            self.failed, self.trouble, self.good, self.seen = 0, "", at, run.seen
-        self.again = None
-        if ended.again is not None:
+            self.failures, self.good, self.seen = 0, at, run.seen
+        self.retry = None
+        if finished.again is not None:
             tried = run.planned
-            following = Planned(tried.task, tried.due, tried.attempt + 1, tried.series)
-            self.again = Again(following, ended.again)
+            following = PlannedRun(tried.task, tried.due, tried.attempt + 1, tried.series)
+            self.retry = Retry(following, finished.again)
 
-    def miss(self, passed: Passed, at: float) -> None:
-        """Take it that planned times were missed, and whether the owner hears of it, or will."""
-        self.result, self.words = "missed", passed.why
-        if passed.later:
-            before = self.unsaid or Unsaid(passed.first, passed.last, 0)
-            self.unsaid = Unsaid(before.first, passed.last, before.count + passed.count)
-        elif passed.tell and passed.why == LONG:
-            self.said = at
+    def miss(self, missed: RunsMissed, at: float) -> None:
+        """Take it that planned times have passed."""
+        self.mark, self.retry = max(self.mark, missed.last), None
+        if missed.result == "missed":
+            self.result, self.words = "missed", missed.why
+            if missed.tell and missed.why == LONG:
+                self.slow_told = at
 
-    def put_back(self, to: float) -> None:
-        """Take it that the clock shows *to*, far before what is dealt with."""
-        self.was, self.mark = max(self.was, self.mark), to
-        self.free, self.good = min(self.free, to), min(self.good, to)
+    def resume(self, since: float) -> None:
+        """Go on; what is not paused, and rests far ahead of the clock, goes on at *since*."""
+        rests = not self.paused and self.mark - since > FAR_BEHIND
+        self.mark = since if rests else max(self.mark, since)
+        self.paused, self.failures = "", 0
 
 
 class Timetable(msgspec.Struct):
-    """The fold of schedule.jsonl: one row per task, and what the owner has not been told.
+    """The fold of schedule.jsonl: one state per task, and what the owner has not been told.
 
     *shown* is up to which entry news may have been told; *lost* counts news that found no room.
-    *cancelled* has the tasks that were taken away, by their ids, and *over* those for which nothing
-    was left to do: perhaps by a clock that was ahead.  *was* is what it had shown when it was put
-    back last; 0 if it has shown that again since.
+    *cancelled* has the tasks that were taken away, by their ids.  *behind_told* is how far the
+    clock had been when the owner was told last that it is far behind.
     """
 
-    rows: dict[str, Row] = {}
+    tasks: dict[str, TaskState] = {}
     news: list[News] = []
     shown: int = 0
     lost: int = 0
-    cancelled: dict[str, Cancelled] = {}
-    over: dict[str, Row] = {}
-    was: float = 0.0
+    cancelled: dict[str, CancelledTask] = {}
+    behind_told: float = 0.0
+
+    @property
+    def latest(self) -> float:
+        """The newest planned time that is dealt with: the clock has shown it already."""
+        return max((one.mark for one in self.tasks.values()), default=0.0)
 
     def apply(self, seq: int, at: float, entry: TimetableEntry) -> None:
         """Take one entry into account; called by the journal, in order."""
         match entry:
-            case Made(task, since):
-                self._make(seq, task, since)
-            case Shown(upto):
+            case TaskScheduled(task, since):
+                self._schedule(seq, task, since)
+            case NewsPosting(upto):
                 self.shown = max(self.shown, upto)
-            case Told(upto):
+            case NewsTold(upto):
                 self.news = [news for news in self.news if news.seq > upto]
                 self.lost = 0
-            case ClockSet(to):
-                self._turn(to)
-            case Begun(run) | Ended(run):
-                if (row := self.rows.get(run.task)) is not None:
-                    self._run(row, entry, at)
-            case Left(id_) | Halted(id_) | Resumed(id_) | Wanted(id_) | Passed(id_) | Summed(id_):
-                if (row := self.rows.get(id_)) is not None:
-                    if isinstance(entry, Left) and entry.cancelled and (row.run or row.last):
-                        note(self.cancelled, row.task, seq, at)
-                    self._change(row, entry, at)
-        if isinstance(entry, Halted | Ended | Passed | Summed | ClockSet) and entry.tell:
-            button = f"/tasks resume {entry.task}" if isinstance(entry, Halted) else ""
+            case ClockBehind():
+                self.behind_told = max(self.behind_told, self.latest)
+            case RunStarted(run, seen):
+                if (one := self.tasks.get(run.task)) is not None:
+                    one.start(run, at, seen)
+            case RunFinished(run):
+                if (one := self.tasks.get(run.task)) is not None:
+                    if one.run is None:
+                        one.start(run, at, one.seen)
+                    one.finish(entry, at)
+                    if one.removed:
+                        del self.tasks[run.task]
+            case _:
+                if (one := self.tasks.get(entry.task)) is not None:
+                    self._change(one, entry, seq, at)
+        if isinstance(entry, NEWS) and entry.tell:
+            button = f"/tasks resume {entry.task}" if isinstance(entry, TaskPaused) else ""
             self.news.append(News(seq, entry.tell, button))
             if len(self.news) > MAX_NEWS:
                 del self.news[0]
                 self.lost += 1
 
-    def _make(self, seq: int, task: Task, since: float | None) -> None:
-        row = self.rows.get(task.id)
-        self.over.pop(task.id, None)
-        if row is None:
-            self.rows[task.id] = Row(task, seq, since or 0.0)
-        elif row.gone:
-            mark = max(row.mark, since or 0.0)
-            new = Row(task, seq, mark, row.run, newest=row.newest, born=seq, ran=row.ran)
-            self.rows[task.id] = new
+    def _schedule(self, seq: int, task: Task, since: float | None) -> None:
+        one = self.tasks.get(task.id)
+        if one is None:
+            self.tasks[task.id] = TaskState(task, seq, since or 0.0)
+        elif one.removed:
+            mark = max(one.mark, since or 0.0)
+            self.tasks[task.id] = TaskState(task, seq, mark, one.run)
         else:
-            row.task = task
+            one.task = task
             if since is not None:
-                row.series, row.mark, row.again = seq, max(row.mark, since), None
-                row.was = 0.0
-
-    @property
-    def latest(self) -> float:
-        """The newest planned time that is dealt with: the clock has shown it already."""
-        rows = [*self.rows.values(), *self.over.values()]
-        return max((row.mark for row in rows), default=0.0)
-
-    def _turn(self, to: float) -> None:
-        if self.latest > to:
-            self.was = max(self.was, self.latest)
-            self.rows |= {id_: row for id_, row in self.over.items() if row.mark > to}
-            for row in self.rows.values():
-                self.over.pop(row.task.id, None)
-                if row.mark > to:
-                    row.put_back(to)
-        else:  # it is where it was: what was dealt with then, is
-            self.was = 0.0
-            for row in self.rows.values():
-                row.mark = max(row.mark, row.was)
-
-    def _run(self, row: Row, entry: Begun | Ended, at: float) -> None:
-        if isinstance(entry, Begun):
-            row.begin(entry.run, at, entry.seen)
-            return
-        if row.run is None:
-            row.begin(entry.run, at, row.seen)
-        row.end(entry, at)
-        if row.gone:
-            del self.rows[row.task.id]
+                one.series, one.mark, one.retry = seq, max(one.mark, since), None
 
     def _change(
-        self, row: Row, entry: Left | Halted | Resumed | Wanted | Passed | Summed, at: float
+        self,
+        one: TaskState,
+        entry: TaskRemoved | TaskPaused | TaskResumed | RunRequested | RunsMissed | MissesReported,
+        seq: int,
+        at: float,
     ) -> None:
         match entry:
-            case Left(cancelled=cancelled):
-                if row.run is not None:
-                    row.gone = True
-                    return
-                del self.rows[row.task.id]
-                if not cancelled:
-                    self.over[row.task.id] = row
-                    if len(self.over) > MAX_OVER:
-                        del self.over[next(iter(self.over))]
-            case Halted():
-                row.paused, row.again = entry.why, None
-            case Resumed():
-                row.paused, row.failed, row.mark = "", 0, max(row.mark, entry.since)
-            case Wanted():
-                row.wanted = row.newest = entry.due
-            case Passed():
-                row.mark, row.again = max(row.mark, entry.last), None
-                if entry.result == "missed":
-                    row.miss(entry, at)
-            case Summed():
-                row.said, row.unsaid = at, None
+            case TaskRemoved(cancelled=cancelled):
+                if cancelled and (one.run or one.last):
+                    self._cancel(one.task, seq, at)
+                if one.run is not None:
+                    one.removed = True
+                else:
+                    del self.tasks[one.task.id]
+            case TaskPaused(why=why):
+                one.paused, one.retry = why, None
+            case TaskResumed(since=since):
+                one.resume(since)
+            case RunRequested(due=due):
+                one.requested = due
+            case RunsMissed():
+                one.miss(entry, at)
+            case MissesReported():
+                one.slow_told = at
+
+    def _cancel(self, task: Task, seq: int, at: float) -> None:
+        self.cancelled.pop(task.id, None)
+        self.cancelled[task.id] = CancelledTask(seq, at, session_of(task))
+        while len(self.cancelled) > MAX_CANCELLED:
+            del self.cancelled[next(iter(self.cancelled))]
+
+
+def is_cancelled(known: Mapping[str, CancelledTask], task: str, series: int) -> bool:
+    """Tell whether *task* was cancelled after the entry *series*, from which a run was planned.
+
+    What its runs had asked the owner for is then not to be done any more.  A task that came to its
+    end by itself is none of them: what it has asked for last may still be allowed.
+    """
+    found = known.get(task)
+    return found is not None and series < found.seq
+
+
+def sessions_to_tell(known: Mapping[str, CancelledTask], now: float) -> tuple[str, ...]:
+    """List the sessions that may not know yet that their task was cancelled."""
+    fresh = (one.session for one in known.values() if 0 <= now - one.at < TOLD_FOR)
+    return tuple(dict.fromkeys(fresh))

@@ -3,7 +3,6 @@
 import re
 from typing import Literal
 
-import attrs
 import msgspec
 
 from elwood.agent.conversation.route import Route
@@ -18,6 +17,11 @@ CATCH_UP_ONCE = 7 * 86_400.0
 # What a task may be called; its session is named after it, and so a file.
 MAX_ID = 64
 ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
+# The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
+HEARTBEAT = "heartbeat"
+# What the house does itself has these ids, also when it is off: nobody else's task is to be in its
+# way when it is on again.
+RESERVED = frozenset({"backup", "sweep", "memory", "reflections"})
 # Failed tries in a row: after so many the owner is told, and after so many the task is paused.
 TELL_AFTER, PAUSE_AFTER = 2, 5
 
@@ -82,8 +86,7 @@ Result = Literal[
 """What became of a planned time."""
 
 
-@attrs.frozen
-class Seen:
+class TaskStatus(msgspec.Struct, frozen=True):
     """A task as people see it.  Times are Unix seconds.
 
     *next* is when it runs next (None: never again, or paused), *running* since when it runs,
@@ -100,3 +103,20 @@ class Seen:
     paused: str = ""
     failures: int = 0
     spent: float = 0.0
+
+
+def bad_id(text: str) -> str:
+    """Say what is wrong with the id *text* and what to write instead; "" if it is fine.
+
+    >>> bad_id("water-plants"), bad_id("Water!")
+    ('', "'Water!' is no id: write small letters, digits and dashes, 64 at most")
+    """
+    if not text:
+        return "no id can be made of the title: write one, like water-plants"
+    if not ID.fullmatch(text):
+        shown = text[:MAX_ID]
+        return f"{shown!r} is no id: write small letters, digits and dashes, {MAX_ID} at most"
+    if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
+        return f"ids like {text!r} are those of HEARTBEAT.md: write another"
+    taken = text in RESERVED
+    return f"the id {text!r} is that of a task of the house: write another" if taken else ""

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.budget import dollars
 from elwood.agent.session.reading.receipts import one_line
 from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
-from elwood.features.tasks.task import Seen, Task
+from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Cadence, Once, next_active, next_at
+from elwood.foundation.text.escape_invisible import flatten
 
 # Runs that are named before a task is allowed, and when it is planned.
 SHOWN_RUNS = 3
@@ -60,16 +60,13 @@ def missed(task: Task, first: float, last: float, count: int, why: str, zone: st
     return f"Missed: {name(task)}, {times}: {why}."
 
 
-def set_back(before: float, now: float, zone: str) -> str:
-    """Tell the owner that the clock was put back far: it has shown *before* already.
-
-    >>> set_back(86_400.0 * 365, 0.0, "UTC").partition(":")[0]
-    'My clock was put back'
-    """
+def clock_behind(before: float, now: float, zone: str) -> str:
+    """Tell the owner that the clock is far behind: it has shown *before* already."""
     return (
         f"My clock was put back: it has shown {say_clock(before, zone)} already, and shows "
-        f"{say_clock(now, zone)} now. What I told you as missed after that runs when its time "
-        "really comes; what has run does not run again. If it is wrong now, please set it right."
+        f"{say_clock(now, zone)} now. What was planned up to then rests until it shows that again. "
+        "If it is wrong, please set it right; if it is right now, /tasks resume ID has a task go "
+        "on at once."
     )
 
 
@@ -205,7 +202,7 @@ def limits(task: Task) -> list[str]:
     return found
 
 
-def state(seen: Seen, zone: str, now: float) -> str:
+def state(seen: TaskStatus, zone: str, now: float) -> str:
     """Say what becomes of a task and what became of it."""
     parts = []
     if seen.running is not None:
@@ -224,7 +221,7 @@ def state(seen: Seen, zone: str, now: float) -> str:
     return "; ".join(parts)
 
 
-def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
+def table(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     """List tasks for the model: a line each, which nothing in it can break."""
     return "\n".join(
         " | ".join(
@@ -241,7 +238,7 @@ def table(tasks: Sequence[Seen], zone: str, now: float) -> str:
     )
 
 
-def whole(seen: Seen, zone: str, now: float) -> str:
+def whole(seen: TaskStatus, zone: str, now: float) -> str:
     """Show all of one task, for the model."""
     task = seen.task
     flags = [*(["silent"] if task.silent else []), *(["in a conversation"] if task.session else [])]
@@ -260,7 +257,7 @@ def _does(task: Task) -> str:
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"
 
 
-def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
+def listing(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     """List tasks for the person."""
     if not tasks:
         return (
@@ -283,7 +280,7 @@ def listing(tasks: Sequence[Seen], zone: str, now: float) -> str:
     return "\n\n".join([*parts, USAGE])
 
 
-def buttons(tasks: Sequence[Seen]) -> tuple[str, ...]:
+def buttons(tasks: Sequence[TaskStatus]) -> tuple[str, ...]:
     """Offer for the first of *tasks* what can be pressed: to stop, to pause, or to resume it."""
     offered = []
     for seen in tasks:
@@ -294,7 +291,7 @@ def buttons(tasks: Sequence[Seen]) -> tuple[str, ...]:
     return tuple(offered[:MAX_BUTTONS])
 
 
-def find(wanted: str, tasks: Sequence[Seen]) -> Seen | str:
+def find(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus | str:
     """Find the task that is called *wanted*, by its id or its title, or say why there is none."""
     given = " ".join(wanted.split()).casefold()
     found = [seen for seen in tasks if seen.task.id == given]

@@ -31,7 +31,7 @@ from elwood.features.tasks.messages import (
     Unscheduled,
 )
 from elwood.features.tasks.notation import UNITS, read_hours, read_moment, say_clock, say_moment
-from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Seen, Task
+from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
 from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, runs, table, whole
 from elwood.features.tasks.when import Cron, Every, Once, When, check
 from elwood.foundation.runtime import Address
@@ -173,7 +173,7 @@ async def schedule(given: ScheduleTask, hands: Hands) -> str:
     match answer:
         case Unscheduled(why):
             raise ToolFailure(f"not scheduled: {why}")
-        case Seen(task, next=at):
+        case TaskStatus(task, next=at):
             return _scheduled(task, at, hands)
 
 
@@ -397,7 +397,7 @@ def timetable(hands: Hands) -> Address[TimetableMail]:
     return hands.timetable
 
 
-def _found(wanted: str, tasks: Sequence[Seen]) -> Seen:
+def _found(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus:
     found = find(wanted, tasks)
     if isinstance(found, str):
         raise ToolFailure(found)

@@ -1,18 +1,23 @@
 """When things are planned: cron, intervals, moments, cadences, and hours in which they may run.
 
-Times are Unix seconds, zones are IANA names that were checked before.  Nothing here has a clock.
+Times are Unix seconds, zones are IANA names that were checked before.  cronsim reads a cron
+expression and finds the dates and times it fits as if clocks never changed; what changes do to them
+is decided here, by the rules of Debian's cron (cron(8)).  cronsim knows these rules too, but loses
+times where clocks change by other than whole hours (Lord Howe, Chatham).
 """
 
 import math
 import re
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
 from hashlib import sha256
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
+from cronsim import CronSim, CronSimError
 
-from elwood.features.tasks import crontab
-from elwood.features.tasks import timezones as wall
+from elwood.features.tasks import timezones
 
 # Seconds.  What runs more often than each minute should be a program, not a task.
 MIN_EVERY = 60.0
@@ -28,6 +33,30 @@ _HOUR = 3600
 _DAY = 86_400
 # Days that every month has.
 _MONTH = 28
+# crontab(5) of Debian.  Not @reboot, which is no time.
+ALIASES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+# Characters; all sixty minutes one by one take 169.
+MAX_EXPRESSION = 300
+_FIELDS = (
+    ("minute", "0-59", 60),
+    ("hour", "0-23", 24),
+    ("day of the month", "1-31, or L for the last one", 31),
+    ("month", "1-12 or jan-dec", 12),
+    ("day of the week", "0-7 (0 and 7 are Sunday) or sun-sat", 7),
+)
+_FORM = "write minute, hour, day, month and day of the week, like 30 7 * * 1-5, or one of "
+# Seconds in which no zone changes its clocks twice; longer than any change, which are 24 h at most.
+_WINDOW = 2 * _DAY
+_SECOND = timedelta(seconds=1)
+_BEGINNING = datetime(2000, 1, 1)  # noqa: DTZ001 -- what the clock on a wall shows has no zone
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron"):
@@ -73,7 +102,7 @@ class Hours(msgspec.Struct, frozen=True):
 def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
     """Return the first planned time after *after*; None if there is none any more.
 
-    What changes of clocks do is written at crontab.moments.  *key* is the task's id; it spreads
+    What changes of clocks do is written at `cron_moments`.  *key* is the task's id; it spreads
     cadences.
 
     >>> next_at(Every(3600.0, start=100.0), 3700.0, "UTC")
@@ -92,7 +121,7 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
         case Every() as every:
             found = _moment(every, _passed(every, after) + 1)
         case Cron(expression):
-            found = next(crontab.moments(expression, after, zone), None)
+            found = next(cron_moments(expression, after, zone), None)
     return None if found is None or found > LATEST else float(found)
 
 
@@ -118,7 +147,7 @@ def planned(
             newest = range(max(first, last - most) + 1, last + 1)
             return tuple(_moment(every, number) for number in newest), max(0, last - first)
         case Cron(expression):
-            found, count = crontab.planned(expression, after, until, zone, most)
+            found, count = _cron_planned(expression, after, until, zone, most)
             return tuple(map(float, found)), count
 
 
@@ -132,7 +161,7 @@ def check(when: When) -> str:
     """
     match when:
         case Cron(expression):
-            return crontab.complaint(expression)
+            return cron_problem(expression)
         case Every(seconds, start):
             if seconds < MIN_EVERY:
                 return f"every {seconds:g} seconds is too often: the least is {MIN_EVERY:g} seconds"
@@ -156,7 +185,7 @@ def is_active(hours: Hours | None, at: float, zone: str) -> bool:
     """
     if hours is None:
         return True
-    here = wall.local(at, zone)
+    here = timezones.local(at, zone)
     begin, end = _minutes(hours.begin), _minutes(hours.end)
     if end <= begin:
         end += 24 * 60
@@ -180,11 +209,11 @@ def next_active(hours: Hours | None, at: float, zone: str) -> float:
     now = math.floor(at)
     # Each step ends at a beginning or a change of clocks; a week has seven and a few.
     for _ in range(32):
-        here = wall.local(now, zone)
+        here = timezones.local(now, zone)
         midnight = here.replace(hour=0, minute=0, second=0)
         start = midnight + begin if midnight + begin > here else midnight + begin + timedelta(1)
         then = now + int((start - here).total_seconds())
-        now = wall.change(now, then, zone) or then
+        now = timezones.change(now, then, zone) or then
         if is_active(hours, now, zone):
             return float(now)
     raise ValueError(f"{hours} never come; check_hours tells why")
@@ -240,3 +269,132 @@ def _settled(when: When, key: str) -> Cron | Every | Once:
             return Cron(f"{clock} * * {days % 7}")
         case "monthly":
             return Cron(f"{clock} {days % _MONTH + 1} * *")
+
+
+# --- cron ----------------------------------------------------------------------------------------
+
+
+def cron_problem(expression: str) -> str:
+    """Say what is wrong with *expression* and what to write instead; "" if it is fine.
+
+    >>> cron_problem("*/5 8-18 * * mon-fri"), cron_problem("@daily")
+    ('', '')
+    >>> cron_problem("0 25 * * *")
+    "'25' is no hour: write 0-23"
+    >>> cron_problem("0 0 31 4 *")
+    "no day ever fits '0 0 31 4 *'"
+    """
+    if len(expression) > MAX_EXPRESSION:
+        return f"a cron expression has at most {MAX_EXPRESSION} characters"
+    given = cron_fields(expression)
+    if len(given) != len(_FIELDS):
+        return f"{expression!r} is no cron expression: {_FORM}{' '.join(ALIASES)}"
+    for position, (name, span, size) in enumerate(_FIELDS):
+        field = given[position]
+        alone = ["*"] * len(_FIELDS)
+        alone[position] = field
+        if not _comes(alone):
+            return f"{field!r} is no {name}: write {span}"
+        steps = [part.partition("/")[2] for part in field.split(",")]
+        if any(int(step or 0) >= size for step in steps):
+            return f"{field!r} steps over every {name}: write 'every 90 minutes' or the like"
+    return "" if _comes(given) else f"no day ever fits {expression!r}"
+
+
+def cron_fields(expression: str) -> list[str]:
+    """Return the fields of *expression*, or of what it stands for.
+
+    >>> cron_fields("@weekly"), cron_fields("0 8-8/2 * * *")
+    (['0', '0', '*', '*', '0'], ['0', '8', '*', '*', '*'])
+    """
+    # cronsim takes 8-8/2 for 8/2, which is 8, 10, 12 …; it is 8 alone.
+    given = re.sub(r"\b(\w+)-\1/\d+", r"\1", expression)
+    return ALIASES.get(given.strip().lower(), given).split()
+
+
+def cron_moments(expression: str, after: float, zone: str) -> Iterator[int]:
+    """Return the moments after *after* that *expression* means, until there is none in 50 years.
+
+    Jobs that run at fixed times run once for each of them: those that fall into a gap when it
+    ends, and where an hour comes twice in the first one.  Jobs whose minute or hour begins with *
+    run whenever the clock shows a time that fits, so in both hours, and never in a gap.
+
+    cron(8) takes changes of three hours and more for corrections of a wrong clock; they are
+    treated like the others here.
+
+    >>> first = next(cron_moments("30 1 * * *", 1774740000, "Europe/London"))
+    >>> timezones.local(first, "Europe/London").isoformat()
+    '2026-03-29T02:00:00'
+    """
+    minute, hour = cron_fields(expression)[-5:-3]
+    if minute.startswith("*") or hour.startswith("*"):
+        return _whenever_it_fits(expression, math.floor(after) + 1, zone)
+    return _once_each(expression, after, zone)
+
+
+def _once_each(expression: str, after: float, zone: str) -> Iterator[int]:
+    for fitting in _matcher(expression, timezones.local(after, zone)):
+        if (at := timezones.moment(fitting, zone)) > after:
+            yield at
+            after = at
+
+
+def _whenever_it_fits(expression: str, at: int, zone: str) -> Iterator[int]:
+    while True:
+        changed = timezones.change(at, at + _WINDOW, zone)
+        end = changed or at + _WINDOW
+        here = timezones.local(at, zone)
+        for fitting in _matcher(expression, here - _SECOND):
+            then = at + int((fitting - here).total_seconds())  # as long as no clock changes
+            if then >= end:
+                break
+            yield then
+        else:
+            return
+        # No change on the way can lead back before *end*, or further ahead than a window.
+        at = changed or max(end, then - _WINDOW)
+
+
+def _cron_planned(
+    expression: str, after: float, until: float, zone: str, most: int
+) -> tuple[tuple[int, ...], int]:
+    """Return the newest *most* moments in (*after*, *until*], and how many there are.
+
+    Goes back day by day.  A day on which no clock changes is counted without looking at its
+    times, so that ten years of every minute take as long as ten years of every week.
+
+    """
+    matcher = _matcher(expression, _BEGINNING)
+    clock = sorted(
+        hour * 3600 + minute * 60 + second
+        for hour in matcher.hours
+        for minute in matcher.minutes
+        for second in matcher.seconds
+    )
+    newest: list[int] = []
+    count = 0
+    day, end = timezones.local(until, zone).date(), until
+    while end > after:
+        begin = max(timezones.moment(datetime.combine(day, time()), zone) - 1, after)
+        if end - begin == _DAY and timezones.change(int(begin), int(end) + 1, zone) is None:
+            fits = day.month in matcher.months and matcher.match_day(day)
+            count += len(clock) if fits else 0
+            if fits and len(newest) < most:
+                newest[:0] = [int(begin) + 1 + seconds for seconds in clock]
+        else:
+            times = list(takewhile(end.__ge__, cron_moments(expression, begin, zone)))
+            count += len(times)
+            newest[:0] = times if len(newest) < most else []
+        end, day = begin, date.fromordinal(day.toordinal() - 1)
+    return tuple(newest[max(0, len(newest) - most) :]), count
+
+
+def _matcher(expression: str, after: datetime) -> CronSim:
+    return CronSim(" ".join(cron_fields(expression)), after)
+
+
+def _comes(given: list[str]) -> bool:
+    try:
+        return next(CronSim(" ".join(given), _BEGINNING), None) is not None
+    except CronSimError:
+        return False

@@ -1,11 +1,13 @@
-"""What the Bot API sends: structs that take what they know and ignore the rest."""
+"""What the Bot API sends, read leniently: structs take what they know and ignore the rest."""
 
+import json
+import re
 from typing import Any
 
 import msgspec
 
 
-class User(msgspec.Struct):
+class TelegramUser(msgspec.Struct):
     """A person or a bot; *id* is the only thing they cannot choose."""
 
     id: int
@@ -20,13 +22,13 @@ class User(msgspec.Struct):
         return f"{self.first_name} {self.last_name or ''}".strip() or self.username or ""
 
 
-class Me(User):
+class BotUser(TelegramUser):
     """Ourselves."""
 
     can_read_all_group_messages: bool = False
 
 
-class Chat(msgspec.Struct):
+class TelegramChat(msgspec.Struct):
     """Where messages stand."""
 
     id: int
@@ -40,7 +42,7 @@ class MessageEntity(msgspec.Struct):
     type: str
     offset: int
     length: int
-    user: User | None = None
+    user: TelegramUser | None = None
 
 
 class TextQuote(msgspec.Struct):
@@ -49,20 +51,20 @@ class TextQuote(msgspec.Struct):
     text: str = ""
 
 
-class Attachment(msgspec.Struct):
+class FileInfo(msgspec.Struct):
     """A file of any kind; its size in bytes, if Telegram says so."""
 
     file_size: int | None = None
 
 
-class Origin(msgspec.Struct):
+class ForwardOrigin(msgspec.Struct):
     """Where a forwarded message comes from."""
 
     type: str = ""
-    sender_user: User | None = None
+    sender_user: TelegramUser | None = None
     sender_user_name: str | None = None
-    sender_chat: Chat | None = None
-    chat: Chat | None = None
+    sender_chat: TelegramChat | None = None
+    chat: TelegramChat | None = None
 
     @property
     def name(self) -> str:
@@ -73,48 +75,48 @@ class Origin(msgspec.Struct):
         return self.sender_user_name or (chat.title if chat else None) or "somebody"
 
 
-class Key(msgspec.Struct):
+class InlineButton(msgspec.Struct):
     """A button under a message."""
 
     text: str = ""
     callback_data: str | None = None
 
 
-class Markup(msgspec.Struct):
+class InlineButtons(msgspec.Struct):
     """The buttons under a message, by rows."""
 
-    inline_keyboard: list[list[Key]] = []
+    inline_keyboard: list[list[InlineButton]] = []
 
 
-class Message(msgspec.Struct):
+class TelegramMessage(msgspec.Struct):
     """A message, as far as we can use it.  Of one we may not see, *date* is 0."""
 
     message_id: int
-    chat: Chat
+    chat: TelegramChat
     date: int = 0
-    from_: User | None = msgspec.field(default=None, name="from")
-    sender_chat: Chat | None = None
-    via_bot: User | None = None
+    from_: TelegramUser | None = msgspec.field(default=None, name="from")
+    sender_chat: TelegramChat | None = None
+    via_bot: TelegramUser | None = None
     message_thread_id: int | None = None
     is_topic_message: bool = False
-    reply_to_message: "Message | None" = None
+    reply_to_message: "TelegramMessage | None" = None
     quote: TextQuote | None = None
-    forward_origin: Origin | None = None
+    forward_origin: ForwardOrigin | None = None
     edit_date: int | None = None
     media_group_id: str | None = None
     text: str | None = None
     entities: list[MessageEntity] = []
     caption: str | None = None
     caption_entities: list[MessageEntity] = []
-    reply_markup: Markup | None = None
-    photo: list[Attachment] | None = None
-    document: Attachment | None = None
-    voice: Attachment | None = None
-    audio: Attachment | None = None
-    video: Attachment | None = None
-    video_note: Attachment | None = None
-    animation: Attachment | None = None
-    sticker: Attachment | None = None
+    reply_markup: InlineButtons | None = None
+    photo: list[FileInfo] | None = None
+    document: FileInfo | None = None
+    voice: FileInfo | None = None
+    audio: FileInfo | None = None
+    video: FileInfo | None = None
+    video_note: FileInfo | None = None
+    animation: FileInfo | None = None
+    sticker: FileInfo | None = None
     poll: Any = None
     location: Any = None
     contact: Any = None
@@ -183,15 +185,15 @@ class CallbackQuery(msgspec.Struct):
     """A pressed button."""
 
     id: str
-    from_: User = msgspec.field(name="from")
-    message: Message | None = None
+    from_: TelegramUser = msgspec.field(name="from")
+    message: TelegramMessage | None = None
     data: str | None = None
 
 
-class Stopped(msgspec.Struct):
+class StopPressed(msgspec.Struct):
     """Somebody pressed the stop button of a draft."""
 
-    chat: Chat
+    chat: TelegramChat
     message_thread_id: int | None = None
 
 
@@ -199,20 +201,20 @@ class Update(msgspec.Struct):
     """Something happened; of the kinds we know at most one is set."""
 
     update_id: int
-    message: Message | None = None
-    edited_message: Message | None = None
+    message: TelegramMessage | None = None
+    edited_message: TelegramMessage | None = None
     callback_query: CallbackQuery | None = None
-    stopped_message_generation: Stopped | None = None
+    stopped_message_generation: StopPressed | None = None
 
 
-class Unreadable(msgspec.Struct):
+class UnreadableUpdate(msgspec.Struct):
     """An update in a form we do not know; *why* holds none of its content."""
 
     update_id: int
     why: str
 
 
-class Sent(msgspec.Struct):
+class SentMessage(msgspec.Struct):
     """What we need of a message that we sent."""
 
     message_id: int
@@ -222,3 +224,79 @@ class WebhookInfo(msgspec.Struct):
     """The webhook; *url* is empty if none is set."""
 
     url: str = ""
+
+
+# Fields of one update that may be left out before the whole is given up.
+_MENDINGS = 8
+
+
+class _Id(msgspec.Struct):
+    update_id: int
+
+
+def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate] | None:
+    """Read a list of updates, each for itself; None if it is no list at all.
+
+    Lone surrogates, which JSON can carry and UTF-8 cannot, become replacement characters (TG-34).
+    *result* is the list, or the whole answer if that could not be read strictly.
+    """
+    try:
+        parts: list[Any] = msgspec.json.decode(result, type=list[msgspec.Raw])
+        read = [_read(part) for part in parts]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            loose = json.loads(bytes(result).decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+        if isinstance(loose, dict):
+            loose = loose.get("result")
+        if not isinstance(loose, list):
+            return None
+        read = [_read(json.dumps(_mended(item)).encode()) for item in loose]
+    return [update for update in read if update is not None]
+
+
+def _read(part: bytes | msgspec.Raw) -> Update | UnreadableUpdate | None:
+    """Read one update, without a part of it if need be; None if it does not even have an id."""
+    try:
+        return msgspec.json.decode(part, type=Update)
+    except (msgspec.ValidationError, RecursionError) as error:
+        try:
+            number = msgspec.json.decode(part, type=_Id).update_id
+        except msgspec.ValidationError:
+            return None
+        return _salvaged(part, error) or UnreadableUpdate(number, _place(error))
+
+
+def _salvaged(part: bytes | msgspec.Raw, error: Exception) -> Update | None:
+    """Leave out the field of a message that is not as expected: a new form of a picture must not
+    cost the text beside it.
+    """
+    loose = json.loads(bytes(part))
+    for _ in range(_MENDINGS):
+        match _place(error).split("."):
+            case ["$", kind, field, *_]:
+                loose[kind].pop(field.partition("[")[0], None)
+            case _:
+                return None
+        try:
+            return msgspec.convert(loose, Update)
+        except msgspec.ValidationError as another:
+            error = another
+    return None
+
+
+def _place(error: Exception) -> str:
+    """Say where an update is not as expected, without quoting it."""
+    found = re.search(r"at `(\$[\w.\[\]]*)`", str(error))
+    return found[1] if found else type(error).__name__
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value

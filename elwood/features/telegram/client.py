@@ -6,17 +6,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from elwood.features.telegram.bot_api import (
-    Me,
-    Sent,
-    Unreadable,
+    BotUser,
+    SentMessage,
+    UnreadableUpdate,
     Update,
     WebhookInfo,
+    read_updates,
 )
 from elwood.features.telegram.errors import TelegramError
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.features.telegram.updates import read_updates
 from elwood.foundation.net.http import Answer, Client
-from elwood.foundation.net.multipart import encode
 from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
@@ -63,13 +62,13 @@ class Bot:
     def __repr__(self) -> str:
         return f"Bot({self._base_url})"
 
-    async def get_me(self) -> Me:
+    async def get_me(self) -> BotUser:
         """Return who we are."""
-        return await self._call("getMe", {}, Me)
+        return await self._call("getMe", {}, BotUser)
 
     async def get_updates(
         self, offset: int | None, *, wait: int, limit: int = BATCH
-    ) -> list[Update | Unreadable]:
+    ) -> list[Update | UnreadableUpdate]:
         """Wait up to *wait* seconds for updates; all before *offset* are confirmed by asking.
 
         One that cannot be read does not cost the others: it comes as Unreadable.
@@ -107,7 +106,7 @@ class Bot:
         ask |= {"text": text, "link_preview_options": {"is_disabled": True}}
         if entities:
             ask["entities"] = entities
-        return (await self._call("sendMessage", ask, Sent)).message_id
+        return (await self._call("sendMessage", ask, SentMessage)).message_id
 
     async def send_file(
         self,
@@ -138,13 +137,11 @@ class Bot:
             key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
             for key, value in ask.items()
         }
-        kind, body = encode(fields, field, name, data)
-        exchange = self._client.stream(
-            "POST", self._prefix + method, body, content_type=kind, read_timeout=UPLOAD_TIMEOUT
+        answer = await self._client.post_form(
+            self._prefix + method, fields, (field, name, data), read_timeout=UPLOAD_TIMEOUT
         )
-        async with exchange as answer:
-            result = self._judge(method, answer.status, await answer.read())
-        return self._read(method, result, Sent).message_id
+        result = self._judge(method, answer.status, answer.body)
+        return self._read(method, result, SentMessage).message_id
 
     async def send_message_draft(
         self, chat: int, draft: int, text: str, *, topic: int | None = None

@@ -46,6 +46,7 @@ Failure = TelegramError | Unreachable | Interrupted
 FAILURES = (TelegramError, Unreachable, Interrupted)
 
 Remedy = Literal[
+    "not sent",  # nobody was reached
     "wait",  # flood control: not before retry_after
     "new chat",  # the group has another id now
     "no topic",  # the topic is gone; the chat is not
@@ -70,7 +71,7 @@ _GONE = (
 )
 
 
-def remedy(error: TelegramError) -> Remedy:
+def remedy(error: Failure) -> Remedy:
     """Say what may help after *error* of a send.
 
     >>> remedy(TelegramError("sendMessage", 403, "Forbidden: bot was blocked by the user"))
@@ -78,6 +79,10 @@ def remedy(error: TelegramError) -> Remedy:
     >>> remedy(TelegramError("sendMessage", 400, "Bad Request: can't parse entities: byte 3"))
     'plain'
     """
+    if isinstance(error, Unreachable):
+        return "not sent"
+    if isinstance(error, Interrupted):
+        return "unknown"
     if error.migrate_to is not None:
         return "new chat"
     match error.code:
@@ -114,13 +119,13 @@ class Way:
     plain: bool = False
     learned: set[Remedy] = attrs.field(factory=set)
 
-    def adapt(self, cure: Remedy, error: TelegramError) -> bool:
+    def adapt(self, cure: Remedy, error: Failure) -> bool:
         """Change the way by *cure*; False if that cannot help, or has not helped already."""
         if cure in self.learned:
             return False
         self.learned.add(cure)
         match cure:
-            case "new chat" if error.migrate_to is not None:
+            case "new chat" if isinstance(error, TelegramError) and error.migrate_to is not None:
                 self.chat = error.migrate_to
             case "no topic":
                 self.topic = None

@@ -19,39 +19,33 @@ from elwood.agent.approvals.messages import (
     MovedChats,
     Stranger,
 )
-from elwood.agent.channels.intake_replies import Handing, ask
+from elwood.agent.channels.intake_replies import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.choices import is_choice, types
-from elwood.agent.conversation.identity import (
-    Addressed,
-    House,
-    Ignored,
-    Principal,
-    identify,
-    is_allowed,
-    person,
-    session_of,
-)
+from elwood.agent.conversation.identity import Principal, person, session_of
 from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
-    Message,
-    Unreadable,
+    TelegramMessage,
+    UnreadableUpdate,
     Update,
 )
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import FAILURES, explain
 from elwood.features.telegram.poll import Poll
 from elwood.features.telegram.reading import (
+    Addressed,
     Albums,
+    BotIdentity,
+    Ignored,
     Order,
     asked,
-    heard,
+    identify,
+    identify_press,
     order_of,
-    pressed,
     quote,
     route_of,
     said,
@@ -113,8 +107,8 @@ class Intake:
     async def run(self, mailbox: Mailbox[None]) -> None:
         """Receive until stopped; nobody writes to *mailbox*, it only tells of the stop."""
         self._poll = self._new_poll()
-        self._talks: dict[Order, deque[Update | Unreadable]] = {}
-        self._handing = Handing(self._outbox)
+        self._talks: dict[Order, deque[Update | UnreadableUpdate]] = {}
+        self._replies = IntakeReplies(self._outbox)
         self._chosen: dict[tuple[int, int], str] = {}  # by chat and message, what was taken
         self._albums = Albums()
         async with trio.open_nursery() as nursery:
@@ -127,7 +121,7 @@ class Intake:
     async def _receive(self, nursery: trio.Nursery) -> None:
         me = await self._poll.introduce()
         moved = await self._approvals.insist(MovedChats)
-        self._house = House(
+        self._us = BotIdentity(
             bot=me.id,
             username=me.username or "",
             owners=frozenset(self._settings.owners),
@@ -145,7 +139,7 @@ class Intake:
         except FAILURES as error:  # the commands work without a menu
             log.warning("command menu not set", extra={"why": explain(error)})
 
-    def _hand_on(self, update: Update | Unreadable, nursery: trio.Nursery) -> None:
+    def _hand_on(self, update: Update | UnreadableUpdate, nursery: trio.Nursery) -> None:
         chat = order_of(update)
         talk = self._talks.get(chat)
         if talk is not None:
@@ -161,18 +155,18 @@ class Intake:
             pause = 1.0
             while not await self._handle(waiting_for[0]):
                 report_error(
-                    HAND_ON, self._handing.why or "nobody takes it and its sender cannot be told"
+                    HAND_ON, self._replies.why or "nobody takes it and its sender cannot be told"
                 )
-                self._handing.why = ""
+                self._replies.why = ""
                 await trio.sleep(pause)
                 pause = min(60.0, 2 * pause)
             clear_error(HAND_ON)
             self._poll.settle(waiting_for.popleft().update_id)
         del self._talks[chat]
 
-    async def _handle(self, update: Update | Unreadable) -> bool:
+    async def _handle(self, update: Update | UnreadableUpdate) -> bool:
         """Deal with one update; False if it must not be confirmed yet."""
-        if isinstance(update, Unreadable):
+        if isinstance(update, UnreadableUpdate):
             log.warning("update not readable", extra={"update": update.update_id, "at": update.why})
         elif (query := update.callback_query) is not None:
             if is_choice(query.data):
@@ -181,17 +175,17 @@ class Intake:
         elif update.stopped_message_generation is not None:
             stopped = update.stopped_message_generation
             thread = stopped.message_thread_id
-            self._sessions.offer(Interrupt(session_of(stopped.chat.id, thread, self._house.moved)))
+            self._sessions.offer(Interrupt(session_of(stopped.chat.id, thread, self._us.moved)))
         elif (message := update.message or update.edited_message) is not None:
             return await self._message(update.update_id, message, update.edited_message is not None)
         return True
 
-    async def _message(self, number: int, message: Message, edited: bool) -> bool:
+    async def _message(self, number: int, message: TelegramMessage, edited: bool) -> bool:
         if message.migrate_to_chat_id is not None:
             return await self._move(message.chat.id, message.migrate_to_chat_id)
         if message.migrate_from_chat_id is not None:
             return await self._move(message.migrate_from_chat_id, message.chat.id)
-        who = identify(heard(message), self._house)
+        who = identify(message, self._us)
         if isinstance(who, Ignored) or message.is_service:
             return True
         route = route_of(message)
@@ -203,17 +197,17 @@ class Intake:
             if met is None:
                 return False
             if isinstance(met, Stranger):
-                return met.code is None or await self._handing.tell(route, PAIRING.format(met.code))
+                return met.code is None or await self._replies.tell(route, PAIRING.format(met.code))
         complaint = unsupported(message)
         if complaint is not None:
             # One complaint about an album is enough, and none about a live location that moves.
             seen = edited or self._albums.continues(message)
-            return seen or await self._handing.tell(route, complaint)
+            return seen or await self._replies.tell(route, complaint)
         self._albums.continues(message)
         return await self._inbound(number, message, edited, who, route)
 
     async def _inbound(
-        self, number: int, message: Message, edited: bool, who: Addressed, route: Route
+        self, number: int, message: TelegramMessage, edited: bool, who: Addressed, route: Route
     ) -> bool:
         name = f"{message.chat.id}:{message.message_id}"
         sent_at = message.edit_date if edited and message.edit_date else message.date
@@ -221,7 +215,7 @@ class Intake:
             self._sessions,
             lambda: Inbound(
                 session=who.session,
-                id=f"tg:{self._house.bot}:{number}",
+                id=f"tg:{self._us.bot}:{number}",
                 principal=who.principal,
                 route=route,
                 text=said(message, who.text),
@@ -229,44 +223,43 @@ class Intake:
                 message=name,
                 edits=name if edited else None,
                 quote=quote(message),
-                untrusted=says_others_words(message, self._house),
+                untrusted=says_others_words(message, self._us),
             ),
         )
-        return await self._handing.settle(taken, number, route)
+        return await self._replies.settle(taken, number, route)
 
     async def _choose(self, number: int, query: CallbackQuery) -> bool:
         """Take a press on the answer to a question as a message that says so.
 
         It is named after the question: pressing twice, or on two devices, answers once.
         """
-        press = pressed(query, self._house.bot)
-        if query.message is None or press is None:
+        who = identify_press(query, self._us)
+        if query.message is None or who is None:
             await self._answer(query, WRITE_INSTEAD)
             return True
         message, route = query.message, route_of(query.message)
-        who = identify(press, self._house)
         if isinstance(who, Ignored) or not await self._is_known(who.principal):
             return True
         taken = await self._ask(
             self._sessions,
             lambda: Inbound(
                 session=who.session,
-                id=f"tg:{self._house.bot}:{message.chat.id}:{message.message_id}",
+                id=f"tg:{self._us.bot}:{message.chat.id}:{message.message_id}",
                 principal=who.principal,
                 route=route,
-                text=press.text,
+                text=who.text,
                 sent_at=self._now(),
                 quote="" if types(query.data) else asked(message),
             ),
         )
         if isinstance(taken, Taken):
-            first = self._chosen.setdefault((message.chat.id, message.message_id), press.text)
+            first = self._chosen.setdefault((message.chat.id, message.message_id), who.text)
             if len(self._chosen) > MAX_CHOSEN:
                 del self._chosen[next(iter(self._chosen))]
             await self._answer(query, f"✓ {first}", done=True)
         else:
             await self._answer(query, "")
-        return await self._handing.settle(taken, number, route)
+        return await self._replies.settle(taken, number, route)
 
     async def _is_known(self, principal: Principal) -> bool:
         recognise = partial(FindPerson, principal=principal.id)
@@ -296,12 +289,12 @@ class Intake:
 
     async def _move(self, old: int, new: int) -> bool:
         """Let an upgraded group keep its session and its place in the configuration (TG-09)."""
-        if not is_allowed(old, self._house):
+        if not self._us.is_allowed(old):
             return True
         await self._ask(self._approvals, lambda: MoveChat(old=old, new=new))
         moved = await self._ask(self._approvals, MovedChats)
         if moved is None or new not in moved:
             return False
-        self._house = attrs.evolve(self._house, moved=moved)
+        self._us = attrs.evolve(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True

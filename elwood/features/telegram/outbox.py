@@ -2,33 +2,35 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import assert_never
 
 import attrs
 import trio
 
 from elwood.agent.channels.messages import (
+    Attachment,
     Draft,
     OutboxMail,
     Post,
+    PostResult,
     Sent,
     Typing,
     Undeliverable,
     Unsent,
     Unsure,
 )
-from elwood.agent.channels.pacing import Budget, Pacing
+from elwood.agent.channels.pacing import Bucket, Budget, Pacing
 from elwood.features.telegram.client import CALL_TIMEOUT, Bot
 from elwood.features.telegram.errors import (
     FAILURES,
+    Failure,
     TelegramError,
     Way,
     explain,
     remedy,
 )
-from elwood.features.telegram.preview import Preview
-from elwood.features.telegram.sending import Parcel, Piece, pieces
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import (
     Mailbox,
@@ -36,14 +38,15 @@ from elwood.foundation.runtime import (
     report_error,
     waiting,
 )
-from elwood.foundation.text.markdown import mark_repeat
+from elwood.foundation.text.characters import utf16_length
+from elwood.foundation.text.drafts import LIMIT, clipped, frame
+from elwood.foundation.text.markdown import Rich, mark_repeat
+from elwood.foundation.text.splitting import split
 
 log = logging.getLogger(__name__)
 
-Sending = Sent | Unsure | Unsent | Undeliverable
-
 # Messages that may wait for one chat.
-LANE = 64
+MAX_WAITING = 64
 # Seconds after which an idle chat is forgotten: its longest window has passed.
 IDLE = 60.0
 # Seconds at most by which a flood wait is prolonged at random.
@@ -55,20 +58,153 @@ EDITS_LEAVE = 2
 # The topic that every forum has; messages to it name none.
 GENERAL = 1
 SEND = "sending to Telegram"
+# UTF-16 units of the text under a file.
+MAX_CAPTION = 1024
+# Bytes of a picture that is shown as one; Telegram makes it smaller then.  Larger ones, and what
+# it cannot read, arrive as files, unchanged.
+MAX_PHOTO = 5 << 20
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+# Seconds for which a draft is taken to be on the screen (the API shows it for 30).
+DRAFT_SHOWN = 25.0
+# What ends the message that a group is shown.  A kill leaves it standing: it must not pass for an
+# answer, or the answer behind it would be a repeat that nobody marked.
+UNFINISHED = " …"
+
+
+@attrs.frozen
+class _Piece:
+    """What one call sends: a text, or a file with a text under it."""
+
+    text: Rich
+    file: Attachment | None = None
+
+    async def send(
+        self, bot: Bot, way: Way, buttons: Iterable[tuple[str, str]], *, silent: bool
+    ) -> int:
+        """Send it by *way* and return the message's id.  Raises what the bot raises."""
+        entities = () if way.plain else self.text.entities
+        if self.file is None:
+            return await bot.send_message(
+                way.chat,
+                self.text.text,
+                entities,
+                topic=way.topic,
+                reply_to=way.reply_to,
+                buttons=buttons,
+                silent=silent,
+            )
+        return await bot.send_file(
+            way.chat,
+            self.file.name,
+            self.file.data,
+            self.text.text,
+            entities,
+            photo=_is_picture(self.file) and not way.plain,
+            topic=way.topic,
+            reply_to=way.reply_to,
+            buttons=buttons,
+            silent=silent,
+        )
+
+    def smaller(self) -> tuple["_Piece", ...]:
+        """Cut it, as it was too long after all; nothing if there is nothing to cut."""
+        if self.file is not None:
+            return (_Piece(self.text), _Piece(Rich(""), self.file)) if self.text.text else ()
+        halves = split(self.text, max(2, utf16_length(self.text.text) // 2))
+        return tuple(_Piece(half) for half in halves)
+
+
+def _is_picture(file: Attachment) -> bool:
+    """Tell whether *file* can be shown in place."""
+    return len(file.data) <= MAX_PHOTO and file.data.startswith(_PICTURES)
+
+
+def _pieces(text: Rich, files: Sequence[Attachment]) -> tuple[_Piece, ...]:
+    """Cut a message into what single calls can send; a short text goes under the first file."""
+    if files and utf16_length(text.text) <= MAX_CAPTION:
+        return (_Piece(text, files[0]), *(_Piece(Rich(""), file) for file in files[1:]))
+    parts = (text,) if utf16_length(text.text) <= LIMIT else split(text, LIMIT)
+    return (*map(_Piece, parts), *(_Piece(Rich(""), file) for file in files))
+
+
+class _Preview:
+    """Drafts in a private chat; in a group a message that is edited, and deleted at the end."""
+
+    def __init__(self) -> None:
+        self.message: int | None = None
+        self._draft: int | None = None
+        self._shown: str | None = None
+        self._shown_at = float("-inf")
+        self._typed_at = float("-inf")
+        self._is_lost = False
+
+    def wants_typing(self, now: float, pacing: Pacing) -> bool:
+        """Tell whether a sign of life is worth a call: not while a draft is on the screen."""
+        drafting = self._shown is not None and now - self._shown_at < DRAFT_SHOWN
+        return not drafting and now - self._typed_at >= pacing.typing_gap
+
+    def is_due(self, now: float, pacing: Pacing, *, private: bool) -> bool:
+        """Tell whether it is long enough after the frame before."""
+        gap = pacing.draft_gap if private else pacing.edit_gap
+        return not self._is_lost and now - self._shown_at >= gap
+
+    def is_new(self, draft: int, text: str, *, private: bool) -> bool:
+        """Tell whether *text* shows anything that is not on the screen."""
+        if not text.strip():
+            return False
+        if not private:
+            return text != self._shown
+        return frame(text, self._shown if self._draft == draft else None) is not None
+
+    async def type(self, bot: Bot, chat: int, topic: int | None, now: float) -> None:
+        """Show that work goes on.  Raises what the bot raises."""
+        self._typed_at = now
+        await bot.send_chat_action(chat, topic=topic)
+
+    async def draft(
+        self, bot: Bot, chat: int, topic: int | None, draft: int, text: str, now: float
+    ) -> None:
+        """Show *text* in a private chat.  Raises what the bot raises."""
+        text = frame(text) or ""
+        self._draft, self._shown, self._shown_at = draft, text, now
+        await bot.send_message_draft(chat, draft, text, topic=topic)
+
+    async def edit(self, bot: Bot, chat: int, topic: int | None, text: str, now: float) -> None:
+        """Show *text* in a group, where there are no drafts.  Raises what the bot raises."""
+        self._shown, self._shown_at = text, now
+        text = clipped(text, LIMIT - len(UNFINISHED)) + UNFINISHED
+        if self.message is not None:
+            await bot.edit_message_text(chat, self.message, text)
+            return
+        # If it is not known whether it was sent, there may be one stray message, but no second.
+        self._is_lost = True
+        self.message = await bot.send_message(chat, text, (), topic=topic, silent=True)
+        self._is_lost = False
+
+    async def end(self, bot: Bot, chat: int) -> None:
+        """A real message has come: forget what was shown, and take it away in a group."""
+        message, self.message = self.message, None
+        self._draft, self._shown = None, None
+        self._typed_at = float("-inf")
+        self._is_lost = False
+        if message is not None:
+            with suppress(*FAILURES):
+                await bot.delete_message(chat, message)
 
 
 @attrs.define(eq=False)
-class _Lane:
+class _ChatQueue:
     """One chat: what waits for it and what it has had."""
 
     chat: int
     messages: Budget
     previews: Budget
     posts: deque[Post] = attrs.field(factory=deque)
-    preview: Draft | Typing | None = None
+    # What is shown next of an answer that is being written, and its text without secrets.
+    preview: tuple[Draft | Typing, str] | None = None
     busy: bool = False
     flooded_until: float = 0.0
-    screen: Preview = attrs.field(factory=Preview)
+    screen: _Preview = attrs.field(factory=_Preview)
     wake: trio.Event = attrs.field(factory=trio.Event)
 
 
@@ -84,135 +220,137 @@ class Outbox:
         self._bot = bot
         self._random = random
         self._pacing = pacing or Pacing()
-        self._total = Budget(self._pacing.total)
-        self._queue = trio.Lock()  # fair: chats take their turn at the global budget
-        self._lanes: dict[int, _Lane] = {}
+        self._total = Bucket(self._pacing.total)
+        self._all_previews = Bucket(self._pacing.total / 2)
+        self._turns = trio.Lock()  # fair: chats take their turn at the global budget
+        self._queues: dict[int, _ChatQueue] = {}
         self._moved: dict[int, int] = {}
         self._has_drafts = True
         self._stopping = False
 
     async def run(self, mailbox: Mailbox[OutboxMail]) -> None:
         """Send until stopped; what is queued then is still sent, within the grace."""
-        self._lanes.clear()
+        self._queues.clear()
         async with trio.open_nursery() as nursery:
             async for mail in mailbox:
-                lane = self._lanes.get(mail.route.chat)
-                if lane is None:
-                    lane = self._lane(mail)
-                    nursery.start_soon(self._keep, mail.route.chat, lane)
-                self._take(lane, mail)
+                queue = self._queues.get(mail.route.chat)
+                if queue is None:
+                    queue = self._new_queue(mail)
+                    nursery.start_soon(self._keep, mail.route.chat, queue)
+                self._take(queue, mail)
             self._stopping = True
-            for lane in self._lanes.values():
-                lane.wake.set()
+            for queue in self._queues.values():
+                queue.wake.set()
 
-    def _lane(self, mail: OutboxMail) -> _Lane:
+    def _new_queue(self, mail: OutboxMail) -> _ChatQueue:
         chat, pacing = mail.route.chat, self._pacing
-        lane = self._lanes[chat] = _Lane(
+        queue = self._queues[chat] = _ChatQueue(
             self._moved.get(chat, chat),
             Budget(pacing.chat if mail.route.private else pacing.group),
             Budget(pacing.previews),
         )
-        return lane
+        return queue
 
-    def _take(self, lane: _Lane, mail: OutboxMail) -> None:
+    def _take(self, queue: _ChatQueue, mail: OutboxMail) -> None:
         match mail:
             case Post():
-                if len(lane.posts) >= LANE:
-                    mail.reply.set(Unsent(f"{LANE} messages wait for this chat already"))
+                if len(queue.posts) >= MAX_WAITING:
+                    mail.reply.set(Unsent(f"{MAX_WAITING} messages wait for this chat already"))
                     return
-                lane.posts.append(mail)
-                lane.preview = None  # what is final comes first, and makes it stale
+                queue.posts.append(mail)
+                queue.preview = None  # what is final comes first, and makes it stale
             case Draft() | Typing():
-                if not self._has_room(lane, mail):
+                text = self._wanted(queue, mail)
+                if text is None:
                     return
-                lane.preview = mail
+                queue.preview = mail, text
             case _:
                 assert_never(mail)
-        lane.wake.set()
+        queue.wake.set()
 
-    def _has_room(self, lane: _Lane, mail: Draft | Typing) -> bool:
+    def _wanted(self, queue: _ChatQueue, mail: Draft | Typing) -> str | None:
+        """Return the text to show if there is room for *mail*, and it shows anything new."""
         now = trio.current_time()
-        if lane.busy or lane.posts or lane.preview or now < lane.flooded_until:
-            return False
-        # Half of the global budget is kept for what is final.
-        if lane.previews.delay(now) or self._total.delay(
-            now, leave=self._pacing.total[0].limit // 2
-        ):
-            return False
+        if queue.busy or queue.posts or queue.preview or now < queue.flooded_until:
+            return None
+        if queue.previews.delay(now) or self._all_previews.delay(now):
+            return None
         if isinstance(mail, Typing):
-            return lane.screen.wants_typing(now, self._pacing)
+            return "" if queue.screen.wants_typing(now, self._pacing) else None
         private = mail.route.private
-        if not private and lane.messages.delay(now, leave=EDITS_LEAVE):
-            return False
-        return (self._has_drafts or not private) and lane.screen.wants(
-            now, mail.draft, mail.text, self._pacing, private=private
-        )
+        if private and not self._has_drafts:
+            return None
+        if not private and queue.messages.delay(now, leave=EDITS_LEAVE):
+            return None
+        if not queue.screen.is_due(now, self._pacing, private=private):
+            return None
+        text = mail.text
+        return text if queue.screen.is_new(mail.draft, text, private=private) else None
 
-    async def _keep(self, chat: int, lane: _Lane) -> None:
+    async def _keep(self, chat: int, queue: _ChatQueue) -> None:
         """Serve one chat until it has been idle for long."""
         while True:
-            lane.wake = trio.Event()
-            if lane.posts:
-                await self._deliver(chat, lane, lane.posts.popleft())
-            elif lane.preview is not None:
-                preview, lane.preview = lane.preview, None
-                await self._show(lane, preview)
+            queue.wake = trio.Event()
+            if queue.posts:
+                await self._deliver(chat, queue, queue.posts.popleft())
+            elif queue.preview is not None:
+                (preview, text), queue.preview = queue.preview, None
+                await self._show(queue, preview, text)
             elif self._stopping:
                 return
             else:
-                with trio.move_on_after(max(IDLE, lane.flooded_until - trio.current_time())):
-                    await lane.wake.wait()
+                with trio.move_on_after(max(IDLE, queue.flooded_until - trio.current_time())):
+                    await queue.wake.wait()
                 # No checkpoint from here to the end: no message can come in between.
-                waits = lane.posts or lane.preview or lane.screen.message is not None
+                waits = queue.posts or queue.preview or queue.screen.message is not None
                 if not (waits or self._stopping):
-                    del self._lanes[chat]
+                    del self._queues[chat]
                     return
 
-    async def _show(self, lane: _Lane, preview: Draft | Typing) -> None:
+    async def _show(self, queue: _ChatQueue, preview: Draft | Typing, text: str) -> None:
         now = trio.current_time()
-        lane.previews = lane.previews.spend(now)
-        self._total = self._total.spend(now)
-        lane.busy = True
+        queue.previews = queue.previews.spend(now)
+        self._all_previews = self._all_previews.spend(now)
+        queue.busy = True
         topic = _topic(preview.route.topic)
         try:
             if isinstance(preview, Typing):
-                await lane.screen.type(self._bot, lane.chat, topic, now)
+                await queue.screen.type(self._bot, queue.chat, topic, now)
             elif preview.route.private:
-                await lane.screen.draft(
-                    self._bot, lane.chat, topic, preview.draft, preview.text, now
-                )
-            else:
-                lane.messages = lane.messages.spend(now)
-                await lane.screen.edit(self._bot, lane.chat, topic, preview.text, now)
+                await queue.screen.draft(self._bot, queue.chat, topic, preview.draft, text, now)
+            else:  # edits count as messages
+                queue.messages = queue.messages.spend(now)
+                self._total = self._total.spend(now)
+                await queue.screen.edit(self._bot, queue.chat, topic, text, now)
         except TelegramError as error:
             if error.code == 429:
-                self._flooded(lane, error)
+                self._flooded(queue, error)
             elif error.code == 404 and isinstance(preview, Draft):
                 self._has_drafts = False  # a server too old for them
         except (Unreachable, Interrupted):
             pass  # decoration; the answer does not depend on it
         finally:
-            lane.busy = False
+            queue.busy = False
 
-    async def _deliver(self, chat: int, lane: _Lane, post: Post) -> None:
-        lane.busy = True
+    async def _deliver(self, chat: int, queue: _ChatQueue, post: Post) -> None:
+        queue.busy = True
         with waiting(f"a message to be sent to chat {chat}", limit=4 * CALL_TIMEOUT):
-            outcome = await self._send(chat, lane, post)
+            outcome = await self._send(chat, queue, post)
         post.reply.set(outcome)
         if isinstance(outcome, Sent):
-            await lane.screen.end(self._bot, lane.chat)
-        lane.busy = False
+            await queue.screen.end(self._bot, queue.chat)
+        queue.busy = False
         if isinstance(outcome, Undeliverable):
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
 
-    async def _send(self, chat: int, lane: _Lane, post: Post) -> Sending:
-        way = Way(lane.chat, _topic(post.route.topic), post.route.reply_to)
+    async def _send(self, chat: int, queue: _ChatQueue, post: Post) -> PostResult:
+        way = Way(queue.chat, _topic(post.route.topic), post.route.reply_to)
         part = mark_repeat(post.part) if post.repeat else post.part
-        left = deque(pieces(part, [Parcel(file.name, file.data) for file in post.files]))
+        left = deque(_pieces(part, post.files))
         buttons = [(button.text, button.data) for button in post.buttons]
         arrived: Sent | None = None
         while left:
-            await self._room(lane)
+            await self._room(queue)
             if post.reply.is_settled:  # who asked has gone, and will ask anew
                 return arrived or Unsent("nobody waits for it any more")
             piece = left.popleft()
@@ -221,66 +359,55 @@ class Outbox:
                     self._bot, way, () if left else buttons, silent=post.silent
                 )
             except FAILURES as error:
-                failed = self._learn(lane, way, piece, left, error)
+                failed = self._learn(queue, way, piece, left, error)
                 if failed is None:
                     continue
                 return failed if arrived is None else _partly(failed)
             clear_error(SEND)
             arrived = Sent(f"{way.chat}:{number}")
             way.reply_to = None
-            if way.chat != lane.chat:
-                self._moved[chat] = lane.chat = way.chat
+            if way.chat != queue.chat:
+                self._moved[chat] = queue.chat = way.chat
         return arrived or Undeliverable("there is nothing in it to send")
 
     def _learn(
         self,
-        lane: _Lane,
+        queue: _ChatQueue,
         way: Way,
-        piece: Piece,
-        left: deque[Piece],
-        error: TelegramError | Unreachable | Interrupted,
+        piece: _Piece,
+        left: deque[_Piece],
+        error: Failure,
     ) -> Unsure | Unsent | Undeliverable | None:
         """Change *way* and *left* so that another try may work, or say what became of it."""
         why = explain(error)
-        if isinstance(error, Unreachable):
+        cure = remedy(error)
+        if cure in ("not sent", "no access"):
             report_error(SEND, why)
             return Unsent(why)
-        if isinstance(error, Interrupted):
-            report_error(SEND, why)
-            return Unsure(why)
-        cure = remedy(error)
-        left.appendleft(piece)
-        if cure == "wait":
-            self._flooded(lane, error)
-            return None
         if cure == "unknown":
             report_error(SEND, why)
             return Unsure(why)
-        if cure == "no access":
-            report_error(SEND, why)
-            return Unsent(why)
-        if not way.adapt(cure, error):
+        again = piece.smaller() if cure == "split" else (piece,)
+        if cure == "wait":
+            self._flooded(queue, error)
+        elif not again or not way.adapt(cure, error):
             return Undeliverable(why)
-        if cure == "split":
-            left.popleft()
-            smaller = piece.smaller()
-            if not smaller:
-                return Undeliverable(why)
-            left.extendleft(reversed(smaller))
+        left.extendleft(reversed(again))
         return None
 
-    async def _room(self, lane: _Lane) -> None:
+    async def _room(self, queue: _ChatQueue) -> None:
         """Wait until both this chat and all chats together may have a message more."""
         now = await _sleep_while(
-            lambda now: max(lane.flooded_until - now, lane.messages.delay(now))
+            lambda now: max(queue.flooded_until - now, queue.messages.delay(now))
         )
-        lane.messages = lane.messages.spend(now)
-        async with self._queue:
+        queue.messages = queue.messages.spend(now)
+        async with self._turns:
             self._total = self._total.spend(await _sleep_while(lambda now: self._total.delay(now)))
 
-    def _flooded(self, lane: _Lane, error: TelegramError) -> None:
-        wait = FLOOD if error.retry_after is None else error.retry_after
-        lane.flooded_until = trio.current_time() + wait + self._random() * JITTER
+    def _flooded(self, queue: _ChatQueue, error: Failure) -> None:
+        asked = error.retry_after if isinstance(error, TelegramError) else None
+        wait = FLOOD if asked is None else asked
+        queue.flooded_until = trio.current_time() + wait + self._random() * JITTER
 
 
 def _partly(failed: Unsure | Unsent | Undeliverable) -> Unsure | Undeliverable:

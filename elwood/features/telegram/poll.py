@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import trio
 
 from elwood.agent.channels.pacing import Budget, Window
-from elwood.features.telegram.bot_api import Me, Unreadable, Update
+from elwood.features.telegram.bot_api import BotUser, UnreadableUpdate, Update
 from elwood.features.telegram.client import POLL_MARGIN, Bot
-from elwood.features.telegram.confirmation import Unconfirmed
 from elwood.features.telegram.errors import (
     FAILURES,
     Failure,
@@ -68,13 +67,13 @@ class Poll:
         self._not_before = float("-inf")
         self._began = float("-inf")
 
-    async def introduce(self) -> Me:
+    async def introduce(self) -> BotUser:
         """Wait until Telegram says who we are."""
         while (me := await self._tried("the bot's name", 0, self._bot.get_me)) is None:
             pass
         return me
 
-    async def fetch(self) -> list[Update | Unreadable]:
+    async def fetch(self) -> list[Update | UnreadableUpdate]:
         """Wait for updates not delivered yet; never raises for a fault of the world.
 
         While some are not settled it asks again every second without confirming them: one slow
@@ -89,7 +88,7 @@ class Poll:
                 return fresh  # the next poll follows at once: somebody is talking
             self._not_before = self._began + PAUSE
 
-    async def _once(self) -> list[Update | Unreadable] | None:
+    async def _once(self) -> list[Update | UnreadableUpdate] | None:
         """Ask once, when it is time for it; None after a failure."""
         await self._pause()
         self._began = trio.current_time()
@@ -193,3 +192,51 @@ class Poll:
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
         with waiting(f"a person, as {why}", limit=ALARM):
             await trio.sleep(SLOW)
+
+
+class Unconfirmed:
+    """Updates in the order in which they were delivered, until each is settled.
+
+    Asking the Bot API for *offset* confirms everything before it, so the offset moves over
+    settled updates only.  Ids are never compared by size: after a week of silence the sequence
+    begins anew anywhere (TG-19).
+
+    >>> line = Unconfirmed()
+    >>> [line.add(7), line.add(3), line.add(7)]
+    [True, True, False]
+    >>> line.settle(3); line.advance(); line.offset
+    >>> line.settle(7); line.advance(); line.offset
+    4
+    """
+
+    def __init__(self) -> None:
+        self.offset: int | None = None
+        self._settled: dict[int, bool] = {}
+
+    @property
+    def pending(self) -> bool:
+        """Whether something delivered is not settled yet."""
+        return not all(self._settled.values())
+
+    def add(self, number: int) -> bool:
+        """Note that *number* was delivered; False if it had been before."""
+        if number in self._settled:
+            return False
+        self._settled[number] = False
+        return True
+
+    def settle(self, number: int) -> None:
+        """Note that *number* is taken, answered or ignored: it need not come again."""
+        self._settled[number] = True
+
+    def advance(self) -> None:
+        """Move the offset up to the first update that is not settled.
+
+        To be called between two polls only: what a poll under way brings again must be known.
+        """
+        while self._settled:
+            first = next(iter(self._settled))
+            if not self._settled[first]:
+                return
+            del self._settled[first]
+            self.offset = first + 1

@@ -1,18 +1,20 @@
-"""What a Telegram message says, in the terms of the house."""
+"""What a Telegram message says: by whom, in which session, whether to us, and in which words."""
 
-from elwood.agent.conversation.identity import (
-    Heard,
-    House,
-    Mark,
-    flatten,
-)
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from elwood.agent.conversation.identity import Principal, person, session_of
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,
-    Message,
-    Unreadable,
+    MessageEntity,
+    TelegramMessage,
+    TelegramUser,
+    UnreadableUpdate,
     Update,
 )
+from elwood.foundation.text.escape_invisible import flatten
 
 # Bytes above which the hosted Bot API gives no file to a bot (TG-32).
 MAX_FILE = 20 * 1024 * 1024
@@ -25,7 +27,7 @@ _NO_BRACKETS = str.maketrans("[]", "()")
 Order = tuple[int, bool]
 
 
-def order_of(update: Update | Unreadable) -> Order:
+def order_of(update: Update | UnreadableUpdate) -> Order:
     """Say with what *update* must stay in order; presses overtake messages that wait."""
     if isinstance(update, Update):
         if (message := update.message or update.edited_message) is not None:
@@ -37,48 +39,146 @@ def order_of(update: Update | Unreadable) -> Order:
     return 0, False
 
 
-def route_of(message: Message) -> Route:
+def route_of(message: TelegramMessage) -> Route:
     """Say where the answer goes; in groups it refers to the message, as others write between."""
     private = message.chat.type == "private"
     reply_to = None if private else message.message_id
     return Route("telegram", message.chat.id, message.topic, private, reply_to)
 
 
-def heard(message: Message) -> Heard:
-    """Return what matters of *message* for the question who wrote it to whom."""
-    sender, answered = message.from_, message.reply_to_message
+# --- who speaks, and whether to us ----------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class BotIdentity:
+    """Who we are and whom the configuration names.
+
+    *moved* maps the present id of an upgraded group to the id that its session is named after.
+    """
+
+    bot: int
+    username: str
+    owners: frozenset[int]
+    groups: frozenset[int] = frozenset()
+    moved: Mapping[int, int] = attrs.field(factory=dict)
+
+    def is_allowed(self, group: int) -> bool:
+        """Tell whether *group*, or what it was before an upgrade, is in the configuration."""
+        return group in self.groups or self.moved.get(group) in self.groups
+
+
+@attrs.frozen
+class Ignored:
+    """Not for us, or not from a person."""
+
+    why: str
+
+
+@attrs.frozen
+class Addressed:
+    """*principal* says *text* to us in *session*; whether they may is not decided by that."""
+
+    principal: Principal
+    session: str
+    text: str
+
+
+def identify(message: TelegramMessage, us: BotIdentity) -> Ignored | Addressed:
+    """Say who speaks, in which session, and take our own name out of the text.
+
+    Rights hang on ``from.id`` alone: names can be chosen, and a group holds many people.  In
+    groups only what mentions us, answers us or commands us by name is for us (TG-27, TG-31).
+    """
+    if message.sender_chat or message.via_bot or message.chat.type == "channel":
+        return Ignored("not written by a person")
+    text, answered = _text(message), message.reply_to_message
+    ours = _our_spans(text, message.entities or message.caption_entities, us)
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
     is_answer = answered is not None and answered.forum_topic_created is None
     author = answered.from_ if answered is not None and is_answer else None
-    return Heard(
-        chat=message.chat.id,
-        private=message.chat.type == "private",
-        sender=sender.id if sender else None,
-        name=sender.name if sender else "",
-        topic=message.topic,
-        anonymous=(
-            message.sender_chat is not None
-            or message.via_bot is not None
-            or message.chat.type == "channel"
-            or (sender is not None and sender.is_bot)
-        ),
-        text=_text(message),
-        marks=tuple(
-            Mark(entity.type, entity.offset, entity.length, entity.user.id if entity.user else None)
-            for entity in message.entities or message.caption_entities
-        ),
-        answers=author.id if author else None,
-    )
+    answers_us = author is not None and author.id == us.bot
+    # A bare mention keeps its text: there must be something to answer.
+    said = _without(text, ours).strip() or text
+    return _address(message, message.from_, said, bool(ours) or answers_us, us)
 
 
-def quote(message: Message) -> str | None:
+def identify_press(query: CallbackQuery, us: BotIdentity) -> Ignored | Addressed | None:
+    """Read a press on one of our answers as if what stands on the button had been written to us.
+
+    None if that cannot be seen any more: Telegram shows a bot its old messages without it.
+    """
+    message = query.message
+    if message is None or message.reply_markup is None:
+        return None
+    keys = (key for row in message.reply_markup.inline_keyboard for key in row)
+    label = next((key.text for key in keys if key.callback_data == query.data), "")
+    return _address(message, query.from_, label, True, us) if label.strip() else None
+
+
+def _address(
+    message: TelegramMessage,
+    sender: TelegramUser | None,
+    text: str,
+    is_for_us: bool,
+    us: BotIdentity,
+) -> Ignored | Addressed:
+    if sender is None or sender.is_bot:
+        return Ignored("not written by a person")
+    chat = message.chat
+    private = chat.type == "private"
+    if not private and not us.is_allowed(chat.id):
+        return Ignored("this group is not allowed")
+    if not private and not is_for_us:
+        return Ignored("not addressed to us")
+    name = flatten(sender.name) or "somebody"
+    who = Principal(person(sender.id), name, sender.id in us.owners)
+    return Addressed(who, session_of(chat.id, message.topic, us.moved), text)
+
+
+def _our_spans(text: str, marks: Sequence[MessageEntity], us: BotIdentity) -> list[tuple[int, int]]:
+    """List the parts of the text, in UTF-16 units, that are our name."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    ours = f"@{us.username}".casefold()
+    spans = []
+    for mark in marks:
+        start, end = mark.offset, mark.offset + mark.length
+        said = units[2 * start : 2 * end].decode("utf-16-le", "replace").casefold()
+        if (mark.type == "mention" and said == ours) or (
+            mark.type == "text_mention" and mark.user is not None and mark.user.id == us.bot
+        ):
+            spans.append((start, end))
+        elif mark.type == "bot_command" and said.endswith(ours):
+            spans.append((end - len(ours), end))
+    return sorted(span for span in spans if 0 <= span[0] < span[1] <= len(units) // 2)
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    units = text.encode("utf-16-le", "surrogatepass")
+    kept = b""
+    done = 0
+    for start, end in spans:
+        if start < done:
+            continue
+        before = units[2 * done : 2 * start]
+        done = end
+        # Of the blanks on both sides of a name one goes with it.
+        if before[-2:] in (b"", b" \0") and units[2 * end : 2 * end + 2] == b" \0":
+            done += 1
+        kept += before
+    return (kept + units[2 * done :]).decode("utf-16-le", "replace")
+
+
+# --- in which words -------------------------------------------------------------------------------
+
+
+def quote(message: TelegramMessage) -> str | None:
     """Return the text that *message* replies to: the part picked out, else the whole."""
     if message.quote is not None and message.quote.text:
         return message.quote.text[:MAX_QUOTE]
     return _text(message.reply_to_message)[:MAX_QUOTE] if message.reply_to_message else None
 
 
-def says_others_words(message: Message, house: House) -> bool:
+def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
     """Tell whether *message* carries words that are neither its sender's nor ours nor the owner's.
 
     That is what was forwarded, and what is quoted of somebody else (TA-51).
@@ -91,39 +191,15 @@ def says_others_words(message: Message, house: House) -> bool:
     if quoted is None or quoted.forward_origin is not None:
         return True  # quoted from another chat, or passed on before
     author = None if quoted.sender_chat or quoted.via_bot else quoted.from_
-    return author is None or author.id not in house.owners | {house.bot}
+    return author is None or author.id not in us.owners | {us.bot}
 
 
-def pressed(query: CallbackQuery, bot: int) -> Heard | None:
-    """Return a press on one of our answers as if what stands on the button had been written to us.
-
-    None if that cannot be seen any more: Telegram shows a bot its old messages without it.
-    """
-    message = query.message
-    if message is None or message.reply_markup is None:
-        return None
-    keys = (key for row in message.reply_markup.inline_keyboard for key in row)
-    label = next((key.text for key in keys if key.callback_data == query.data), "")
-    if not label.strip():
-        return None
-    return Heard(
-        chat=message.chat.id,
-        private=message.chat.type == "private",
-        sender=query.from_.id,
-        name=query.from_.name,
-        topic=message.topic,
-        anonymous=query.from_.is_bot,
-        text=label,
-        answers=bot,
-    )
-
-
-def asked(message: Message) -> str:
+def asked(message: TelegramMessage) -> str:
     """Return our question in *message*, in one line and shortened: enough to know which it was."""
     return flatten(_text(message), MAX_QUESTION)
 
 
-def said(message: Message, text: str) -> str:
+def said(message: TelegramMessage, text: str) -> str:
     """Return *text*, the words of *message*, with what the words alone do not show.
 
     A forwarded text is somebody else's and so marked: it must not pass for the sender's wish.
@@ -137,7 +213,7 @@ def said(message: Message, text: str) -> str:
     return text
 
 
-def unsupported(message: Message) -> str | None:
+def unsupported(message: TelegramMessage) -> str | None:
     """Say to the sender why *message* cannot be read; None if it has words."""
     if _text(message):
         return None
@@ -152,7 +228,7 @@ class Albums:
     def __init__(self) -> None:
         self._last: dict[int, str] = {}  # by chat
 
-    def continues(self, message: Message) -> bool:
+    def continues(self, message: TelegramMessage) -> bool:
         """Tell whether *message* continues the album that the last one of its chat was from."""
         before = self._last.pop(message.chat.id, None)
         if message.media_group_id is not None:
@@ -160,5 +236,5 @@ class Albums:
         return before is not None and before == message.media_group_id
 
 
-def _text(message: Message) -> str:
+def _text(message: TelegramMessage) -> str:
     return message.text if message.text is not None else message.caption or ""

@@ -43,7 +43,7 @@ class TelegramSettings:
     )
     base_url: str = setting("https://api.telegram.org", help="address of the Bot API", check=is_url)
     messages_per_second: int = setting(
-        25, help="most messages to all chats", check=between(1, 1000)
+        30, help="most messages to all chats", check=between(1, 1000)
     )
     poll: int = setting(50, help="seconds that Telegram may hold a poll open", check=between(0, 50))
     delete_webhook: bool = setting(False, help="remove a webhook, which keeps messages from us")

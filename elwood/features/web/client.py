@@ -3,23 +3,20 @@
 Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
 """
 
-import zlib
 from collections.abc import Callable, Mapping
 
 import attrs
 import trio
 
-from elwood.foundation.net.connecting import Route
-from elwood.foundation.net.egress import EgressRules, Windows, refusal
-from elwood.foundation.net.http import Client, Exchange
-from elwood.foundation.net.outcomes import Interrupted, Unreachable
-from elwood.foundation.net.pinned import (
+from elwood.foundation.net.addresses import (
     Pinned,
     Resolve,
     WebRefused,
     is_reachable,
     resolved,
 )
+from elwood.foundation.net.egress import EgressRules, Windows, refusal
+from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
 from elwood.foundation.net.urls import (
     Refused,
     Url,
@@ -174,7 +171,7 @@ class Web:
             body,
             headers=hop.headers,
             read_timeout=READ_TIMEOUT,
-            content_type=content_type.encode("ascii"),
+            content_type=content_type,
         )
         try:
             async with exchange as answer:
@@ -209,17 +206,11 @@ class Web:
     async def _page(self, hop: "_Hop", answer: Exchange, location: str = "") -> Page:
         parts = []
         room = self._limit
-        try:
-            inflate = _inflate(answer.headers.get("content-encoding", ""))
-            async for part in answer:
-                whole = part if inflate is None else inflate.decompress(part, room + 1)
-                parts.append(whole[:room])
-                room -= len(whole)
-                if room < 0:
-                    break
-        except zlib.error as error:
-            why = "the answer is packed in a way that was not asked for, or damaged"
-            raise _failed(hop, why, is_sent=True) from error
+        async for part in answer:
+            parts.append(part[:room])
+            room -= len(part)
+            if room < 0:
+                break
         return Page(
             answer.status,
             hop.url.text,
@@ -250,17 +241,6 @@ def _is_upgrade(old: Url, new: Url) -> bool:
 
 def _failed(hop: _Hop, why: str, *, is_sent: bool) -> WebFailed:
     return WebFailed(f"{hop.url.host}: {why}", is_sent=is_sent, text_from=hop.sent_by)
-
-
-def _inflate(encoding: str) -> "zlib._Decompress | None":
-    """Make the unpacker for an answer that is packed though we did not ask; raises zlib.error."""
-    match encoding.strip().lower():
-        case "" | "identity":
-            return None
-        case "gzip" | "x-gzip":
-            return zlib.decompressobj(16 + zlib.MAX_WBITS)
-        case _:
-            raise zlib.error
 
 
 def _location(answer: Exchange) -> str:

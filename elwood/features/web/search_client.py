@@ -15,8 +15,7 @@ import msgspec
 import trio
 
 from elwood.features.web.settings import SearchSettings
-from elwood.foundation.net.http import Client
-from elwood.foundation.net.outcomes import Answer, Interrupted, Unreachable
+from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable
 
 T = TypeVar("T")
 

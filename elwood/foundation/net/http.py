@@ -1,27 +1,36 @@
 """HTTP as the house speaks it: a lean client, and failures without secrets.
 
-With `connecting` the only importer of the HTTP library.  It uses httpx2's engine (httpcore2)
-without its client on top, whose environment, cookies and redirects we would switch off, and which
-costs CPU time.
+The only importer of the HTTP library.  It uses httpx2's engine (httpcore2) without its client on
+top, which would add a tenth to what a turn costs (docs/decisions/0001); forms are httpx2's.
+Nothing of the environment is used, no cookie is kept and no redirect followed.
 """
 
+import os
+import re
+import socket
 import ssl
-from collections.abc import Mapping
-from functools import cache, lru_cache
-from types import TracebackType
-
-import attrs
-import httpcore2
-
-from elwood.foundation.net.connecting import Joining, Route
-from elwood.foundation.net.outcomes import (
-    Answer,
-    Interrupted,
-    Unreachable,
-    reason,
+import zlib
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
 )
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
-__all__ = ["Answer", "Client", "Exchange", "Interrupted", "Unreachable"]
+import httpcore2
+import msgspec
+
+# Gives the addresses to try for a host and a port, in order; refuses by raising.
+Route = Callable[[str, int], Awaitable[Sequence[str]]]
+# Addresses of one host that are tried; each may take a time-out.
+MAX_TRIED = 4
 
 # Seconds to open a connection (protocols/anthropic.md §8), to send a request, and to wait for one
 # of the pool's connections; each bounds something that nobody else bounds.
@@ -30,18 +39,59 @@ WRITE_TIMEOUT = 60.0
 POOL_TIMEOUT = 60.0
 # Idle connections are closed before common servers close them (60 s), so that none dies in use.
 KEEPALIVE = 45.0
-# Connections of one pool of the engine, whose work per request grows with their number.
-SHARD = 50
+MAX_IDLE = 20
 # Bytes of one answer; more is refused as broken.
 MAX_BODY = 32 * 1024 * 1024
+
+# Bytes that are read at once from a connection that speaks no HTTP any more.
+_PIECE = 1 << 16
+_HEADERS = [(b"accept-encoding", b"identity"), (b"user-agent", b"elwood")]
+# What cannot stand in the name of a file: the Bot API's server cuts the name at a semicolon also
+# between quotes, and knows no escapes (tdnet's HttpReader); the rest would mislead people.
+_UNSENDABLE = re.compile(
+    '[\x00-\x1f\x7f-\x9f";/\\\\\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]'
+)
+# Characters of a file's name that are sent; its ending is kept.
+MAX_NAME = 120
+
+
+class Unreachable(Exception):
+    """No connection could be made: the request was surely not sent.
+
+    *why* is in words for the operator and holds neither address nor key.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class Interrupted(Exception):
+    """The request went out, at least in part, and no whole answer came: it may have acted.
+
+    *stalled* says that nothing came for too long; otherwise the connection broke.
+    """
+
+    def __init__(self, why: str, *, stalled: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.stalled = stalled
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer; the names in *headers* are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Client:
     """A pool of at most *connections* connections; ends with ``aclose``.
 
-    Redirects are not followed, they are answers like any other.  Time-outs are in seconds; a
-    *read_timeout* bounds each wait for more bytes, not the whole.  With a *route* every request
-    has a connection of its own, to an address which that gave.
+    Time-outs are in seconds; a *read_timeout* bounds each wait for more bytes, not the whole.
+    With a *route* every request has a connection of its own, to an address which that gave; with
+    a *unix_socket* too, but they all go there.  All methods raise Unreachable and Interrupted.
     """
 
     def __init__(
@@ -50,11 +100,13 @@ class Client:
         connections: int = 100,
         route: Route | None = None,
         network: httpcore2.AsyncNetworkBackend | None = None,
+        unix_socket: Path | None = None,
     ) -> None:
         self._connections = connections
-        self._is_routed = route is not None
-        self._backend = Joining(WRITE_TIMEOUT, route, network or httpcore2.TrioBackend())
-        self._shards: dict[bytes, list[_Shard]] = {}
+        self._idle = 0 if route or unix_socket else min(connections, MAX_IDLE)
+        self._backend = _Routed(route, network or httpcore2.TrioBackend())
+        self._socket = None if unix_socket is None else str(unix_socket)
+        self._pools: dict[bytes, httpcore2.AsyncConnectionPool] = {}
 
     async def post_json(
         self,
@@ -65,10 +117,34 @@ class Client:
         read_timeout: float,
         limit: int = MAX_BODY,
     ) -> Answer:
-        """Send JSON and return the whole answer.  Raises Unreachable, Interrupted."""
+        """Send JSON and return the whole answer."""
         exchange = self.stream("POST", url, body, headers=headers, read_timeout=read_timeout)
         async with exchange as answer:
             return Answer(answer.status, answer.headers, await answer.read(limit))
+
+    async def post_form(
+        self,
+        url: str,
+        fields: Mapping[str, str],
+        file: tuple[str, str, bytes],
+        *,
+        read_timeout: float,
+    ) -> Answer:
+        """Send a form with a file in it (its field, name and content); return the whole answer."""
+        import httpx2  # 17 ms and 3 MB, and most never send a file
+
+        field, name, data = file
+        form = httpx2.Request(
+            "POST",
+            "http://form",
+            data={key: value.encode("utf-8", "replace") for key, value in fields.items()},
+            files={field: (sendable(name), data, "application/octet-stream")},
+        )
+        kind = form.headers["content-type"]
+        async with self.stream(
+            "POST", url, form.read(), content_type=kind, read_timeout=read_timeout
+        ) as answer:
+            return Answer(answer.status, answer.headers, await answer.read())
 
     async def get(
         self,
@@ -78,11 +154,12 @@ class Client:
         read_timeout: float,
         limit: int = MAX_BODY,
     ) -> Answer:
-        """Fetch *url* and return the whole answer.  Raises Unreachable, Interrupted."""
+        """Fetch *url* and return the whole answer."""
         async with self.stream("GET", url, headers=headers, read_timeout=read_timeout) as answer:
             return Answer(answer.status, answer.headers, await answer.read(limit))
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self,
         method: str,
         url: str,
@@ -90,132 +167,82 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         read_timeout: float,
-        content_type: bytes = b"application/json",
-    ) -> "Exchange":
-        """Begin an exchange: an async context whose value yields the body as it comes."""
+        content_type: str = "application/json",
+    ) -> AsyncIterator["Exchange"]:
+        """Begin an exchange, whose body is read within the context.
+
+        Leaving early closes the connection; leaving after the last byte gives it back.
+        """
         try:
             target, host = _parsed(url)
         except ValueError:
             raise Unreachable("the address is not a valid http or https URL") from None
-        lines = [(b"host", host), (b"accept-encoding", b"identity"), (b"user-agent", b"elwood")]
+        lines = [(b"host", host), *_HEADERS]
         if body is not None:
-            lines.append((b"content-type", content_type))
+            lines.append((b"content-type", content_type.encode()))
             lines.append((b"content-length", b"%d" % len(body)))
         if headers:
             lines += [(name.encode(), value.encode()) for name, value in headers.items()]
+        limits = {
+            "connect": CONNECT_TIMEOUT,
+            "write": WRITE_TIMEOUT,
+            "pool": POOL_TIMEOUT,
+            "read": read_timeout,
+        }
         request = httpcore2.Request(
-            method,
-            target,
-            headers=lines,
-            content=body,
-            extensions={
-                "timeout": {
-                    "connect": CONNECT_TIMEOUT,
-                    "write": WRITE_TIMEOUT,
-                    "pool": POOL_TIMEOUT,
-                    "read": read_timeout,
-                }
-            },
+            method, target, headers=lines, content=body, extensions={"timeout": limits}
         )
-        return Exchange(self._shard(target.scheme), request)
+        with _failures():
+            response = await self._pool(target.scheme).handle_async_request(request)
+        exchange = Exchange(response)
+        try:
+            yield exchange
+        finally:
+            await exchange.aclose()
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for shards in self._shards.values():
-            for shard in shards:
-                await shard.pool.aclose()
+        for pool in self._pools.values():
+            await pool.aclose()
 
-    def _shard(self, scheme: bytes) -> "_Shard":
-        """Return the first pool with room: what is not busy uses one pool only."""
-        shards = self._shards.setdefault(scheme, [])
-        for shard in shards:
-            if shard.running < SHARD:
-                return shard
-        if len(shards) * SHARD < self._connections or not shards:
-            room = min(SHARD, self._connections - len(shards) * SHARD)
-            # What one burst opened need not stay open.
-            keep = 0 if self._is_routed else 5 if shards else 20
-            shard = _Shard(_pool(scheme, room, keep, self._backend))
-            shards.append(shard)
-            return shard
-        return min(shards, key=_running)
-
-
-@attrs.define(eq=False)
-class _Shard:
-    """A pool, and how many exchanges run in it."""
-
-    pool: httpcore2.AsyncConnectionPool
-    running: int = 0
-
-
-def _running(shard: _Shard) -> int:
-    return shard.running
-
-
-def _pool(
-    scheme: bytes, connections: int, keep: int, backend: Joining
-) -> httpcore2.AsyncConnectionPool:
-    return httpcore2.AsyncConnectionPool(
-        ssl_context=_trust() if scheme == b"https" else None,
-        max_connections=connections,
-        max_keepalive_connections=min(connections, keep),
-        keepalive_expiry=KEEPALIVE,
-        network_backend=backend,
-    )
+    def _pool(self, scheme: bytes) -> httpcore2.AsyncConnectionPool:
+        if scheme not in self._pools:
+            self._pools[scheme] = httpcore2.AsyncConnectionPool(
+                ssl_context=_trust() if scheme == b"https" else None,  # 5 MB, and rarely both
+                max_connections=self._connections,
+                max_keepalive_connections=self._idle,
+                keepalive_expiry=KEEPALIVE,
+                network_backend=self._backend,
+                uds=self._socket,
+            )
+        return self._pools[scheme]
 
 
 class Exchange:
-    """One request and its answer, of which *status* and *headers* are there on entering.
+    """An answer whose body is still to come: iterate for its bytes, or ``read`` them.
 
-    Iterate for the bytes of the body, or ``read`` them.  Leaving early closes the connection;
-    leaving after the last byte gives it back.
+    The names in *headers* are in lower case.  Behind an upgrade (101) all that comes is the body.
     """
 
-    def __init__(self, shard: _Shard, request: httpcore2.Request) -> None:
-        self._shard = shard
-        self._request = request
-        self.status = 0
-        self.headers: dict[str, str] = {}
-
-    async def __aenter__(self) -> "Exchange":
-        self._shard.running += 1
-        has_begun = False
-        try:
-            self._response = await self._shard.pool.handle_async_request(self._request)
-            has_begun = True
-        except _FAILURES as error:
-            raise _failure(error) from None  # the foreign message may quote a header
-        finally:
-            if not has_begun:
-                self._shard.running -= 1
-        self.status = self._response.status
-        self.headers = {
+    def __init__(self, response: httpcore2.Response) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in self._response.headers
+            for name, value in response.headers
         }
-        self._chunks = self._response.aiter_stream()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._shard.running -= 1
-        await self._chunks.aclose()
-        await self._response.aclose()
+        self._response = response
+        self._chunks = response.aiter_stream() if self.status != 101 else self._upgraded()
+        encoding = self.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity"):
+            self._chunks = _unpacked(self._chunks, encoding)
 
     def __aiter__(self) -> "Exchange":
         return self
 
     async def __anext__(self) -> bytes:
         """Return more of the body.  Raises Interrupted if it ends before it is whole."""
-        try:
+        with _failures():
             return await self._chunks.__anext__()
-        except _FAILURES as error:
-            raise _failure(error) from None
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
         """Return all (that is left) of the body.  Raises Interrupted, also above *limit* bytes."""
@@ -227,6 +254,82 @@ class Exchange:
                 raise Interrupted(f"the answer is longer than {limit} bytes")
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def feed(self, data: bytes) -> None:
+        """Send *data* on the connection beside the answer, and the end of it (after an upgrade).
+
+        Whether the other side has read it, nobody says.
+        """
+        stream = self._response.extensions["network_stream"]
+        with suppress(httpcore2.WriteError, OSError):
+            await stream.write(data)
+            stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
+
+    async def aclose(self) -> None:
+        """Give the connection back, or close it if there is more to read."""
+        await self._chunks.aclose()
+        await self._response.aclose()
+
+    async def _upgraded(self) -> AsyncGenerator[bytes, None]:
+        stream = self._response.extensions["network_stream"]
+        while piece := await stream.read(_PIECE):
+            yield piece
+
+
+async def _unpacked(
+    chunks: AsyncGenerator[bytes, None], encoding: str
+) -> AsyncGenerator[bytes, None]:
+    """Unpack what was packed though we did not ask, a piece at a time: it may be a bomb."""
+    inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        if encoding not in ("gzip", "x-gzip"):
+            raise zlib.error
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                while chunk:
+                    yield inflate.decompress(chunk, _PIECE)
+                    chunk = inflate.unconsumed_tail
+    except zlib.error:
+        why = "the answer is packed in a way that was not asked for, or damaged"
+        raise Interrupted(why) from None
+
+
+def sendable(name: str) -> str:
+    """Write the name of a file so that it arrives whole and means what it shows.
+
+    >>> sendable('a;b".txt'), sendable("gnp\\u202e.exe"), sendable("..")
+    ('a_b_.txt', 'gnp_.exe', 'file')
+    """
+    name = _UNSENDABLE.sub("_", name)
+    if len(name) > MAX_NAME:
+        stem, dot, ending = name.rpartition(".")
+        short = dot and len(ending) < MAX_NAME // 2
+        name = f"{stem[: MAX_NAME - len(ending) - 1]}.{ending}" if short else name[:MAX_NAME]
+    return name if name.strip(". ") else "file"
+
+
+class _Routed(httpcore2.AsyncNetworkBackend):
+    """Connects to where the *route* says, if there is one: no name is looked up after it."""
+
+    def __init__(self, route: Route | None, below: httpcore2.AsyncNetworkBackend) -> None:
+        self._route = route
+        self._below = below
+
+    async def connect_tcp(
+        self, host: str, port: int, *rest: Any, **how: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        tried = [host]
+        if self._route is not None:
+            tried = list(await self._route(host, port))[:MAX_TRIED]
+        for address in tried[:-1]:
+            with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                return await self._below.connect_tcp(address, port, *rest, **how)
+        return await self._below.connect_tcp(tried[-1], port, *rest, **how)
+
+    async def connect_unix_socket(
+        self, path: str, *rest: Any, **how: Any
+    ) -> httpcore2.AsyncNetworkStream:
+        return await self._below.connect_unix_socket(path, *rest, **how)
 
 
 @lru_cache(maxsize=256)
@@ -243,27 +346,39 @@ def _trust() -> ssl.SSLContext:
     return httpcore2.default_ssl_context()
 
 
-_FAILURES = (
-    httpcore2.TimeoutException,
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.UnsupportedProtocol,
-)
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn the failures of the engine into ours; theirs may quote what was sent."""
+    try:
+        yield
+    except httpcore2.ConnectTimeout:
+        raise Unreachable(f"no connection within {CONNECT_TIMEOUT:.0f} s") from None
+    except httpcore2.PoolTimeout:
+        raise Unreachable("all connections are in use") from None
+    except httpcore2.ConnectError as error:
+        raise Unreachable(_reason(error)) from None
+    except (httpcore2.LocalProtocolError, httpcore2.UnsupportedProtocol):
+        raise Unreachable("the request is malformed (a line break in a header?)") from None
+    except httpcore2.TimeoutException:
+        raise Interrupted("no answer for too long", stalled=True) from None
+    except httpcore2.RemoteProtocolError:
+        why = "the connection was closed in the middle, or spoke no HTTP"
+        raise Interrupted(why) from None
+    except httpcore2.NetworkError:
+        raise Interrupted("the connection broke") from None
 
 
-def _failure(error: Exception) -> Unreachable | Interrupted:
-    match error:
-        case httpcore2.ConnectTimeout():
-            return Unreachable(f"no connection within {CONNECT_TIMEOUT:.0f} s")
-        case httpcore2.PoolTimeout():
-            return Unreachable("all connections are in use")
-        case httpcore2.ConnectError():
-            return Unreachable(reason(error))
-        case httpcore2.LocalProtocolError() | httpcore2.UnsupportedProtocol():
-            return Unreachable("the request is malformed (a line break in a header?)")
-        case httpcore2.TimeoutException():
-            return Interrupted("no answer for too long", stalled=True)
-        case httpcore2.RemoteProtocolError():
-            return Interrupted("the connection was closed in the middle, or spoke no HTTP")
-        case _:
-            return Interrupted("the connection broke")
+def _reason(error: BaseException) -> str:
+    """Say why a connection failed, from the error at the root: in the system's own words."""
+    root = error
+    while (deeper := root.__cause__ or root.__context__) is not None:
+        root = deeper
+    if isinstance(root, BaseExceptionGroup):
+        root = root.exceptions[0]
+    if isinstance(root, ssl.SSLError):
+        return f"TLS failed: {getattr(root, 'verify_message', '') or root.reason}"
+    if isinstance(root, OSError) and root.errno is not None:
+        # Trio puts the address into strerror; a resolver's codes are negative.
+        words = os.strerror(root.errno) if root.errno > 0 else root.strerror
+        return f"cannot connect: {words}"
+    return "cannot connect"

@@ -27,7 +27,6 @@ from elwood.foundation.sandbox.engine import (
     Engine,
     EngineFailed,
     filters,
-    refuse,
 )
 from elwood.foundation.sandbox.layout import (
     WORKSPACE,
@@ -186,18 +185,13 @@ class Docker:
         return Outcome(None if late else code, output.value(), output.cut, late, apart)
 
     async def _attach(self, id_: str, stdin: bytes, output: Kept, errors: Kept) -> None:
-        start = msgspec.json.encode({"Detach": False, "Tty": False})
-        async with self._engine.connection() as connection:
-            await connection.ask("POST", f"/exec/{id_}/start", start, upgrade=True)
-            if connection.status >= 400:
-                refuse(connection.status, await connection.body())
-            async with trio.open_nursery() as nursery:
-                if stdin:
-                    nursery.start_soon(connection.feed, stdin)
-                await connection.frames(
-                    lambda kind, piece: (errors if kind == _STDERR else output).add(piece)
-                )
-                nursery.cancel_scope.cancel()
+        start = {"Detach": False, "Tty": False}
+        await self._engine.attach(
+            f"/exec/{id_}/start",
+            start,
+            stdin,
+            lambda kind, piece: (errors if kind == _STDERR else output).add(piece),
+        )
 
     async def _is_haunted(self, warm: _Warm) -> bool:
         """Tell whether something is left of a command; if the engine cannot say, then yes."""

@@ -96,3 +96,21 @@ def _is_hidden(char: str, category: str) -> bool:
 
 def _escape(char: str, count: int) -> str:
     return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} {count} times⟩"
+
+
+def flatten(name: str, limit: int = 64) -> str:
+    r"""Make a hostile name harmless to read: one line, nothing invisible, at most *limit* long.
+
+    Control, format (bidirectional, zero-width) and private-use characters and lone surrogates
+    become blanks, and the blanks are joined.
+
+    >>> flatten("Ann\n\u202e  Owner\u200b")
+    'Ann Owner'
+    """
+    shown = "".join(c if c.isprintable() and not _is_blank(c) else " " for c in name)
+    return " ".join(shown.split())[:limit].strip()
+
+
+def _is_blank(character: str) -> bool:
+    # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
+    return character in "\u115f\u1160\u3164\uffa0\u2800"

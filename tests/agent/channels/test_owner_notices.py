@@ -13,7 +13,7 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Mailbox
 
@@ -42,7 +42,7 @@ async def test_news_go_to_the_owner_with_buttons(
             heard.append(message)
             message.reply.set(left.pop(0))
 
-    tell = TellOwner(Posting({"chat": box.address}), lambda: PLACES, str)
+    tell = TellOwner(PostUntilDelivered({"chat": box.address}), lambda: PLACES, str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
         assert await tell("It failed.", ("/tasks resume t",), True) == arrived
@@ -68,7 +68,7 @@ async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object)
             else:
                 message.reply.set(Sent("1"))
 
-    tell = TellOwner(Posting({"chat": box.address}), lambda: places, str)
+    tell = TellOwner(PostUntilDelivered({"chat": box.address}), lambda: places, str)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox)
         assert await tell("It failed.")
@@ -77,5 +77,5 @@ async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object)
 
 
 async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
-    assert await TellOwner(Posting({}), tuple, str)("It failed.", (), False)
+    assert await TellOwner(PostUntilDelivered({}), tuple, str)("It failed.", (), False)
     assert "nowhere to tell" in caplog.text

@@ -19,7 +19,7 @@ from elwood.agent.channels.messages import (
     Unsent,
 )
 from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.post_until_delivered import Posting
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -221,7 +221,7 @@ async def house(
         settings=settings,
         in_flight=dict.fromkeys(providers, in_flight),
         jitter=lambda: jitter,
-        tell=TellOwner(Posting({"telegram": outbox.address}), lambda: [OWNER], str),
+        tell=TellOwner(PostUntilDelivered({"telegram": outbox.address}), lambda: [OWNER], str),
     )
     mailbox = Mailbox[ModelsMail]("models", 32)
     actor_table, stop = ActorTable(trio.current_time), trio.Event()

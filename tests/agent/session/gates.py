@@ -19,7 +19,7 @@ from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.turn.approval_client import Hints, Seeking
+from elwood.agent.session.turn.approval_client import ApprovalClient, Hints
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.foundation.runtime import Mailbox
@@ -106,7 +106,7 @@ def gate_for(
 ) -> Gate:
     """Make a gate whose owner is "me"."""
     approver = approver or Approver()
-    seeking = Seeking(
+    approvals = ApprovalClient(
         session=session,
         state=state,
         record=record,
@@ -125,4 +125,4 @@ def gate_for(
         dry_run=dry_run,
     )
     log = BareLog(state, record)
-    return Gate(session, log, toolset, seeking, redactor or Redactor(), now)
+    return Gate(session, log, toolset, approvals, redactor or Redactor(), now)

@@ -168,17 +168,6 @@ async def test_what_only_read_is_not_told(world: World, autojump_clock: object) 
     assert world.effects.done == ["look sky", "look sky"]
 
 
-async def test_taking_a_retry_back_leaves_nothing_of_it(
-    world: World, autojump_clock: object
-) -> None:
-    world.model = acts_once
-    async with house(world) as h:
-        await say(h, "hello", "act", "/retry", "/undo", "bye")
-
-    assert heard(world) == ["hello", "bye"]
-    assert not notices(world)
-
-
 async def test_a_retry_takes_back_what_was_said_while_the_turn_ran_as_well(
     world: World, autojump_clock: object
 ) -> None:
@@ -217,22 +206,6 @@ async def test_branches_are_left_and_come_back_to(world: World, autojump_clock: 
     assert "1: left" in tree
     assert "→ 3: here, 2 turns" in tree
     assert "“one” … “three”" in tree
-
-
-async def test_what_new_puts_away_can_be_resumed(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        await say(h, "one", "/new", "two")
-        assert heard(world) == ["two"]
-        await say(h, "/resume", "three")
-
-    assert heard(world) == ["one", "three"]
-
-
-async def test_what_was_taken_back_can_be_resumed(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        await say(h, "one", "two", "/undo", "/undo", "other", "/resume 1", "three")
-
-    assert heard(world) == ["one", "two", "three"]
 
 
 async def test_a_branch_is_sent_as_it_was_with_its_thinking(

@@ -125,7 +125,7 @@ class Scene:
     async def learn(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
-            await self.gate.approvals.learn()
+            await self.gate.approvals.look_up()
             nursery.cancel_scope.cancel()
 
     def of(self, kind: type[Entry]) -> list[Entry]:

@@ -15,24 +15,6 @@ def numbers(tree: Tree) -> list[int]:
     return [branch.number for branch in tree.branches]
 
 
-def test_an_empty_conversation_is_not_kept() -> None:
-    tree = Tree()
-    tree.leave([], 5, 0.0, "new")
-    tree.mark("x", [], 5, 0.0)
-
-    assert (tree.branches, tree.line) == ([], 1)
-
-
-def test_what_is_left_is_kept_under_its_number_and_another_begins() -> None:
-    tree = Tree()
-    tree.leave(path(2), 4, 9.0, "new")
-
-    (branch,) = tree.branches
-    assert (branch.number, branch.tip, branch.at, branch.why) == (1, 4, 9.0, "new")
-    assert (branch.first, branch.turns, branch.tokens) == ("words 2", 1, 10)
-    assert tree.line == 2
-
-
 def test_a_line_that_was_resumed_and_went_on_is_one_branch() -> None:
     tree = Tree()
     tree.leave(path(2), 4, 1.0, "new")
@@ -43,16 +25,6 @@ def test_a_line_that_was_resumed_and_went_on_is_one_branch() -> None:
     assert [(branch.number, branch.tip) for branch in tree.branches] == [(2, 8), (1, 12)]
 
 
-def test_a_line_that_was_resumed_and_did_not_go_on_stays_as_it_was() -> None:
-    tree = Tree()
-    tree.leave(path(2), 4, 1.0, "new")
-    tree.leave(path(6), 8, 2.0, "left")
-    tree.go_on(1)
-    tree.leave(path(2), 9, 3.0, "left")
-
-    assert [(branch.number, branch.tip) for branch in tree.branches] == [(1, 4), (2, 8)]
-
-
 def test_what_was_taken_back_once_is_kept_once() -> None:
     """Taking back more of the same leaves nothing that no branch holds."""
     tree = Tree()
@@ -61,14 +33,6 @@ def test_what_was_taken_back_once_is_kept_once() -> None:
 
     assert numbers(tree) == [1]
     assert tree.branches[0].turns == 3
-
-
-def test_what_follows_an_undo_is_another_line() -> None:
-    tree = Tree()
-    tree.leave(path(2, 5), 7, 1.0, "undone")
-    tree.leave(path(2, 9), 11, 2.0, "new")
-
-    assert [(branch.number, branch.tip) for branch in tree.branches] == [(1, 7), (2, 11)]
 
 
 def test_a_mark_stays_where_it_is() -> None:
@@ -94,18 +58,6 @@ def test_a_name_belongs_to_the_newest_branch() -> None:
     found = tree.find("TRIP")
     assert found is not None
     assert found.tip == 8
-
-
-def test_nothing_given_means_the_line_that_was_left_last() -> None:
-    tree = Tree()
-    tree.leave(path(2), 4, 1.0, "new")
-    tree.leave(path(6), 8, 5.0, "new")
-
-    assert tree.find("") == tree.branches[1]
-    assert tree.find("1") == tree.branches[0]
-    assert tree.find("7") is None
-    tree.go_on(1)
-    assert tree.find("1") is None, "that is where we are"
 
 
 def test_branches_are_bounded_and_names_stay() -> None:

@@ -15,8 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from elwood.features.backup.restore import restore
-from elwood.features.backup.rules import VERSION, Manifest, Member
-from elwood.features.backup.sources import BackupFailed
+from elwood.features.backup.rules import VERSION, BackupFailed, Manifest, Member
 from elwood.features.backup.store import Scope, take
 from tests.features.backup.keeping import NOW, Clock, contents, furnish, is_kept, scope
 
@@ -130,7 +129,6 @@ EVIL = {
     "the backups": [member("state/backups", FOLDER)],
     "a workspace that is a file": [member("workspace")],
     "a workspace that is a link": [member("workspace", LINK, "state")],
-    "a bundle without a head": [member("workspace.bundle")],
     "too many folders": [member("state/" + "/".join("d" * n), FOLDER) for n in range(1, 99)],
 }
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from elwood.agent.session.log.restored import restored
 from elwood.features.backup.restore import mend, restore
-from elwood.features.backup.restored import restored
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.storage.lock import holding
 from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope

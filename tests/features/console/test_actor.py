@@ -256,7 +256,7 @@ async def test_a_pipe_gets_the_bare_text_with_blank_lines_between() -> None:
         assert await mailbox.address.ask(post("one\ntwo\n")) == Sent("2")
         assert await mailbox.address.ask(post("maybe", repeat=True)) == Sent("3")
         mailbox.address.offer(Typing(route=ROUTE))
-        mailbox.address.offer(Draft(route=ROUTE, draft=1, text="so far"))
+        mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted="so far"))
         assert await mailbox.address.ask(post("")) == Sent("4")
     assert screen.text == "hello\n\none\ntwo\n\n(again) maybe\n"
 
@@ -280,11 +280,11 @@ async def test_a_terminal_shows_the_end_of_what_is_being_written_in_one_line() -
         mailbox.address.offer(Typing(route=ROUTE))
         await wait_all_tasks_blocked()
         assert screen.take() == "\r\x1b[K…"
-        mailbox.address.offer(Draft(route=ROUTE, draft=1, text="one\ntwo \x1b[2J"))
+        mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted="one\ntwo \x1b[2J"))
         await wait_all_tasks_blocked()
         assert screen.take() == "\r\x1b[K… one two \ufffd[2J"
         for text in ("word " * 200, "語" * 200):
-            mailbox.address.offer(Draft(route=ROUTE, draft=1, text=text))
+            mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted=text))
             await wait_all_tasks_blocked()
             shown = screen.take().removeprefix("\r\x1b[K")
             assert 60 < sum(1 if c.isascii() else 2 for c in shown) < 80
@@ -296,7 +296,7 @@ async def test_nothing_but_a_post_wipes_away_what_somebody_types() -> None:
         async def signs() -> list[str]:
             screen.take()
             shown = []
-            for sign in (Typing(route=ROUTE), Draft(route=ROUTE, draft=1, text="so")):
+            for sign in (Typing(route=ROUTE), Draft(route=ROUTE, draft=1, unredacted="so")):
                 mailbox.address.offer(sign)
                 await wait_all_tasks_blocked()
                 shown.append(screen.take())
@@ -345,6 +345,6 @@ async def test_a_reader_that_has_gone_makes_posts_undeliverable(terminal: bool) 
         screen.gone = True
         answer = await mailbox.address.ask(post("hello"))
         assert isinstance(answer, Undeliverable)
-        mailbox.address.offer(Draft(route=ROUTE, draft=1, text="x"))
+        mailbox.address.offer(Draft(route=ROUTE, draft=1, unredacted="x"))
         answer = await mailbox.address.ask(post("again"))
         assert isinstance(answer, Undeliverable)

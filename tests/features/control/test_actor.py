@@ -24,7 +24,6 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
-from elwood.features.control import cli as inspecting
 from elwood.features.control import protocol as wire
 from elwood.features.control.actor import (
     MAX_CLIENTS,
@@ -32,6 +31,7 @@ from elwood.features.control.actor import (
     ControlUnavailable,
     listen,
 )
+from elwood.features.control.client import ask
 from elwood.features.control.view import (
     House,
     SessionSeen,
@@ -70,7 +70,7 @@ class Setting:
     actor_table: ActorTable
 
     async def ask(self, request: wire.Request) -> wire.Answer:
-        return await trio.to_thread.run_sync(inspecting.ask, self.folder, request)
+        return await trio.to_thread.run_sync(ask, self.folder, request)
 
     async def connect(self) -> trio.SocketStream:
         return await trio.open_unix_socket(str(self.folder / wire.NAME))
@@ -371,6 +371,7 @@ async def test_another_user_is_refused_even_if_the_modes_let_him_in(folder: Path
         open_up(folder)
         client = (
             "import os, sys; from pathlib import Path;"
+            "from elwood.features.control import client;"
             "from elwood.features.control.cli import inspect;"
             "os.setgid(65534); os.setuid(65534); sys.exit(inspect(Path(sys.argv[1]), True, False))"
         )

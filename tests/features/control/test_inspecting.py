@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.features.control import cli as inspecting
+from elwood.features.control import client
 from elwood.features.control import protocol as wire
 from elwood.features.control.view import (
     ActorSeen,
@@ -241,12 +242,12 @@ def test_pair_says_what_was_decided(
     folder: Path, speak: Speak, capsys: pytest.CaptureFixture[str]
 ) -> None:
     peer = speak(house_answer)
-    assert inspecting.pair(folder, "K7Q2") == 0
+    assert client.settle(folder, wire.Pair("K7Q2")) == 0
     assert capsys.readouterr() == ("paired with Ann\n", "")
-    assert inspecting.pair(folder, "XXXX") == 1
+    assert client.settle(folder, wire.Pair("XXXX")) == 1
     assert capsys.readouterr() == ("", "no such code\n")
-    assert inspecting.pair(folder, "") == 1
-    assert inspecting.pair(folder, "x" * 65) == 1
+    assert client.settle(folder, wire.Pair("")) == 1
+    assert client.settle(folder, wire.Pair("x" * 65)) == 1
     assert len(peer.requests) == 2, "a code that cannot be one is not even sent"
 
 
@@ -260,7 +261,7 @@ def test_approve_says_what_was_decided(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     speak(house_answer)
-    assert inspecting.settle(folder, request_) == 0
+    assert client.settle(folder, request_) == 0
     assert capsys.readouterr() == (f"did {request_}\n", "")
 
 
@@ -272,7 +273,7 @@ def test_without_a_running_elwood_the_message_is_clear(
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(folder / wire.NAME))
     assert inspecting.inspect(folder, as_json=False, watch=False) == 1
-    assert inspecting.pair(folder, "K7Q2") == 1
+    assert client.settle(folder, wire.Pair("K7Q2")) == 1
     shown = capsys.readouterr()
     assert not shown.out
     for line in shown.err.splitlines():

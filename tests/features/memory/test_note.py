@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.note import (
     MAX_NOTE,
@@ -17,6 +16,7 @@ from elwood.features.memory.note import (
     render,
     wrong,
 )
+from elwood.foundation.text.escape_invisible import flatten
 from elwood.foundation.text.slugs import KEY, slug
 
 TRUSTED = Label(private=True)

@@ -17,8 +17,8 @@ from elwood.features.tasks.notation import (
     write_route,
     write_when,
 )
+from elwood.features.tasks.settings import TaskForm, read_task, write_task
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
-from elwood.features.tasks.task_toml import TaskForm, read_task, write_task
 from elwood.features.tasks.when import (
     Cadence,
     Cron,
@@ -44,21 +44,6 @@ def test_what_is_no_form_of_files_is_refused_with_those_there_are(text: str) -> 
     proposed = remedy.removeprefix("write one of ").replace("or a cron expression like ", "")
     for form in proposed.split(", "):
         assert not isinstance(read_when(form, "UTC"), str), form
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("every 5 seconds", "too often"),
-        ("every 500 days", "too seldom"),
-        ("0 25 * * *", "no hour"),
-        ("2026-12-44 18:00", "no moment"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(text: str, why: str) -> None:
-    found = read_when(text, "UTC")
-    assert isinstance(found, str)
-    assert why in found
 
 
 @pytest.mark.parametrize(
@@ -110,13 +95,6 @@ def test_a_moment_is_read_as_it_was_written(zone: str, at: float) -> None:
 @given(st.integers(60, 366 * 86_400))
 def test_an_interval_is_read_as_it_was_written(seconds: int) -> None:
     assert read_when(write_when(Every(seconds), "UTC"), "UTC") == Every(seconds)
-
-
-@pytest.mark.parametrize("word", ["hourly", "daily", "weekly", "monthly", "*/5 8-18 * * mon-fri"])
-def test_words_and_cron_are_read_as_they_were_written(word: str) -> None:
-    when = read_when(word, "UTC")
-    assert isinstance(when, Cron | Cadence)
-    assert write_when(when, "UTC") == word
 
 
 @pytest.mark.parametrize(
@@ -180,11 +158,6 @@ def test_a_task_is_read_as_it_was_written(task: Task) -> None:
     # The values are those of its fields: the test of agent.toml has TOML decide that.
     made = read_task(TaskForm(**{**form, **tuples}), "Asia/Tokyo", "talk")  # type: ignore[arg-type]
     assert made == task
-
-
-def test_the_form_says_only_what_is_not_usual() -> None:
-    task = Task("tea", "Tea", Cron("0 16 * * *"), message="Tea!")
-    assert list(write_task(task)) == ["title", "id", "when", "zone", "message", "catch_up"]
 
 
 def made(**keys: str) -> Task:

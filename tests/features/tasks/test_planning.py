@@ -3,32 +3,25 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.features.tasks import changes as scheduling
-from elwood.features.tasks import due_runs as planning
-from elwood.features.tasks import on_run_finished as ending
-from elwood.features.tasks import task_status as outlook
-from elwood.features.tasks import texts
-from elwood.features.tasks.changes import RESTORED
-from elwood.features.tasks.due_runs import BACKOFF, MAX_TASKS
-from elwood.features.tasks.entries import (
+from elwood.features.tasks import rules, texts
+from elwood.features.tasks.rules import BACKOFF, MAX_TASKS, OFF, RESTORED
+from elwood.features.tasks.state import (
     LONG,
-    Begun,
-    Ended,
-    Halted,
-    Left,
-    Passed,
-    Planned,
-    Resumed,
-    Shown,
+    NewsPosting,
+    PlannedRun,
+    RunFinished,
+    RunRequested,
+    RunsMissed,
+    RunStarted,
+    TaskPaused,
+    TaskRemoved,
+    TaskResumed,
+    Timetable,
     TimetableEntry,
-    Wanted,
 )
-from elwood.features.tasks.missed_runs import OFF
-from elwood.features.tasks.state import Timetable
 from elwood.features.tasks.task import (
     PAUSE_AFTER,
     TELL_AFTER,
-    Origin,
     Task,
 )
 from elwood.features.tasks.when import (
@@ -43,19 +36,11 @@ HOUR, DAY = 3600.0, 86_400.0
 HOURLY = Task("t", "title", Every(HOUR), prompt="p")
 
 
-def test_a_time_that_has_come_runs() -> None:
-    book = Book(HOURLY)
-    assert book.at(HOUR - 1) == ([], [])
-    assert book.next() == HOUR
-    settled, (run,) = book.at(HOUR)
-    assert (settled, run.planned) == ([], Planned("t", HOUR, series=1))
-
-
 def test_of_many_that_passed_the_newest_runs_and_the_others_are_one_entry() -> None:
     book = Book(HOURLY)
     settled, (run,) = book.at(5 * HOUR + 60)
     line = texts.missed(HOURLY, HOUR, 4 * HOUR, 4, OFF, ZONE)
-    assert settled == [Passed("t", HOUR, 4 * HOUR, 4, "missed", OFF, line)]
+    assert settled == [RunsMissed("t", HOUR, 4 * HOUR, 4, "missed", OFF, line)]
     assert run.planned.due == 5 * HOUR
 
 
@@ -78,23 +63,15 @@ def test_what_is_too_late_is_missed() -> None:
 )
 def test_what_looks_after_things_misses_without_a_word(task: Task) -> None:
     book = Book()
-    book.write(*scheduling.adopt(book.table, task.origin, [task], 0.0)[0].entries)
+    book.write(*rules.adopt(book.table, task.origin, [task], 0.0)[0].entries)
     (entry,) = passed(book.at(3 * HOUR)[0])
     assert (entry.result, entry.tell) == ("missed", "")
-
-
-def test_a_clock_put_back_repeats_nothing() -> None:
-    book = Book(HOURLY)
-    book.end(book.at(5 * HOUR)[1][0])
-    assert book.at(HOUR) == ([], [])
-    assert book.at(5 * HOUR) == ([], [])
-    assert book.next() == 6 * HOUR
 
 
 def test_nothing_runs_beside_a_run() -> None:
     book = Book(HOURLY)
     (run,) = book.at(HOUR)[1]
-    book.write(Begun(run.planned))
+    book.write(RunStarted(run.planned))
     settled, (standing,) = book.at(3 * HOUR + 5)
     assert settled == []
     assert (standing.begun, standing.planned) == (True, run.planned)
@@ -113,7 +90,7 @@ def test_outside_of_hours_it_sleeps() -> None:
     assert runs == []
     for hour in (8, 9):
         book.end(book.at(hour * HOUR)[1][0])
-    assert outlook.seen(book.table.rows["t"], 9.5 * HOUR).next == 32 * HOUR
+    assert rules.task_status(book.table.tasks["t"], 9.5 * HOUR).next == 32 * HOUR
 
 
 def test_what_was_planned_within_hours_waits_for_them() -> None:
@@ -131,11 +108,6 @@ def test_what_was_planned_within_hours_waits_for_them() -> None:
     assert ("missed", 21 * HOUR) in [(entry.result, entry.first) for entry in passed(settled)]
 
 
-def test_a_reminder_runs_at_any_hour() -> None:
-    once = Task("t", "t", Once(2 * HOUR), message="m", hours=Hours("08:00", "22:00"))
-    assert Book(once).at(2 * HOUR)[1]
-
-
 def test_a_year_without_power_is_a_few_entries() -> None:
     book = Book(Task("t", "t", Cron("* * * * *"), prompt="p", hours=Hours("08:00", "22:00")))
     settled, _ = book.at(365.5 * DAY)
@@ -149,16 +121,20 @@ def test_a_failure_is_tried_again_ever_later_then_told_then_paused() -> None:
     now, told = DAY, []
     for number in range(1, PAUSE_AFTER + 1):
         (run,) = book.at(now)[1]
-        assert run.planned == Planned("t", DAY, number, 1)
+        assert run.planned == PlannedRun("t", DAY, number, 1)
         assert bool(run.trouble) == (number > 1)
         entries = book.end(run, "failed")
-        told += [number for entry in entries if isinstance(entry, Ended | Halted) and entry.tell]
+        told += [
+            number
+            for entry in entries
+            if isinstance(entry, RunFinished | TaskPaused) and entry.tell
+        ]
         if number < PAUSE_AFTER:
             now += BACKOFF[number - 1]
             assert book.at(now - 1)[1] == []
             assert book.next() == now
     assert told == [TELL_AFTER, PAUSE_AFTER]
-    assert book.table.rows["t"].paused
+    assert book.table.tasks["t"].paused
     assert book.table.news[-1].button == "/tasks resume t"
     assert book.at(9 * DAY) == ([], [])
     book.change("resume")
@@ -172,30 +148,24 @@ def test_the_next_planned_time_takes_the_place_of_a_further_try() -> None:
     for number in (1, 2, 3):
         (run,) = book.at(600.0 + sum(BACKOFF[: number - 1]))[1]
         entries = book.end(run, "failed")
-    assert [entry.again for entry in entries if isinstance(entry, Ended)] == [None]
+    assert [entry.again for entry in entries if isinstance(entry, RunFinished)] == [None]
     (run,) = book.at(1200.0)[1]
     assert (run.planned.due, run.planned.attempt) == (1200.0, 1)
-
-
-def test_a_run_that_has_acted_is_not_tried_again() -> None:
-    book = Book(HOURLY)
-    book.end(book.at(HOUR)[1][0], "failed", acted=True)
-    assert book.at(HOUR + BACKOFF[0])[1] == []
 
 
 def test_a_run_that_acted_before_its_purse_was_empty_is_told_of() -> None:
     book = Book(HOURLY)
     for hour, acted, tells in ((1, False, True), (2, False, False), (3, True, True)):
         [ended] = book.end(book.at(hour * HOUR)[1][0], "spent", acted=acted)
-        assert isinstance(ended, Ended)
+        assert isinstance(ended, RunFinished)
         assert (bool(ended.tell), texts.ACTED in ended.tell) == (tells, acted)
-    assert book.table.rows["t"].failed == 0
+    assert book.table.tasks["t"].failures == 0
 
 
 def test_a_reminder_that_fails_for_good_is_told_at_once() -> None:
     book = Book(Task("t", "t", Once(HOUR), prompt="p"))
     entries = book.end(book.at(HOUR)[1][0], "failed", acted=True)
-    assert isinstance(entries[0], Ended)
+    assert isinstance(entries[0], RunFinished)
     assert entries[0].tell == f'Failed: "t": why.{texts.ACTED}'
 
 
@@ -205,11 +175,11 @@ def test_a_reminder_that_was_paused_is_tried_once_more_when_resumed() -> None:
     for pause in (*BACKOFF, 0.0):
         book.end(book.at(now)[1][0], "failed")
         now += pause
-    assert book.table.rows["t"].paused
+    assert book.table.tasks["t"].paused
     decision = book.change("resume")
-    assert [type(entry) for entry in decision.entries] == [Resumed, Wanted]
+    assert [type(entry) for entry in decision.entries] == [TaskResumed, RunRequested]
     (run,) = book.at(now)[1]
-    assert run.planned.is_wanted
+    assert run.planned.is_requested
 
 
 def test_what_is_resumed_after_its_only_time_is_not_lost_silently() -> None:
@@ -221,7 +191,7 @@ def test_what_is_resumed_after_its_only_time_is_not_lost_silently() -> None:
     assert "passed while it was paused" in decision.words
     assert book.change("run").ok
     (run,) = book.at(2 * HOUR)[1]
-    assert run.planned.is_wanted
+    assert run.planned.is_requested
 
 
 def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
@@ -230,19 +200,11 @@ def test_what_is_wanted_runs_besides_and_at_any_hour() -> None:
     assert not book.change("run").ok
     (run,) = book.at(60.0)[1]
     book.end(run)
-    assert book.table.rows["t"].mark == 60.0
+    assert book.table.tasks["t"].mark == 60.0
     book.now = 0.0  # the clock is put back
     book.change("run")
     (again,) = book.at(0.0)[1]
     assert again.planned.due > run.planned.due
-
-
-def test_wanting_what_is_paused_does_not_resume_it() -> None:
-    book = Book(HOURLY)
-    book.change("pause")
-    book.change("run")
-    book.end(book.at(10.0)[1][0])
-    assert book.at(5 * HOUR) == ([], [])
 
 
 def test_a_pause_closes_what_had_come() -> None:
@@ -252,45 +214,22 @@ def test_a_pause_closes_what_had_come() -> None:
     assert [(e.first, e.tell) for e in passed(list(entries))] == [(HOUR, "")]
 
 
-@pytest.mark.parametrize(
-    ("origin", "words"),
-    [
-        ("config", "It stands in config.toml: take it out there, or pause it."),
-        ("house", "The house does it by itself: it can be paused."),
-    ],
-)
-def test_what_was_not_made_in_a_conversation_is_not_cancelled(origin: Origin, words: str) -> None:
-    book = Book()
-    book.write(*scheduling.adopt(book.table, origin, [HOURLY], 0.0)[0].entries)
-    decision = book.change("cancel")
-    assert (decision.ok, decision.entries, decision.words) == (False, (), words)
-
-
 def test_a_failure_that_has_acted_is_told_at_once() -> None:
     """Its answer, below which stands what was done, is not sent, and it is not tried again."""
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
     (entry,) = book.end(run, "failed", acted=True)
-    assert isinstance(entry, Ended)
+    assert isinstance(entry, RunFinished)
     assert entry.again is None
     assert entry.tell == f'Failed: "title": why.{texts.ACTED}'
-
-
-@pytest.mark.parametrize("verb", ["pause", "cancel"])
-def test_that_a_run_goes_on_is_said(verb: scheduling.Verb) -> None:
-    book = Book()
-    book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), 0.0)[1].entries)
-    book.write(Begun(book.at(HOUR)[1][0].planned))
-    words = book.change(verb).words
-    assert " The run that is under way goes on to its end; /tasks stop t stops it." in words
 
 
 def running(task: Task, **changed: object) -> Book:
     """A book with a task made in a conversation, whose run is under way."""
     book = Book()
     task = replace(task, id="t", **changed)
-    book.write(*scheduling.schedule(book.table, task, 0.0)[1].entries)
-    book.write(Begun(book.at(HOUR)[1][0].planned))
+    book.write(*rules.schedule(book.table, task, 0.0)[1].entries)
+    book.write(RunStarted(book.at(HOUR)[1][0].planned))
     return book
 
 
@@ -303,7 +242,7 @@ def test_the_run_of_a_task_is_stopped_once_it_is_under_way() -> None:
         True,
         (),
     )
-    book.write(Ended(Planned("t", HOUR, series=1), "done"))
+    book.write(RunFinished(PlannedRun("t", HOUR, series=1), "done"))
     over = book.change("stop")
     assert (over.words, over.ok, over.stop) == ("Nothing of it is running.", False, False)
 
@@ -312,16 +251,10 @@ def test_a_reminder_and_a_chore_are_not_said_to_be_stopped() -> None:
     said = running(HOURLY, prompt="", message="tea").change("stop")
     assert (said.ok, said.stop) == (False, False)
     book = Book(replace(HOURLY, prompt="", chore="sweep"))
-    book.write(Begun(book.at(HOUR)[1][0].planned))
+    book.write(RunStarted(book.at(HOUR)[1][0].planned))
     done = book.change("stop")
     assert "goes on to its end" in done.words
     assert done.stop, "a model may work on what it found"
-
-
-def test_what_was_allowed_of_a_run_is_stopped_too() -> None:
-    book = running(HOURLY)
-    book.write(Ended(Planned("t", HOUR, series=1), "waiting"))
-    assert book.change("stop").stop
 
 
 def test_a_run_in_a_conversation_is_stopped_there() -> None:
@@ -329,36 +262,25 @@ def test_a_run_in_a_conversation_is_stopped_there() -> None:
     words = "It runs in the conversation tg-1: /stop there stops it."
     stopped = book.change("stop")
     assert (stopped.words, stopped.ok, stopped.stop) == (words, False, False)
-    cancelled = scheduling.change(book.table, "t", "cancel", "me", book.now, stop=True)
+    cancelled = rules.change(book.table, "t", "cancel", "me", book.now, stop=True)
     assert (cancelled.words, cancelled.ok, cancelled.stop) == (f"Cancelled. {words}", True, False)
 
 
 def test_who_cancels_a_task_may_stop_its_run_and_later_too() -> None:
     book = running(HOURLY)
-    cancelled = scheduling.change(book.table, "t", "cancel", "me", book.now, stop=True)
+    cancelled = rules.change(book.table, "t", "cancel", "me", book.now, stop=True)
     assert (cancelled.words, cancelled.stop) == ("Cancelled. Stopped.", True)
     assert not book.change("cancel").stop, "it goes on to its end"
-    assert book.table.rows["t"].gone
+    assert book.table.tasks["t"].removed
     assert book.change("stop").stop
-
-
-def test_an_earlier_task_that_fails_at_last_does_not_pause_the_new_one() -> None:
-    book = running(HOURLY)
-    book.change("cancel")
-    book.write(*scheduling.schedule(book.table, replace(HOURLY, id="t"), book.now)[1].entries)
-    run = Planned("t", HOUR, series=1)
-    row = book.table.rows["t"]
-    row.failed = PAUSE_AFTER - 1  # of its own
-    ended = ending.ended(row, run, "failed", "why", False, book.now, ZONE)
-    assert [type(entry) for entry in ended] == [Ended]
 
 
 def test_a_backup_closes_what_was_before_it() -> None:
     book = Book(HOURLY, replace(HOURLY, id="u"))
     runs = book.at(HOUR)[1]
-    book.write(Begun(runs[0].planned))
-    entries = book.write(*scheduling.restored(book.table, 4.5 * HOUR, ZONE))
-    ended = [entry for entry in entries if isinstance(entry, Ended)]
+    book.write(RunStarted(runs[0].planned))
+    entries = book.write(*rules.restored(book.table, 4.5 * HOUR, ZONE))
+    ended = [entry for entry in entries if isinstance(entry, RunFinished)]
     assert [(entry.run, entry.result) for entry in ended] == [(runs[0].planned, "missed")]
     assert [(e.task, e.first, e.count, e.why) for e in passed(entries)] == [
         ("t", 2 * HOUR, 3, RESTORED),
@@ -366,7 +288,7 @@ def test_a_backup_closes_what_was_before_it() -> None:
     ]
     assert all(news.text.startswith("Missed") for news in book.table.news)
     assert len(book.table.news) == 3
-    assert scheduling.restored(book.table, 4.5 * HOUR, ZONE) == []
+    assert rules.restored(book.table, 4.5 * HOUR, ZONE) == []
 
 
 def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
@@ -374,21 +296,21 @@ def test_what_was_to_be_tried_again_is_not_after_a_restore() -> None:
     book = Book(HOURLY)
     _, (run,) = book.at(HOUR)
     book.end(run, "failed")
-    (missed,) = book.write(*scheduling.restored(book.table, HOUR + 30, ZONE))
-    assert isinstance(missed, Ended)
+    (missed,) = book.write(*rules.restored(book.table, HOUR + 30, ZONE))
+    assert isinstance(missed, RunFinished)
     assert (missed.result, missed.run.attempt, missed.tell != "") == ("missed", 2, True)
     assert book.at(HOUR + 300) == ([], [])
-    assert scheduling.restored(book.table, HOUR + 30, ZONE) == []
+    assert rules.restored(book.table, HOUR + 30, ZONE) == []
 
 
 def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
     book = Book(*(replace(HOURLY, id=f"t{n}", title="x" * 80) for n in range(60)))
     book.at(20 * HOUR)
-    first = planning.telling(book.table)
+    first = rules.telling(book.table)
     assert first is not None
     assert len(first.text) < 4000
-    book.write(Shown(first.upto))
-    again = planning.telling(book.table)
+    book.write(NewsPosting(first.upto))
+    again = rules.telling(book.table)
     assert again is not None
     assert (again.text, again.upto, again.again) == (first.text, first.upto, True)
 
@@ -399,11 +321,11 @@ def test_news_are_told_in_pieces_and_again_with_a_mark() -> None:
 def test_the_same_task_is_taken_once() -> None:
     book = Book()
     wanted = replace(HOURLY, id="", title="Check the build")
-    task, decision = scheduling.schedule(book.table, wanted, 0.0)
+    task, decision = rules.schedule(book.table, wanted, 0.0)
     assert task.id == "check-the-build"
     book.write(*decision.entries)
-    assert scheduling.schedule(book.table, wanted, 0.0) == (task, scheduling.Decision())
-    other, _ = scheduling.schedule(book.table, replace(wanted, prompt="q"), 0.0)
+    assert rules.schedule(book.table, wanted, 0.0) == (task, rules.Decision())
+    other, _ = rules.schedule(book.table, replace(wanted, prompt="q"), 0.0)
     assert other.id == "check-the-build-2"
 
 
@@ -419,12 +341,12 @@ def test_the_same_task_is_taken_once() -> None:
         (replace(HOURLY, id="A b"), "small letters"),
         (replace(HOURLY, hours=Hours("8", "22:00")), "time of day"),
         (replace(HOURLY, hours=Hours("08:00", "22:00", (9,))), "day of the week"),
-        (replace(HOURLY, prompt="p" * (scheduling.MAX_TEXT + 1)), "characters"),
+        (replace(HOURLY, prompt="p" * (rules.MAX_TEXT + 1)), "characters"),
         (replace(HOURLY, catch_up=float("nan")), "not less than 0"),
     ],
 )
 def test_what_cannot_be_done_is_not_taken(task: Task, words: str) -> None:
-    _, decision = scheduling.schedule(Timetable(), task, 10.0)
+    _, decision = rules.schedule(Timetable(), task, 10.0)
     assert not decision.ok
     assert words in decision.words
 
@@ -432,7 +354,7 @@ def test_what_cannot_be_done_is_not_taken(task: Task, words: str) -> None:
 @pytest.mark.parametrize("title", ["Backup", "memory", "Heartbeat", "Heartbeat news"])
 def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) -> None:
     """Else those could not be taken when they come."""
-    task, decision = scheduling.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
+    task, decision = rules.schedule(Timetable(), replace(HOURLY, id="", title=title), 0.0)
     assert decision.ok
     assert task.id.startswith("my-")
 
@@ -440,28 +362,22 @@ def test_a_task_is_not_called_like_one_of_the_house_or_of_its_files(title: str) 
 def test_there_is_a_bound_for_tasks() -> None:
     tasks = [replace(HOURLY, id=f"t{n}") for n in range(MAX_TASKS)]
     book = Book()
-    book.write(*scheduling.adopt(book.table, "config", tasks, 0.0)[0].entries)
-    _, decision = scheduling.schedule(book.table, HOURLY, 0.0)
+    book.write(*rules.adopt(book.table, "config", tasks, 0.0)[0].entries)
+    _, decision = rules.schedule(book.table, HOURLY, 0.0)
     assert "cancel one first" in decision.words
-    more, problems = scheduling.adopt(book.table, "heartbeat", [HOURLY], 0.0)
+    more, problems = rules.adopt(book.table, "heartbeat", [HOURLY], 0.0)
     assert (more.entries, len(problems)) == ((), 1)
-
-
-def test_adopting_the_same_changes_nothing() -> None:
-    book = Book(HOURLY)
-    task = book.table.rows["t"].task
-    assert scheduling.adopt(book.table, "config", [task], 9.0)[0].entries == ()
 
 
 def test_other_times_count_from_now_and_other_words_change_nothing() -> None:
     book = Book(HOURLY)
     book.at(HOUR)
     config = replace(HOURLY, origin="config")
-    decision, _ = scheduling.adopt(book.table, "config", [replace(config, prompt="q")], 1.5 * HOUR)
+    decision, _ = rules.adopt(book.table, "config", [replace(config, prompt="q")], 1.5 * HOUR)
     book.write(*decision.entries)
     assert book.at(1.5 * HOUR)[1][0].planned.due == HOUR
     later = replace(config, when=Every(2 * HOUR))
-    decision, _ = scheduling.adopt(book.table, "config", [later], 1.5 * HOUR)
+    decision, _ = rules.adopt(book.table, "config", [later], 1.5 * HOUR)
     book.write(*decision.entries)
     assert [entry.count for entry in passed(list(decision.entries))] == [1]
     assert book.at(1.9 * HOUR) == ([], [])
@@ -470,38 +386,21 @@ def test_other_times_count_from_now_and_other_words_change_nothing() -> None:
 
 def test_what_is_gone_from_its_place_leaves_and_others_stay() -> None:
     book = Book(HOURLY)
-    assert scheduling.adopt(book.table, "heartbeat", [], 1.0)[0].entries == ()
-    (left,) = scheduling.adopt(book.table, "config", [], 1.0)[0].entries
-    assert isinstance(left, Left)
-    _, problems = scheduling.adopt(book.table, "heartbeat", [HOURLY], 1.0)
+    assert rules.adopt(book.table, "heartbeat", [], 1.0)[0].entries == ()
+    (left,) = rules.adopt(book.table, "config", [], 1.0)[0].entries
+    assert isinstance(left, TaskRemoved)
+    _, problems = rules.adopt(book.table, "heartbeat", [HOURLY], 1.0)
     assert "config.toml" in problems[0]
-
-
-def test_what_stands_in_a_file_cannot_be_cancelled() -> None:
-    decision = Book(HOURLY).change("cancel")
-    assert not decision.ok
-    assert "config.toml" in decision.words
 
 
 def test_what_is_over_leaves() -> None:
     book = Book()
     task = Task("t", "t", Once(HOUR), message="m")
-    book.write(*scheduling.schedule(book.table, task, 0.0)[1].entries)
+    book.write(*rules.schedule(book.table, task, 0.0)[1].entries)
     book.end(book.at(HOUR)[1][0])
     book.at(HOUR + 60)
-    assert book.table.rows == {}
+    assert book.table.tasks == {}
 
 
-def test_a_wanted_run_that_pauses_its_task_closes_what_had_come() -> None:
-    book = Book(HOURLY)
-    book.table.rows["t"].failed = PAUSE_AFTER - 1
-    book.change("run")
-    (run,) = book.at(HOUR - 60)[1]
-    book.write(Begun(run.planned))
-    (standing,) = book.at(HOUR)[1]
-    assert [entry.first for entry in passed(book.end(standing, "failed"))] == [HOUR]
-    assert book.table.rows["t"].paused
-
-
-def passed(entries: list[TimetableEntry]) -> list[Passed]:
-    return [entry for entry in entries if isinstance(entry, Passed)]
+def passed(entries: list[TimetableEntry]) -> list[RunsMissed]:
+    return [entry for entry in entries if isinstance(entry, RunsMissed)]

@@ -10,9 +10,9 @@ from elwood.agent.conversation.inbound import Busy, Inbound, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail
-from elwood.features.tasks.due_runs import Run
-from elwood.features.tasks.entries import Planned
-from elwood.features.tasks.run import Errands, Outcome
+from elwood.features.tasks.rules import DueRun
+from elwood.features.tasks.run import Outcome, TaskRunner
+from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Once
 from elwood.foundation.runtime import Mailbox
@@ -25,14 +25,14 @@ async def nothing(task: Task) -> str:
     return ""
 
 
-def errands(
+def runner(
     mailbox: Mailbox[SessionsMail],
     *,
     route: Callable[[Task], Route | None] = lambda task: task.route,
     home: Callable[[Route], str | None] = lambda route: None,
     refusal: Callable[[Task], Awaitable[str]] = nothing,
-) -> Errands:
-    return Errands(
+) -> TaskRunner:
+    return TaskRunner(
         mailbox.address,
         chores={},
         watching=nothing,
@@ -64,7 +64,9 @@ async def test_a_run_is_done_though_its_conversation_never_hears_of_it(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        outcome = await errands(mailbox, home=lambda route: "home")(Run(TASK, Planned("tea", 0.0)))
+        outcome = await runner(mailbox, home=lambda route: "home").carry_out(
+            DueRun(TASK, PlannedRun("tea", 0.0))
+        )
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("done", "It boils.")
 
@@ -88,14 +90,14 @@ async def test_the_conversation_is_told_where_the_answer_went_and_no_other(
                 case _:
                     raise AssertionError(message)
 
-    made = errands(
+    made = runner(
         mailbox,
         route=lambda task: elsewhere if taken else there,
         home=lambda route: f"home-{route.chat}",
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        await made(Run(replace(TASK, route=None), Planned("tea", 0.0)))
+        await made.carry_out(DueRun(replace(TASK, route=None), PlannedRun("tea", 0.0)))
         nursery.cancel_scope.cancel()
     run, note = taken
     assert run.errand is not None
@@ -123,8 +125,10 @@ async def test_a_failure_is_told_twice_only_where_others_read(private: bool) -> 
     task = replace(TASK, route=place)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sessions)
-        outcome = await errands(mailbox)(Run(task, Planned("tea", 0.0)))
-        spent = await errands(mailbox, refusal=limit)(Run(task, Planned("tea", 0.0), begun=True))
+        outcome = await runner(mailbox).carry_out(DueRun(task, PlannedRun("tea", 0.0)))
+        spent = await runner(mailbox, refusal=limit).carry_out(
+            DueRun(task, PlannedRun("tea", 0.0), begun=True)
+        )
         nursery.cancel_scope.cancel()
     assert outcome == Outcome("failed", "I was cut off.", acted=True, told=private)
     assert spent == Outcome("spent", "The limit is reached.", acted=True, told=private)

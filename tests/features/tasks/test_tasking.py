@@ -115,13 +115,6 @@ async def test_a_guest_neither_sees_nor_presses(tmp_path: Path, autojump_clock: 
         assert timetable.changes == []
 
 
-async def test_without_a_timetable_nothing_is_planned(
-    tmp_path: Path, autojump_clock: object
-) -> None:
-    async with house(World(tmp_path)) as h:
-        assert await said(h, "/tasks") == ("Nothing can be planned here.", ())
-
-
 async def test_a_long_list_has_its_buttons_below_the_end(
     tmp_path: Path, autojump_clock: object
 ) -> None:

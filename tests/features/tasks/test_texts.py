@@ -5,20 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.features.tasks.notation import say_moment
-from elwood.features.tasks.task import Seen, Task
+from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.texts import (
     MAX_BUTTONS,
     buttons,
     cadence,
     find,
-    limits,
-    listing,
     runs,
     state,
     table,
 )
 from elwood.features.tasks.when import (
-    Cadence,
     Cron,
     Every,
     Hours,
@@ -71,12 +68,6 @@ def test_runs_within_the_hours_are_not_looked_for_for_ever() -> None:
     assert runs(task(Cron("0 7 * * *"), hours=morning), NOW) == []
 
 
-def test_a_cadence_has_times_only_with_its_id() -> None:
-    daily = task(Cadence("daily"))
-    assert len(runs(daily, NOW)) == 3
-    assert runs(Task("", "Look", daily.when, PARIS, prompt="Look."), NOW) == []
-
-
 @pytest.mark.parametrize(
     ("one", "said"),
     [
@@ -94,31 +85,24 @@ def test_when_a_task_runs_is_said(one: Task, said: str) -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (Seen(task(Once(0.0))), "no further run"),
-        (Seen(task(Once(0.0)), running=NOW), "running since today, Sun 2026-11-22 12:00 CET"),
+        (TaskStatus(task(Once(0.0))), "no further run"),
+        (TaskStatus(task(Once(0.0)), running=NOW), "running since today, Sun 2026-11-22 12:00 CET"),
         (
-            Seen(task(Every(HOUR)), next=NOW + HOUR, last=NOW, result="failed", failures=2),
+            TaskStatus(task(Every(HOUR)), next=NOW + HOUR, last=NOW, result="failed", failures=2),
             "next today, Sun 2026-11-22 13:00 CET; last today, Sun 2026-11-22 12:00 CET: failed; "
             "failed 2 times in a row",
         ),
-        (Seen(task(Every(HOUR)), paused="paused by the owner"), "paused by the owner"),
-        (Seen(task(Every(HOUR)), paused="it\nbroke"), "paused: it broke"),
+        (TaskStatus(task(Every(HOUR)), paused="paused by the owner"), "paused by the owner"),
+        (TaskStatus(task(Every(HOUR)), paused="it\nbroke"), "paused: it broke"),
     ],
 )
-def test_what_becomes_of_a_task_is_said(seen: Seen, said: str) -> None:
+def test_what_becomes_of_a_task_is_said(seen: TaskStatus, said: str) -> None:
     assert state(seen, PARIS, NOW) == said
 
 
-def test_why_it_failed_is_told_to_people() -> None:
-    seen = Seen(task(Every(HOUR)), last=NOW, result="failed", words="no network\nat all")
-    assert "\n  no network at all\n" in listing([seen], PARIS, NOW)
-    fine = Seen(task(Every(HOUR)), last=NOW, result="done", words="You have mail.")
-    assert "You have mail" not in listing([fine], PARIS, NOW)
-
-
 def test_buttons_are_few_and_each_does_something() -> None:
-    over = Seen(Task("over", "Over", Once(0.0)))
-    many = [Seen(Task(f"t{n}", "T", Every(HOUR)), next=NOW) for n in range(20)]
+    over = TaskStatus(Task("over", "Over", Once(0.0)))
+    many = [TaskStatus(Task(f"t{n}", "T", Every(HOUR)), next=NOW) for n in range(20)]
     assert buttons([over]) == ()
     assert buttons([over, *many]) == tuple(f"/tasks pause t{n}" for n in range(MAX_BUTTONS))
 
@@ -126,7 +110,7 @@ def test_buttons_are_few_and_each_does_something() -> None:
 @given(st.text(), st.text(), st.text())
 def test_no_words_break_the_lines_of_the_table(title: str, prompt: str, why: str) -> None:
     """What strangers may have chosen cannot pass for another task."""
-    seen = Seen(Task("mail", title, Every(HOUR), prompt=prompt), paused=why)
+    seen = TaskStatus(Task("mail", title, Every(HOUR), prompt=prompt), paused=why)
     text = table([seen, seen], "UTC", 0.0)
     assert len(text.splitlines()) == 2
     assert all(line.count("|") == 4 for line in text.splitlines())
@@ -134,12 +118,7 @@ def test_no_words_break_the_lines_of_the_table(title: str, prompt: str, why: str
 
 @given(st.text(min_size=1))
 def test_what_is_looked_for_is_found_or_told(wanted: str) -> None:
-    seen = Seen(Task("mail", wanted, Every(HOUR)))
+    seen = TaskStatus(Task("mail", wanted, Every(HOUR)))
     found = find(wanted, [seen])
     assert found == seen
     assert isinstance(find(f"{wanted}?", [seen]), str)
-
-
-def test_what_bounds_a_task_is_said() -> None:
-    assert limits(task(Once(0.0))) == []
-    assert limits(task(Once(0.0), tools=())) == ["without tools"]

@@ -153,13 +153,6 @@ async def test_a_job_is_planned_with_all_that_bounds_it(tmp_path: Path) -> None:
         assert (task.message, task.untrusted, task.catch_up) == ("", False, CATCH_UP)
 
 
-async def test_planning_the_same_again_changes_nothing(tmp_path: Path) -> None:
-    async with world(tmp_path) as w:
-        given = ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!")
-        assert await w.do(given) == await w.do(given)
-        assert len(w.tasks) == 1
-
-
 async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
     """In a group each message is answered as such; asked for twice, a task is still the same."""
     async with world(tmp_path) as w:
@@ -279,16 +272,6 @@ async def test_what_bounds_a_job_is_shown_kept_and_listed(tmp_path: Path) -> Non
             assert bounds in (await list_tasks(text, w.hands)).text
 
 
-async def test_a_yes_is_for_the_bounds_that_were_shown(tmp_path: Path) -> None:
-    async with world(tmp_path) as w:
-        given = ScheduleTask("inbox", cron="0 9 * * *", do="x", budget_usd=0.2)
-        plan = await plan_schedule(given, w.hands)
-        run = Reach(("web",), Purse(2000, 1.0), TaskRun("t", purse=Purse(tokens=1000)))
-        less = attrs.evolve(w.hands, facts=plan.facts, reach=lambda: run)
-        with pytest.raises(ToolFailure, match="changed since"):
-            await schedule(given, less)
-
-
 async def test_the_run_of_a_task_hands_on_no_more_than_it_has(tmp_path: Path) -> None:
     held = TaskRun("inbox", tools=("web",), purse=Purse(usd=0.1))
     async with world(tmp_path) as w:
@@ -325,13 +308,6 @@ async def test_an_interval_may_begin_at_a_chosen_time(tmp_path: Path) -> None:
             "id a; every 2 weeks; time zone Europe/Paris; next: Thu 2026-12-24 18:00 CET; "
             "Thu 2027-01-07 18:00 CET; Thu 2027-01-21 18:00 CET"
         )
-
-
-async def test_a_run_of_a_task_has_no_conversation_to_come_back_to(tmp_path: Path) -> None:
-    async with world(tmp_path) as w:
-        hands = attrs.evolve(w.hands, session="task-inbox")
-        with pytest.raises(ToolFailure, match="leave out here"):
-            await w.do(ScheduleTask("a", in_minutes=60, do="x", here=True), hands)
 
 
 async def test_tasks_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
@@ -376,14 +352,6 @@ async def test_tasks_are_paused_resumed_and_cancelled_by_id_or_title(tmp_path: P
             with pytest.raises(ToolFailure, match=r"no task|which task"):
                 await w.change(tool, wanted)
         assert ("inbox", "pause", "the assistant") in w.timetable.changes
-
-
-async def test_a_title_of_two_tasks_names_none(tmp_path: Path) -> None:
-    async with world(tmp_path) as w:
-        for id_ in ("a", "b"):
-            w.timetable.put(Task(id_, "Mum", Every(3600.0), "UTC"))
-        with pytest.raises(ToolFailure, match="one of several tasks: a, b"):
-            await w.change(PAUSE_TASK, "mum")
 
 
 async def test_a_run_may_end_its_own_task_and_no_other(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from elwood.agent.approvals.messages import CommandResult, Decided
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail, Tidy
-from elwood.features.tasks.chores import Report
-from elwood.features.tasks.house_chores import (
+from elwood.features.tasks.chores import (
     Reflecting,
+    Report,
     Sweep,
     TidyMemory,
     quiet,

@@ -11,7 +11,6 @@ import trio
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.entries import TimetableEntry
 from elwood.features.tasks.messages import (
     Change,
     ListTasks,
@@ -20,7 +19,8 @@ from elwood.features.tasks.messages import (
     Unscheduled,
 )
 from elwood.features.tasks.state import Timetable as Kept
-from elwood.features.tasks.task import Result, Seen, Task
+from elwood.features.tasks.state import TimetableEntry
+from elwood.features.tasks.task import Result, Task, TaskStatus
 from elwood.features.tasks.texts import runs
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.storage.disk import Disk
@@ -32,7 +32,7 @@ class Timetable:
     """Answers as the real one does, and forgets everything; *full* refuses what is new."""
 
     now: Callable[[], float]
-    seen: dict[str, Seen] = attrs.field(factory=dict)
+    seen: dict[str, TaskStatus] = attrs.field(factory=dict)
     changes: list[tuple[str, str, str]] = attrs.field(factory=list)
     full: bool = False
 
@@ -62,7 +62,7 @@ class Timetable:
     ) -> None:
         """Have *task* in it."""
         next_ = None if paused else next(iter(runs(task, self.now(), 1)), None)
-        self.seen[task.id] = Seen(
+        self.seen[task.id] = TaskStatus(
             task,
             next=next_,
             last=last,
@@ -71,7 +71,7 @@ class Timetable:
             failures=failures,
         )
 
-    def _take(self, task: Task) -> Seen | Unscheduled:
+    def _take(self, task: Task) -> TaskStatus | Unscheduled:
         for old in self.seen.values():
             if msgspec.structs.replace(old.task, id="") == task:
                 return old
@@ -91,7 +91,9 @@ class Timetable:
                 del self.seen[id_]
                 return CommandResult("Cancelled.", ok=True)
             case "pause":
-                self.seen[id_] = attrs.evolve(self.seen[id_], paused=f"paused by {by}", next=None)
+                self.seen[id_] = msgspec.structs.replace(
+                    self.seen[id_], paused=f"paused by {by}", next=None
+                )
                 return CommandResult("Paused.", ok=True)
             case "resume":
                 self.put(self.seen[id_].task)

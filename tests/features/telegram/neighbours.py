@@ -55,7 +55,7 @@ UNPACED = Pacing(
     chat=(Window(1000, 1.0),),
     group=(Window(1000, 1.0),),
     previews=(Window(1000, 1.0),),
-    total=(Window(1000, 1.0),),
+    total=1000.0,
     draft_gap=0.0,
     typing_gap=0.0,
 )
@@ -225,7 +225,7 @@ class Sender:
         return await self.mailbox.address.ask(Post(route=route, part=rich, **more))
 
     def draft(self, text: str, *, route: Route = HOME, draft: int = 1) -> bool:
-        return self.mailbox.address.offer(Draft(route=route, draft=draft, text=text))
+        return self.mailbox.address.offer(Draft(route=route, draft=draft, unredacted=text))
 
     def typing(self, *, route: Route = HOME) -> bool:
         return self.mailbox.address.offer(Typing(route=route))

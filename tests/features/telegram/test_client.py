@@ -11,15 +11,15 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.identity import House, identify
-from elwood.features.telegram.bot_api import Unreadable, Update
+from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_updates
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import TelegramError, remedy
 from elwood.features.telegram.reading import (
+    BotIdentity,
     asked,
-    heard,
+    identify,
+    identify_press,
     order_of,
-    pressed,
     quote,
     route_of,
     said,
@@ -27,7 +27,6 @@ from elwood.features.telegram.reading import (
     unsupported,
 )
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.features.telegram.updates import read_updates
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity
@@ -41,7 +40,7 @@ JSON = st.recursive(
 FIELDS = st.sampled_from(
     [*Update.__struct_fields__, "text", "from", "chat", "photo", "quote", "entities", "id", "date"]
 )
-HOUSE = House(bot=1, username="b", owners=frozenset({OWNER}))
+US = BotIdentity(bot=1, username="b", owners=frozenset({OWNER}))
 
 
 @given(st.dictionaries(FIELDS, JSON | st.dictionaries(FIELDS, JSON)), st.integers(0, 2**31))
@@ -60,16 +59,16 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
         message = update.message if isinstance(update, Update) else None
         query = update.callback_query if isinstance(update, Update) else None
         if query is not None:
-            pressed(query, HOUSE.bot)
+            identify_press(query, US)
         if message is not None:
-            identify(heard(message), HOUSE)
-            says_others_words(message, HOUSE), asked(message)
+            identify(message, US)
+            says_others_words(message, US), asked(message)
             quote(message), unsupported(message), said(message, ""), route_of(message)
 
 
 def test_an_update_without_an_id_is_passed_over() -> None:
     assert read_updates(b'[7, {"update_id": "x"}, {"update_id": 3, "message": []}]') == [
-        Unreadable(3, "$.message")
+        UnreadableUpdate(3, "$.message")
     ]
     assert read_updates(b"{}") is None
     assert read_updates(b"nonsense") is None

@@ -17,8 +17,8 @@ from elwood.features.web.client import (
     WebFailed,
     WebRefused,
 )
+from elwood.foundation.net.addresses import is_reachable, resolved
 from elwood.foundation.net.egress import EgressRules
-from elwood.foundation.net.pinned import is_reachable, resolved
 from elwood.foundation.net.urls import Url
 from tests.fake_http import Reply, Request, connection
 from tests.loopback import JUMP

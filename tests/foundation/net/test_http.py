@@ -8,15 +8,20 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from elwood.foundation.net.http import (
+    MAX_NAME,
     Answer,
     Client,
     Interrupted,
     Unreachable,
     _trust,
+    sendable,
 )
 from tests.fake_http import Reply, Request, serving
+from tests.loopback import Asked
 
 # Seconds after which something has gone wrong for good, on the slowest of machines.
 PATIENCE = 60.0
@@ -238,6 +243,70 @@ async def test_so_many_requests_run_at_once_and_no_more(connections: int, asked:
                     nursery.start_soon(post, client, url)
         await client.aclose()
     assert most == min(connections, asked)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(
+    st.dictionaries(st.sampled_from(["chat_id", "caption", "reply_markup"]), TEXT),
+    st.text(),
+    st.binary() | st.just(b"\r\n--") | st.just(b"--\r\n--x--\r\n\r\n"),
+)
+@settings(max_examples=50)
+async def test_a_form_arrives_as_it_was_sent(
+    fields: dict[str, str], name: str, data: bytes
+) -> None:
+    """It is read with the manners of the Bot API's server."""
+    got: list[Request] = []
+
+    async def answer(request: Request) -> Reply:
+        await trio.lowlevel.checkpoint()
+        got.append(request)
+        return Reply()
+
+    client = Client()
+    async with serving(answer) as url:
+        await client.post_form(url, fields, ("document", name, data), read_timeout=PATIENCE)
+        await client.aclose()
+    [sent] = got
+    form, files = Asked("POST", "/", sent.body, sent.headers["content-type"]).form()
+    assert form == fields
+    assert files == {"document": (sendable(name), data)}
+
+
+@given(st.text())
+def test_the_name_of_a_file_stays_in_its_line_and_shows_what_it_is(name: str) -> None:
+    safe = sendable(name)
+    assert 0 < len(safe) <= MAX_NAME
+    assert not set(safe) & set('\r\n";/\\\u202e\0')
+    assert safe.strip(". ")
+    assert sendable(safe) == safe
+
+
+def test_a_long_name_keeps_its_ending() -> None:
+    assert sendable("x" * 500 + ".tar.gz").endswith("x.gz")
+    assert len(sendable("." + "x" * 500)) == MAX_NAME
+
+
+async def test_no_cookie_is_kept_and_no_url_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    seen: list[Request] = []
+
+    async def answer(request: Request) -> Reply:
+        await trio.lowlevel.checkpoint()
+        seen.append(request)
+        return Reply(status=302, headers={"set-cookie": "a=b", "location": "/elsewhere"})
+
+    client = Client()
+    async with serving(answer) as url:
+        for _ in range(2):
+            assert (await client.get(f"{url}/{SECRET}", read_timeout=PATIENCE)).status == 302
+        await client.aclose()
+    assert [(request.path, "cookie" in request.headers) for request in seen] == [
+        (f"/{SECRET}", False)
+    ] * 2
+    assert SECRET not in caplog.text
 
 
 def test_tls_is_verified_and_made_once() -> None:

@@ -1,6 +1,7 @@
 """The docker rung against an engine that is only a script: what it asks, what it understands."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ class Engine:
     left: int = 0
     chunked: bool = True
     hangs: bool = False
+    breaks: bool = False
     asked: list[tuple[str, Json]] = attrs.field(factory=list)
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -33,8 +35,8 @@ class Engine:
             while b"\r\n\r\n" not in head:
                 head += await stream.receive_some(1 << 16)
             head, _, body = head.partition(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-            while len(body) < length:
+            length = re.search(rb"content-length: (\d+)", head.lower())
+            while length and len(body) < int(length[1]):
                 body += await stream.receive_some(1 << 16)
             what = " ".join(head.decode().split(" ")[:2]).replace("/v1.41", "")
             self.asked.append((what, json.loads(body or b"{}")))
@@ -62,6 +64,7 @@ class Engine:
         )
         for at in range(0, len(sent), 5):  # never at the borders of frames
             await stream.send_all(sent[at : at + 5])
+        await stream.send_all(b"\1\0" if self.breaks else b"")
         await stream.send_eof()
 
     async def _answer(self, stream: trio.SocketStream, value: object) -> None:
@@ -108,6 +111,12 @@ async def test_output_is_put_together_from_its_frames(
     assert (outcome.code, outcome.output) == (3, b"one two three")
     outcome = await docker.run(run(merge=False))
     assert (outcome.output, outcome.errors) == (b"one three", b"two ")
+
+
+async def test_an_output_that_breaks_off_is_a_failure(docker: Docker, fake: Engine) -> None:
+    fake.frames, fake.breaks = [(1, b"one")], True
+    with pytest.raises(SandboxFailed, match="broke off the output"):
+        await docker.run(run())
 
 
 async def test_the_container_has_no_rights(docker: Docker, fake: Engine) -> None:

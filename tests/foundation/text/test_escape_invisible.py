@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.text.escape_invisible import escape_invisible, remark
+from elwood.foundation.text.escape_invisible import escape_invisible, flatten, remark
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
 TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u0301⟨⏎a")))
@@ -87,3 +87,11 @@ def test_only_characters_beyond_ascii_are_remarked_on() -> None:
     assert many.endswith("and 22 more")
     assert unicodedata.name("\u0430") in many
     assert "⟨U+202E⟩" in remark("\u202e\ud800")
+
+
+@given(st.text(), st.integers(1, 80))
+def test_a_flat_name_is_short_and_on_one_line(name: str, limit: int) -> None:
+    flat = flatten(name, limit)
+    assert len(flat) <= limit
+    assert flat == "" or flat.isprintable()
+    flat.encode()

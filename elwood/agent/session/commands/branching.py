@@ -7,23 +7,32 @@ answer; so a command that a crash cut off is carried out again, and one that was
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import attrs
+import msgspec
 
+from elwood.agent.conversation.calls import Outcome
 from elwood.agent.session.commands.slash import Command
 from elwood.agent.session.log.branch import resumed
-from elwood.agent.session.log.entries import Branched, Entry, Received, Resumed, Retried, Rewound
-from elwood.agent.session.log.replay_until import Since, since, state_at
+from elwood.agent.session.log.entries import (
+    Branched,
+    CallEnded,
+    Entry,
+    Received,
+    Resumed,
+    Retried,
+    Rewound,
+)
+from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.tree import MAX_NAME, measured
 from elwood.agent.session.reading.receipts import HEAD, activity, one_line
+from elwood.agent.session.reading.records import CallRecord, read_history
 from elwood.agent.session.turn.inputs import said_in
 
 # Characters of a message that is named by its words.
 WORDS = 60
 
 
-@attrs.frozen
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """What a command comes to: *entries*, and the answer, unless a turn gives it."""
 
     entries: tuple[Entry, ...] = ()
@@ -31,8 +40,20 @@ class Moved:
     footer: str = ""
 
 
+class _TakenBack(msgspec.Struct, frozen=True):
+    """The *entry* that takes back the person's last message, and what goes with it.
+
+    *notices* is what the model was told before the messages, *done* lists what stays done.
+    """
+
+    entry: Resumed
+    inputs: tuple[Received, ...]
+    notices: tuple[str, ...]
+    done: str
+
+
 class Branching:
-    """Moves one session; *withdraw* lets go of calls that wait for the owner (`Withdrawing`)."""
+    """Moves one session; *withdraw* lets go of calls that wait for the owner (`WithdrawCalls`)."""
 
     def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[int]]) -> None:
         self._log = log_
@@ -57,44 +78,50 @@ class Branching:
         back = await self._back()
         if back is None:
             return Moved((), "There is nothing to take back in this conversation.")
-        entry, past, words = back
         text = "I have taken this back, and what followed; /tree shows where it is kept."
-        if past.done:
+        if back.done:
             text += " What was done then stays done."
-        return Moved((entry,), text, f"“{words}”\n\n{activity(past.done)}".strip())
+        words = one_line(" ".join(said_in(one.text) for one in back.inputs), WORDS)
+        return Moved((back.entry,), text, f"“{words}”\n\n{back.done}".strip())
 
     async def _retry(self, received: Received) -> Moved:
         back = await self._back()
         if back is None:
             return Moved((), "There is nothing to try again in this conversation.")
-        entry, past, _ = back
-        text = "\n".join(one.text for one in past.inputs if one.text.strip())
+        text = "\n".join(one.text for one in back.inputs if one.text.strip())
         if not text:
             return Moved((), "What you said last is empty, so I cannot try it again.")
-        told, taint = list(past.notices), self._log.state.taint
-        if past.done:
-            told.append(f"{DONE}\n{activity(past.done).removeprefix(HEAD).strip()}")
+        told, taint = list(back.notices), self._log.state.taint
+        if back.done:
+            told.append(f"{DONE}\n{back.done.removeprefix(HEAD).strip()}")
         notice = "\n\n".join(told)
         # What the notice tells was named by a model that had read all that is taken back.
-        untrusted = any(one.untrusted for one in past.inputs)
+        untrusted = any(one.untrusted for one in back.inputs)
         origins = tuple(taint.sources) if notice else ()
         private = taint.private and bool(notice)
         return Moved(
-            (entry, Retried(received.id, text, untrusted, notice, origins, private)),
+            (back.entry, Retried(received.id, text, untrusted, notice, origins, private)),
         )
 
-    async def _back(self) -> tuple[Resumed, Since, str] | None:
+    async def _back(self) -> _TakenBack | None:
         """Find the way to before the person's last message; None if there is none."""
         begun = [node for node in self._log.state.path if node.begins]
         if not begun:
             return None
         start = begun[-1].seq
-        past = await self._log.look_back(partial(since, start=start))
-        ids = frozenset(received.id for received in past.inputs)
+        history = await self._log.look_back(partial(read_history, ""))
+        gone = [turn for turn in history.turns if history.is_since(start, turn.seq)]
+        heard = [one for turn in gone for one in turn.heard if history.is_since(start, one.seq)]
+        done = [call for call in history.calls if history.is_since(start, call.seq)]
+        ids = frozenset(one.received.id for one in heard)
         before = await self._log.look_back(partial(state_at, to=start - 1, without=ids))
-        await self._withdraw(turns=past.turns)
-        words = " ".join(said_in(received.text) for received in past.inputs)
-        return resumed(self._log.state, before, start - 1), past, one_line(words, WORDS)
+        await self._withdraw(turns=frozenset(turn.id for turn in gone))
+        return _TakenBack(
+            resumed(self._log.state, before, start - 1),
+            tuple(one.received for one in heard),
+            tuple(one.notice for one in heard if one.notice),
+            activity([_receipt(call) for call in done if call.has_acted]),
+        )
 
     def _branch(self, given: str) -> Moved:
         name = one_line(given, MAX_NAME)
@@ -125,3 +152,9 @@ DONE = (
     "The person wants another answer to the following message. The last one was taken back, but "
     "what was done for it stays done; do not do it again unless that is wanted:"
 )
+
+
+def _receipt(call: CallRecord) -> CallEnded:
+    """Make the receipt of a call that has acted, for a footer."""
+    outcome: Outcome = "ok" if call.outcome == "ok" else "unknown"
+    return CallEnded(call.turn, call.call, call.tool, outcome, "", call.target, ruling=call.ruling)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from elwood.agent.conversation.identity import flatten
 from elwood.agent.conversation.labels import Label
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
 from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
+from elwood.foundation.text.escape_invisible import flatten
 
 # Messages of a turn that are kept, calls, and characters of each.
 MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200

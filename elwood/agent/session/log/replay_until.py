@@ -6,19 +6,13 @@ of it than they give.
 
 from collections.abc import Collection, Iterable, Sequence
 
-import attrs
-
 from elwood.agent.session.log.entries import (
     Archived,
-    CallEnded,
-    CallStarted,
     Entry,
-    Joined,
     Received,
     Resumed,
     Retried,
     Rewound,
-    TurnStarted,
 )
 from elwood.agent.session.log.state import Session
 
@@ -77,56 +71,3 @@ def spans(moves: Sequence[tuple[int, int]], head: int) -> list[tuple[int, int]]:
 def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
     """Tell whether the entry *seq* lies on *line*."""
     return any(first <= seq <= last for first, last in line)
-
-
-@attrs.frozen
-class Since:
-    """What has happened on the present line since an entry.
-
-    *inputs* are the messages that became part of it, *notices* what the model was told before
-    them, *turns* what was begun, *done* the calls that changed something, or may have.
-    """
-
-    inputs: tuple[Received, ...] = ()
-    notices: tuple[str, ...] = ()
-    turns: frozenset[str] = frozenset()
-    done: tuple[CallEnded, ...] = ()
-
-
-def since(log: Log, start: int) -> Since:
-    """Say what has happened on the present line from the entry *start* on.
-
-    >>> since([], 1)
-    Since(inputs=(), notices=(), turns=frozenset(), done=())
-    """
-    session = Session()
-    moves: list[tuple[int, int]] = []
-    inputs: list[tuple[int, Received]] = []
-    notices: list[tuple[int, str]] = []
-    turns: list[tuple[int, str]] = []
-    acting: set[tuple[str, str]] = set()
-    done: list[tuple[int, CallEnded]] = []
-    head = 0
-    for seq, at, entry in log:
-        head = seq
-        to = moved_to(entry)
-        if to is not None:
-            moves.append((seq, to))
-        match entry:
-            case TurnStarted() | Joined() if seq >= start:
-                waiting, told = session.waiting, session.notices
-                inputs += [(seq, waiting[id_]) for id_ in entry.inputs if id_ in waiting]
-                notices += [(seq, told[id_]) for id_ in entry.inputs if id_ in told]
-                turns.append((seq, entry.turn))
-            case CallStarted() if seq >= start and entry.effect != "pure":
-                acting.add((entry.turn, entry.call))
-            case CallEnded(turn, call, _, "ok" | "unknown") if (turn, call) in acting:
-                done.append((seq, entry))
-        session.apply(seq, at, entry)
-    line = spans(moves, head)
-    return Since(
-        tuple(received for seq, received in inputs if is_on(seq, line)),
-        tuple(notice for seq, notice in notices if is_on(seq, line)),
-        frozenset(turn for seq, turn in turns if is_on(seq, line)),
-        tuple(ended for seq, ended in done if is_on(seq, line)),
-    )

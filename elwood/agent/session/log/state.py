@@ -6,7 +6,6 @@ changed in place by `apply` alone, so that a turn costs the same however long th
 
 from itertools import takewhile
 
-import attrs
 import msgspec
 
 from elwood.agent.conversation.brought_along import are_days_private
@@ -287,28 +286,24 @@ class Session(Inbox):
         return self.turn
 
 
-@attrs.frozen
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Begin a turn on *inputs*, or on *calls* that waited for the owner and may run now."""
 
     inputs: tuple[Received, ...]
     calls: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class Resume:
+class Resume(msgspec.Struct, frozen=True):
     """Go on with the open turn, as its *attempt*-th start in a row without progress."""
 
     attempt: int
 
 
-@attrs.frozen
-class GiveUpTurn:
+class GiveUpTurn(msgspec.Struct, frozen=True):
     """The open turn has been started too often without progress: say so and move on."""
 
 
-@attrs.frozen
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True):
     """No turn is to be run."""
 
 

@@ -251,8 +251,7 @@ def export(
     return 0
 
 
-@attrs.frozen
-class SentRequest:
+class SentRequest(msgspec.Struct, frozen=True):
     """What a model was sent, and the response that was kept."""
 
     prompt: Prompt

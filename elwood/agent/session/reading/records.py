@@ -58,6 +58,11 @@ class CallRecord(msgspec.Struct):
         return max(step for step in steps if step is not None)
 
     @property
+    def has_acted(self) -> bool:
+        """Whether it changed something, or may have."""
+        return self.effect not in ("", "pure") and self.outcome in ("ok", "unknown")
+
+    @property
     def took(self) -> str:
         """How long it ran: ``2.5 s``; empty if it did not run to its end."""
         if self.started_at is None or self.ended_at is None:
@@ -66,21 +71,23 @@ class CallRecord(msgspec.Struct):
 
 
 class TurnInput(msgspec.Struct, frozen=True):
-    """A message that became part of a turn by the entry *seq*."""
+    """A message that became part of a turn by the entry *seq*, and what was told before it."""
 
     seq: int
     at: float
     received: Received
+    notice: str = ""
 
 
 class TurnRecord(msgspec.Struct):
-    """One turn; *at* is when it began, Unix seconds.  *read* and *wrote* are tokens.
+    """One turn; it began *at* (Unix seconds), by the entry *seq*.  *read* and *wrote* are tokens.
 
     *calls* were made in it or, if they had waited for the owner, run.  *answered* is the entry
     that ended it.  *entries* is all that was written meanwhile, if that was asked for.
     """
 
     id: str
+    seq: int
     at: float
     heard: list[TurnInput] = []
     calls: list[CallRecord] = []
@@ -108,6 +115,10 @@ class History(msgspec.Struct):
     def is_present(self, seq: int) -> bool:
         """Tell whether the entry *seq* lies on the present line of the conversation."""
         return is_on(seq, self.line)
+
+    def is_since(self, start: int, seq: int) -> bool:
+        """Tell whether the entry *seq* lies on the present line, from the entry *start* on."""
+        return seq >= start and self.is_present(seq)
 
     def turn(self, number: int | None) -> TurnRecord | None:
         """Find a turn by its number, or the newest one."""
@@ -137,6 +148,7 @@ class _Reader:
         self._history = History()
         self._turn: TurnRecord | None = None
         self._waiting: dict[str, Received] = {}
+        self._notices: dict[str, str] = {}
         self._open: dict[str, CallRecord] = {}
         self._moves: list[tuple[int, int]] = []
         self._head = 0
@@ -151,22 +163,26 @@ class _Reader:
         if to is not None:
             self._moves.append((seq, to))
         if isinstance(entry, TurnStarted) and (self._turn is None or self._turn.id != entry.turn):
-            self._turn = TurnRecord(entry.turn, at)
+            self._turn = TurnRecord(entry.turn, seq, at)
             self._history.turns.append(self._turn)
         turn = self._turn
         if turn is not None and turn.number == self._whole:
             turn.entries.append((at, entry))
         match entry:
             case Received(id_):
+                if entry.edits is not None:
+                    self._replace_by_edit(entry.edits)
                 self._waiting[id_] = entry
             case Retried(id_, text, untrusted) if id_ in self._waiting:
+                self._notices[id_] = entry.notice
                 asked = self._waiting[id_]
                 untrusted = untrusted or asked.untrusted
                 asked = msgspec.structs.replace(asked, text=text, untrusted=untrusted)
                 self._waiting[id_] = asked
             case TurnStarted(inputs=inputs) | Joined(inputs=inputs) if turn is not None:
                 taken = [self._waiting.pop(id_) for id_ in inputs if id_ in self._waiting]
-                turn.heard += [TurnInput(seq, at, one) for one in taken]
+                told = self._notices
+                turn.heard += [TurnInput(seq, at, one, told.pop(one.id, "")) for one in taken]
             case Said(usage=usage) if turn is not None:
                 turn.requests += 1
                 turn.read += usage.input + usage.cache_read + usage.cache_write
@@ -181,6 +197,11 @@ class _Reader:
                 if entry.turn is not None and turn is not None:
                     turn.answer, turn.answered, turn.answered_at = entry, seq, at
                     self._turn = None
+
+    def _replace_by_edit(self, message: str) -> None:
+        for id_, waiting in self._waiting.items():
+            if message in (waiting.message, waiting.edits):
+                self._waiting[id_] = msgspec.structs.replace(waiting, text="")
 
     def _step(self, seq: int, at: float, entry: CallPending | CallStarted | CallEnded) -> None:
         # A call that waited for the owner goes on under its key in a later turn.

@@ -50,7 +50,7 @@ Runs = frozenset[tuple[str, int]]
 
 
 @attrs.frozen
-class Wanted:
+class ExaminedCall:
     """A call, examined: what it would do, and the hash of exactly that."""
 
     turn: str
@@ -62,7 +62,7 @@ class Wanted:
 
 
 @attrs.frozen
-class Refusal:
+class CallRefusal:
     """Why a call does not run now; *text* is for the model."""
 
     outcome: Literal["denied", "waiting", "failed"]
@@ -86,8 +86,8 @@ class Hints:
 
 
 @attrs.frozen(kw_only=True)
-class Seeking:
-    """Seeks the owner's decisions for the calls of one *session*.
+class ApprovalClient:
+    """Asks for the owner's decisions for the calls of one *session*.
 
     *version* names the rules that decisions were made under.  A turn waits *wait* seconds for one;
     a yes counts for *lasts* seconds.  *now* is the wall clock.
@@ -112,13 +112,13 @@ class Seeking:
         left = trio.current_effective_deadline() - now
         return now + min(self.wait, left - min(TO_ANSWER, left / 10))
 
-    def bound(self, wanted: Wanted, untrusted: bool | None = None) -> str:
+    def bound(self, wanted: ExaminedCall, untrusted: bool | None = None) -> str:
         """Hash what is wanted in the present circumstances, or in those that are given."""
         if untrusted is None:
             untrusted = self.state().taint.label.untrusted
         return bound(wanted.exact, untrusted, self.version)
 
-    def covers(self, call: OpenCall, wanted: Wanted) -> bool:
+    def covers(self, call: OpenCall, wanted: ExaminedCall) -> bool:
         """Tell whether the owner has allowed exactly this, in circumstances no better than now.
 
         A yes that was not used in time must be given anew (CP-13).
@@ -132,8 +132,8 @@ class Seeking:
             return False
         return decided.plan == self.bound(wanted, pending.untrusted)
 
-    async def put(self, call: OpenCall, wanted: Wanted, why: Ask) -> None:
-        """Put the question ahead of its turn; what comes of it `seek` finds out."""
+    async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
+        """Put the question ahead of its turn; what comes of it `request` finds out."""
         turn = self.state().turn
         if turn is None or self.covers(call, wanted) or self.bound(wanted) in turn.denied:
             return
@@ -142,9 +142,9 @@ class Seeking:
         try:
             await self._ask(call, wanted, why)
         except (ActorUnavailable, DiskFull):
-            return  # `seek` tries again, or says so
+            return  # `request` tries again, or says so
 
-    def _waits_already(self, call: OpenCall, wanted: Wanted) -> bool:
+    def _waits_already(self, call: OpenCall, wanted: ExaminedCall) -> bool:
         """Tell whether an earlier turn of the same job has left exactly this with the owner.
 
         A task that comes to the same call at each of its times would ask all night long.  What
@@ -166,7 +166,7 @@ class Seeking:
         open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
         return call.pending is None and len(state.pending) + len(open_) >= MAX_KEPT
 
-    async def _ask(self, call: OpenCall, wanted: Wanted, why: Ask) -> Pending | Verdict:
+    async def _ask(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Pending | Verdict:
         """Put the question, unless it has been put; return what is known.
 
         Raises ActorUnavailable, DiskFull.
@@ -186,31 +186,33 @@ class Seeking:
             await self.record(pending)
         return await self.approvals.ask(RequestApproval(question=self._question(call, wanted, why)))
 
-    async def seek(self, call: OpenCall, wanted: Wanted, why: Ask, until: float) -> Refusal | None:
+    async def request(
+        self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
+    ) -> CallRefusal | None:
         """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
         turn = self.state().turn
         assert turn is not None
         if self.bound(wanted) in turn.denied:
             text = "denied: the owner has said no to exactly this in this turn; do not try again"
-            return Refusal("denied", text)
+            return CallRefusal("denied", text)
         if self._waits_already(call, wanted):
-            return Refusal("waiting", WAITS_ALREADY)
+            return CallRefusal("waiting", WAITS_ALREADY)
         if self._is_too_much(call):
-            return Refusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
+            return CallRefusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
         try:
             verdict = await self._answer(call, wanted, why, until)
             if verdict is None:
                 if call.pending is not None:
                     await self.withdraw(call.pending)  # it may have been put for all that
-                return Refusal("failed", "not run: the owner could not be asked")
+                return CallRefusal("failed", "not run: the owner could not be asked")
             if isinstance(verdict, Pending):
-                return Refusal("waiting", WAITING)
+                return CallRefusal("waiting", WAITING)
             await self._decided(wanted.turn, call.key, self.bound(wanted), verdict)
         except DiskFull:
-            return Refusal("failed", "not run: the disk is full, so it could not be recorded")
+            return CallRefusal("failed", "not run: the disk is full, so it could not be recorded")
         if verdict.allowed:
             return None
-        return Refusal("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
+        return CallRefusal("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
 
     async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
         """These calls will not run; what waits for them is closed, before we write so ourselves.
@@ -224,7 +226,7 @@ class Seeking:
                 return
             await trio.sleep(PAUSE)  # the disk is full
 
-    async def learn(self) -> None:
+    async def look_up(self) -> None:
         """Fetch what was decided about the calls that the conversation has gone on without.
 
         Whenever there may be news, and after each turn: what was decided while a call was being
@@ -245,7 +247,7 @@ class Seeking:
                 await self._decided(pending.turn, pending.call, pending.plan, verdict, keep=True)
 
     async def _answer(
-        self, call: OpenCall, wanted: Wanted, why: Ask, until: float
+        self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
     ) -> Pending | Verdict | None:
         """Ask until there is an answer, or it is too late; None if nobody could be asked."""
         known: Pending | None = None
@@ -273,7 +275,7 @@ class Seeking:
             entries.append(Endorsed(verdict.origins, verdict.by))
         await self.record(*entries, last_words=keep)
 
-    def _question(self, call: OpenCall, wanted: Wanted, why: Ask) -> Question:
+    def _question(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Question:
         state = self.state()
         assert state.turn is not None
         action = wanted.plan.action
@@ -312,17 +314,20 @@ TOLD = {
 }
 
 
-class Withdrawing:
+class WithdrawCalls:
     """Withdraws calls of one session: as somebody wants, or as their task was cancelled.
 
     *cancelled* says which of the runs, each a task and its series, are of a task that was.
     """
 
     def __init__(
-        self, log_: SessionLog, seeking: Seeking, cancelled: Callable[[Runs], Awaitable[Runs]]
+        self,
+        log_: SessionLog,
+        approvals: ApprovalClient,
+        cancelled: Callable[[Runs], Awaitable[Runs]],
     ) -> None:
         self._log = log_
-        self._seeking = seeking
+        self._approvals = approvals
         self._cancelled = cancelled
 
     async def __call__(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
@@ -356,7 +361,7 @@ class Withdrawing:
 
     async def _let_go(self, kept: Sequence[CallPending], anew: bool = False) -> None:
         if kept or anew:
-            await self._seeking.withdraw(*kept, anew=anew)
+            await self._approvals.withdraw(*kept, anew=anew)
         if kept:
             gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
             await self._log.keep(*gone)

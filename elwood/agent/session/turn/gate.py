@@ -33,7 +33,7 @@ from elwood.agent.policy.quotes import quotes
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
-from elwood.agent.session.turn.approval_client import Seeking, Wanted
+from elwood.agent.session.turn.approval_client import ApprovalClient, ExaminedCall
 from elwood.agent.tools.tool import (
     Output,
     Tool,
@@ -92,7 +92,7 @@ class Gate:
         session: str,
         log: SessionLog,
         toolset: Toolset,
-        approvals: Seeking,
+        approvals: ApprovalClient,
         redactor: Redactor,
         now: Callable[[], float],
     ) -> None:
@@ -167,7 +167,7 @@ class Gate:
             if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
                 await self._run(call, wanted)
                 return
-            refusal = await self.approvals.seek(call, wanted, decision, until)
+            refusal = await self.approvals.request(call, wanted, decision, until)
             if refusal is not None:
                 await self._end(turn, call, refusal.outcome, Output(refusal.text), target)
                 return
@@ -186,7 +186,9 @@ class Gate:
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
             return f"bad arguments for {tool.name}: {error}"
 
-    async def _examine(self, turn: str, tool: Tool, given: msgspec.Struct) -> Wanted | _Broken:
+    async def _examine(
+        self, turn: str, tool: Tool, given: msgspec.Struct
+    ) -> ExaminedCall | _Broken:
         """Find out what the call would do."""
         plan = Plan(Other(tool.risk), f"{tool.name} {msgspec.json.encode(given).decode()}")
         if tool.plan is not None:
@@ -203,9 +205,9 @@ class Gate:
             quoting = quotes(plan.outgoing, self._log.state.private_texts())
             plan = attrs.evolve(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
-        return Wanted(turn, tool, given, self._target(tool, given), plan, digest)
+        return ExaminedCall(turn, tool, given, self._target(tool, given), plan, digest)
 
-    def _decide(self, wanted: Wanted) -> Decision:
+    def _decide(self, wanted: ExaminedCall) -> Decision:
         state = self._log.state
         assert state.turn is not None
         situation = Situation(
@@ -234,15 +236,15 @@ class Gate:
             if tool.risk == "read" or self._toolset.dry_run:
                 continue
             wanted = await self._examine(turn, tool, given)
-            if isinstance(wanted, Wanted):
+            if isinstance(wanted, ExaminedCall):
                 decision = self._decide(wanted)
                 if isinstance(decision, Allow):
                     break  # it changes what the next ones are about
                 if isinstance(decision, Ask):
-                    await self.approvals.put(call, wanted, decision)
+                    await self.approvals.request_ahead(call, wanted, decision)
         return until
 
-    async def _run(self, call: OpenCall, wanted: Wanted) -> None:
+    async def _run(self, call: OpenCall, wanted: ExaminedCall) -> None:
         tool, turn, target = wanted.tool, wanted.turn, wanted.target
         if call.started is None:
             entry = CallStarted(

@@ -31,10 +31,14 @@ class Showing:
         """Show the *text* so far of a response, by its number; False if it cannot be shown."""
         if trio.current_time() < self._loud_at:
             return False
-        text = self._house.redact_partial(text[:DRAFT])
         if not text.strip():
             return False
-        draft = Draft(route=self._route, draft=self._draft + response, text=text)
+        draft = Draft(
+            route=self._route,
+            draft=self._draft + response,
+            unredacted=text[:DRAFT],
+            redact=self._house.redact_partial,
+        )
         self._shown = self._offer(draft)
         return self._shown
 

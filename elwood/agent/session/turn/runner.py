@@ -28,7 +28,7 @@ from elwood.agent.session.log.state import (
     next_work,
 )
 from elwood.agent.session.log.turns import spoken, usable
-from elwood.agent.session.turn.approval_client import Runs, Withdrawing
+from elwood.agent.session.turn.approval_client import Runs, WithdrawCalls
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.deps import GIVEN_UP, Answer, Means
 from elwood.agent.session.turn.inputs import render, stale_note
@@ -63,7 +63,7 @@ class TurnRunner:
         self._reminder: NoteReminder | None = None
         if house.memory is not None:
             self._reminder = NoteReminder(log_, house.memory, house.offered, house.redact)
-        self.withdraw = Withdrawing(log_, self._gate.approvals, self._cancelled)
+        self.withdraw = WithdrawCalls(log_, self._gate.approvals, self._cancelled)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -132,7 +132,7 @@ class TurnRunner:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""
         self._gate.approvals.hints.give()
         await self._forsake()
-        await self._gate.approvals.learn()
+        await self._gate.approvals.look_up()
         self.work(nursery)
 
     def stop(self, command: Received | None) -> bool:
@@ -186,7 +186,7 @@ class TurnRunner:
                 with bind(turn=started.turn):
                     await self._run_turn(started)
                 if self._log.state.pending:
-                    await self._gate.approvals.learn()
+                    await self._gate.approvals.look_up()
                 started = None
         finally:
             self.is_working = False

@@ -101,6 +101,14 @@ def test_a_retry_shows_what_was_asked_again_and_not_the_command() -> None:
     assert shown(entries) == ["one", "good"]
 
 
+def test_a_message_that_was_edited_while_it_waited_stands_as_it_was_read() -> None:
+    first = Received("a", "wrong", "tg:1", ROUTE, 0.0, message="m1")
+    edit = Received("b", "right", "tg:1", ROUTE, 0.0, message="m1", edits="m1")
+    started = TurnStarted("t1", ("a", "b"), 1, "right")
+
+    assert shown([first, edit, started]) == ["right"]
+
+
 def test_secrets_are_taken_out() -> None:
     assert shown(turn("t1", "a", "take hunter2", "hunter2 it is")) == ["take ***", "*** it is"]
 

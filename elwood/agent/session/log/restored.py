@@ -9,15 +9,18 @@ from pathlib import Path
 import msgspec
 
 from elwood.agent.session.log.after_restore import Restored
-from elwood.features.backup.sources import BackupFailed
 
 NAME = "restored.json"
+
+
+class RestoredDamaged(Exception):
+    """Somebody changed the note; the backup must be restored again."""
 
 
 def restored(state: Path) -> Restored | None:
     """Read when the state folder *state* was restored last; None if it never was.
 
-    Raises OSError, and BackupFailed if somebody edited it.
+    Raises OSError, and RestoredDamaged if somebody edited it.
     """
     path = state / NAME
     try:
@@ -25,4 +28,4 @@ def restored(state: Path) -> Restored | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BackupFailed(f"{path} was changed: restore the backup again") from error
+        raise RestoredDamaged(f"{path} was changed: restore the backup again") from error

@@ -1,0 +1,64 @@
+"""What a command of ``elwood`` is, and how each of them asks, fails and ends.
+
+Imports next to nothing: commands are listed whenever one is run.  What a command needs it imports
+when it runs.
+"""
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from elwood.foundation.settings import Config
+
+Needs = Literal["nothing", "settings", "secrets"]
+# 2 is what argparse ends with when it does not understand what was typed.
+OK, FAILURE, USAGE = 0, 1, 2
+# What may be listed at once: it is held, to be put in order.
+MOST = 100_000
+
+
+class CliFailure(Exception):
+    """The command could not do it; the text says why, to the person at the terminal.
+
+    *code* is the exit code.
+    """
+
+    def __init__(self, text: object, code: int = FAILURE) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class CliCommand(NamedTuple):
+    """A word behind ``elwood``, or behind the command that has it *within* its own.
+
+    *run* gets the configuration and what was typed, prints, and returns the exit code; it may raise
+    CliFailure and OSError, which end with a line on stderr.  Without it one of *within* must be
+    typed.  *needs* is what is read first: "secrets" means the configuration with them; "settings"
+    without, so that people may run it who cannot read them; with "nothing" the configuration is
+    empty but for its file.  A *quiet* command logs errors only, unless told to be verbose.
+    """
+
+    name: str
+    help: str
+    run: "Callable[[Config, Namespace], int] | None" = None
+    arguments: Callable[[ArgumentParser], object] = lambda parser: None
+    within: "tuple[CliCommand, ...]" = ()
+    needs: Needs | Callable[[Namespace], Needs] = "settings"
+    quiet: bool = True
+
+
+def count(text: str) -> int:
+    """Read a number that is typed, from 1 on."""
+    if not text.isdecimal() or not 1 <= int(text[:10]) <= MOST:
+        raise ArgumentTypeError(f"use a number between 1 and {MOST}")
+    return int(text)
+
+
+def is_wanted(question: str) -> bool:
+    """Ask on the terminal; where there is none the answer is no."""
+    if not sys.stdin.isatty():
+        print("Nobody can be asked here; say --yes if you are sure.", file=sys.stderr)
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

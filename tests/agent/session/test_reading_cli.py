@@ -1,0 +1,618 @@
+"""`elwood receipts` and `elwood session`: read from real journals, by a process of its own."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC
+from functools import partial
+from pathlib import Path
+
+import attrs
+import msgspec
+import pytest
+from trio.testing import MockClock
+
+from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.message import (
+    Assistant,
+    Human,
+    Prompt,
+    ToolCall,
+    Usage,
+)
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.models.provider import Provider
+from elwood.agent.models.providers import make_provider
+from elwood.agent.models.settings import Providers, ProviderSettings
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Compacted,
+    Delivered,
+    Entry,
+    Prompted,
+    Received,
+    Replied,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.reading.cli import (
+    SentRequest,
+    body_of,
+    export,
+    list_sessions,
+    receipts,
+    sent,
+    show,
+    since,
+)
+from elwood.agent.session.reading.records import Log, read_history
+from elwood.agent.session.reading.tables import transcript
+from elwood.agent.session.turn.compaction import is_notice_of_cut
+from elwood.app.config.load import load
+from elwood.app.config.settings import Config
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import inline
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.journal import Journal
+from tests.app.test_cli import OFFLINE, configured, elwood
+from tests.fake_http import serving
+from tests.fake_model_rules import Json
+from tests.fake_models import FakeModels, Say, Step, obey
+from tests.journeys.home import MINE, Home, home
+
+ROUTE = Route("console")
+
+
+def calls(*names: str) -> Assistant:
+    blocks = tuple(ToolCall(name, "run_command", "{}") for name in names)
+    return Assistant(blocks, "", "m", msgspec.Raw(b"null"))
+
+
+# What happens, and when.
+STORY: list[tuple[float, Entry]] = [
+    (100.0, Received("a", "do it", "me", ROUTE, 0.0)),
+    (100.0, TurnStarted("t1", ("a",), 1, "do it")),
+    (101.0, Said("t1", calls("c1", "c2", "c3"), Usage())),
+    (102.0, CallStarted("t1", "c1", "read_file", "pure", "a.md")),
+    (104.5, CallEnded("t1", "c1", "read_file", "ok", "secret text", "a.md", Label(private=True))),
+    (105.0, CallPending("t1", "c2", "run_command", "hash2", "make")),
+    (110.0, CallDecided("t1", "c2", "hash2", "once", "tg:1")),
+    (111.0, CallStarted("t1", "c2", "run_command", "once", "make", "hash2", "once")),
+    (112.0, CallEnded("t1", "c2", "run_command", "failed", "no", "make", ruling="once")),
+    (113.0, CallPending("t1", "c3", "send_message", "hash3", "Anna")),
+    (120.0, CallEnded("t1", "c3", "send_message", "waiting", "", "Anna")),
+    (121.0, Replied("t1", "t1", ("a",), ROUTE, "It waits.")),
+]
+LATER: list[tuple[float, Entry]] = [
+    (200.0, CallDecided("t1", "c3", "hash3", "conversation", "tg:1")),
+    (201.0, TurnStarted("t2", (), 1, "", ("t1/c3",))),
+    (202.0, CallStarted("t2", "t1/c3", "send_message", "once", "Anna", "hash3", "conversation")),
+    (205.0, CallEnded("t2", "t1/c3", "send_message", "ok", "", "Anna", ruling="conversation")),
+]
+
+
+def numbered(story: list[tuple[float, Entry]]) -> Log:
+    return [(seq, at, entry) for seq, (at, entry) in enumerate(story, 1)]
+
+
+async def write(state: Path, session: str, story: list[tuple[float, Entry]]) -> Path:
+    """Let the store write the journal, at the times of the story."""
+    times = [0.0]
+    path = state / "sessions" / f"{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    disk = Disk(blocking=inline, clock=lambda: times[0])
+    journal = Journal[Entry, Session](path, Entry, Session, disk)
+    await journal.open()
+    for at, entry in story:
+        times[0] = at
+        await journal.append(entry)
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+async def test_every_step_of_every_call_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await write(tmp_path, "home", STORY)
+
+    assert receipts(tmp_path, UTC, as_json=True) == 0
+
+    clean = {"untrusted": False, "private": False}
+    steps = [{k: v for k, v in row.items() if v not in ("", None)} for row in shown(capsys)]
+    assert steps == [
+        {
+            "session": "home", "turn": "t1", "call": "c1", "tool": "read_file", "outcome": "ok",
+            "target": "a.md", "effect": "pure", "started_at": 102.0, "ended_at": 104.5,
+            "label": {"untrusted": False, "private": True},
+        },
+        {
+            "session": "home", "turn": "t1", "call": "c2", "tool": "run_command",
+            "outcome": "failed", "target": "make", "effect": "once", "plan": "hash2",
+            "ruling": "once", "by": "tg:1", "pending_at": 105.0, "decided_at": 110.0,
+            "started_at": 111.0, "ended_at": 112.0, "label": clean,
+        },
+        {
+            "session": "home", "turn": "t1", "call": "c3", "tool": "send_message",
+            "outcome": "waiting", "target": "Anna", "plan": "hash3", "pending_at": 113.0,
+            "ended_at": 120.0, "label": clean,
+        },
+    ]  # fmt: skip
+
+
+async def test_a_call_that_waited_is_one_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await write(tmp_path, "home", [*STORY, *LATER])
+
+    receipts(tmp_path, UTC, as_json=True)
+
+    last = shown(capsys)[-1]
+    assert (last["turn"], last["call"], last["outcome"]) == ("t1", "c3", "ok")
+    assert (last["pending_at"], last["started_at"], last["ended_at"]) == (113.0, 202.0, 205.0)
+
+
+@pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
+def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
+    no = CallDecided("t1", "c3", "hash3", ruling, "tg:1")  # type: ignore[arg-type]
+
+    found = read_history("s", numbered([*STORY, (300.0, no)])).calls
+
+    assert [(call.call, call.outcome) for call in found][-1] == ("c3", "denied")
+    assert (found[-1].ruling, found[-1].at) == (ruling, 300.0)
+
+
+def test_a_call_that_never_ended_is_under_way() -> None:
+    assert [one.outcome for one in read_history("s", numbered(STORY[:4])).calls] == ["under way"]
+
+
+async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    await write(tmp_path, "home", STORY)
+
+    receipts(tmp_path, UTC)
+
+    head, first, second, third = capsys.readouterr().out.splitlines()
+    assert head.split()[:5] == ["time", "session", "tool", "target", "outcome"]
+    assert first.split() == [
+        "1970-01-01", "00:01:44", "home", "read_file", "a.md", "ok", "2.5", "s", "private",
+    ]  # fmt: skip
+    assert "allowed once by you" in second
+    assert "waiting" in third
+
+
+async def test_calls_of_all_conversations_stand_in_order_of_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await write(tmp_path, "a", [*STORY, *LATER])
+    await write(tmp_path, "b", STORY)
+
+    receipts(tmp_path, UTC, as_json=True, limit=4)
+    assert [(row["session"], row["call"]) for row in shown(capsys)] == [
+        ("a", "c2"), ("b", "c2"), ("b", "c3"), ("a", "c3"),
+    ]  # fmt: skip
+
+    receipts(tmp_path, UTC, as_json=True, session="b", since=110.0)
+    assert [row["call"] for row in shown(capsys)] == ["c2", "c3"]
+
+
+async def test_what_the_model_wrote_does_not_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = CallStarted("t1", "c1", "read_file", "pure", "a\x1b[2J\nb\u202e")
+    await write(tmp_path, "home", [*STORY[:3], (102.0, started)])
+
+    receipts(tmp_path, UTC)
+
+    line = capsys.readouterr().out.splitlines()[1]
+    assert "a[2J b" in line
+    assert line.isprintable()
+
+
+async def test_damage_is_told_and_what_stands_before_it_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = await write(tmp_path, "home", STORY)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:6], lines[6].replace(b"hash2", b"hash9"), *lines[7:]]))
+
+    assert receipts(tmp_path, UTC, as_json=True) == 1
+
+    told = capsys.readouterr()
+    assert [json.loads(line)["call"] for line in told.out.splitlines()] == ["c1", "c2"]
+    assert "DAMAGED: line 7" in told.err
+
+
+async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """So it looks while a house is writing."""
+    path = await write(tmp_path, "home", STORY)
+    path.write_bytes(path.read_bytes()[:-30])
+
+    assert receipts(tmp_path, UTC, as_json=True) == 0
+    assert len(shown(capsys)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("90m", 1_000_000.0 - 5400),
+        ("2h", 1_000_000.0 - 7200),
+        ("3d", 1_000_000.0 - 259_200),
+        ("1970-01-02", 86_400.0),
+        ("1970-01-02T10:00", 122_400.0),
+        ("1970-01-02T10:00+02:00", 115_200.0),
+        ("yesterday", None),
+        ("", None),
+        ("0001-01-01", -62135596800.0),
+    ],
+)
+def test_since_takes_an_age_or_a_time(text: str, at: float | None) -> None:
+    assert since(text, 1_000_000.0, UTC) == at
+
+
+async def test_the_command_line_shows_receipts(tmp_path: Path) -> None:
+    configured(tmp_path, f'paths.state = "{tmp_path}/state"')
+    done = elwood(tmp_path, "receipts")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no conversation" in done.stderr
+
+    await write(tmp_path / "state", "home", STORY)
+    done = elwood(tmp_path, "receipts", "--json", "--since", "1970-01-01", "--limit", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line)["call"] for line in done.stdout.splitlines()] == ["c2", "c3"]
+    done = elwood(tmp_path, "receipts", "--since", "soon")
+    assert done.returncode == 2
+    assert "--since soon: " in done.stderr
+    assert elwood(tmp_path, "receipts", "--limit", "0").returncode == 2
+    done = elwood(tmp_path, "receipts", "verify")
+    assert done.returncode == 0
+    assert f"{len(STORY)} entries" in done.stdout
+
+
+# --- elwood session list, export ------------------------------------------------------------------
+
+
+async def test_the_list_says_what_is_left_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await write(tmp_path, "home", STORY)
+    await write(
+        tmp_path,
+        "quiet",
+        [
+            (50.0, Received("a", "hello", "me", ROUTE, 0.0)),
+            (50.0, TurnStarted("t1", ("a",), 1, "hello")),
+            (51.0, Replied("t1", "t1", ("a",), ROUTE, "hi")),
+            (52.0, Delivered("t1")),
+        ],
+    )
+
+    assert list_sessions(tmp_path, UTC, 180.0) == 0
+
+    head, quiet, home = capsys.readouterr().out.splitlines()
+    assert head.split() == ["conversation", "last", "active", "turns", "kB", "to", "do"]
+    assert quiet.split()[0] == "quiet"
+    assert "1970-01-01 00:00 (2 min ago)" in quiet
+    assert quiet.endswith("-")
+    assert home.endswith("approvals: 1; deliveries: 1")
+
+
+async def test_a_damaged_conversation_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = await write(tmp_path, "home", STORY)
+    await write(tmp_path, "sound", STORY)
+    path.write_bytes(path.read_bytes().replace(b"make", b"fake", 1))
+
+    assert list_sessions(tmp_path, UTC, 180.0) == 1
+    told = capsys.readouterr()
+    assert "DAMAGED" in told.err
+    assert "sound" in told.out
+    assert export(tmp_path, "home", UTC, "md", None, str) == 1
+    assert "DAMAGED" in capsys.readouterr().err
+
+
+async def test_a_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    await write(tmp_path, "home", STORY)
+    output = tmp_path / "home.html"
+
+    assert export(tmp_path, "home", UTC, "html", output, lambda t: t.replace("make", "***")) == 0
+
+    text = output.read_text()
+    assert "do it" in text
+    assert "run_command ***" in text
+    assert output.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["nobody", "../approvals", "open/home", ""])
+async def test_only_conversations_are_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    await write(tmp_path, "home", STORY)
+    (tmp_path / "approvals.jsonl").write_text("")
+
+    assert export(tmp_path, name, UTC, "md", None, str) == 1
+    assert "no conversation" in capsys.readouterr().err
+
+
+async def test_the_commands_work_without_a_house(tmp_path: Path) -> None:
+    configured(tmp_path, f'[paths]\nstate = "{tmp_path}/state"\n')
+    await write(tmp_path / "state", "home", STORY)
+
+    listed = elwood(tmp_path, "session", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert listed.stdout.splitlines()[1].startswith("home")
+    done = elwood(tmp_path, "session", "export", "home", "--format", "md")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# home\n")
+    assert "It waits." in done.stdout
+    assert elwood(tmp_path, "session").returncode == 2
+
+
+def test_an_empty_house_has_no_conversations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert list_sessions(tmp_path, UTC, 0.0) == 1
+    assert "no conversation" in capsys.readouterr().err
+
+
+def test_on_the_console_an_export_stands_in_the_workspace(tmp_path: Path) -> None:
+    configured(tmp_path, OFFLINE)
+    elwood(tmp_path, "once", "--session", "tea", "hello")
+
+    told = elwood(tmp_path, "once", "--session", "tea", "/export html").stdout
+
+    (file,) = tmp_path.glob("**/exports/tea-*.html")
+    assert f"exports/{file.name}" in told
+    assert "hello" in file.read_text()
+
+
+# --- elwood session show --------------------------------------------------------------------------
+
+
+LONG = "some words that fill the room " * 12
+FORMS = pytest.mark.parametrize(
+    "form",
+    [
+        ProviderSettings(api="anthropic"),
+        ProviderSettings(api="openai"),
+        ProviderSettings(
+            api="openai", echo_reasoning="reasoning_content", limit_field="max_completion_tokens"
+        ),
+    ],
+    ids=["anthropic", "openai", "openai with echo"],
+)
+
+
+def asked_for(body: Json) -> Step:
+    """Sum up if that is wanted; else do as the last message says, and think about it."""
+    if "tools" not in body:
+        return Say("<summary>\nThey talk.\n</summary>")
+    step = obey(body)
+    assert isinstance(step, Say)
+    tokens = len(msgspec.json.encode(body)) // 4
+    return attrs.evolve(
+        step, thinking="hm", usage={"input_tokens": tokens, "prompt_tokens": tokens}
+    )
+
+
+def live_with(h: Home, api: ProviderSettings) -> None:
+    def make(client: Client, now: Callable[[], float]) -> Provider:
+        return make_provider("fake", api, client=client, now=now, new_id=lambda: f"n{now()}")
+
+    h.providers["fake"] = make
+    h.model = "fake/model-5"
+    h.settings["turn"] = TurnSettings(context_tokens=3000)
+
+
+def talked(fake: FakeModels) -> list[bytes]:
+    """What was sent in turns."""
+    return [r.body for r in fake.requests if r.method == "POST" and b'"tools":' in r.body]
+
+
+async def say(h: Home, *texts: str) -> None:
+    async with h.life() as life:
+        for text in texts:
+            h.fake.say(text)
+            await life.settled()
+
+
+def form_of(config: Config) -> Callable[[SentRequest], tuple[bytes, str]]:
+    default, most = config.models.default, config.models.max_tokens
+    return partial(body_of, providers=config.providers, default=default, max_tokens=most)
+
+
+def printed(config: Config, turn: int, capfdbinary: pytest.CaptureFixture[bytes]) -> list[bytes]:
+    assert show(config.paths.state, MINE, UTC, turn=turn, body=form_of(config)) == 0
+    out, err = capfdbinary.readouterr()
+    assert err == b""
+    return out.splitlines()
+
+
+@FORMS
+async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
+    form: ProviderSettings,
+    tmp_path: Path,
+    mock_clock: MockClock,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """Over calls, answers that were cut, a compaction, a new prompt, restarts, and /new."""
+    fake = FakeModels(otherwise=asked_for)
+    async with home(tmp_path, mock_clock) as h, serving(fake.answer) as url:
+        api = attrs.evolve(form, base_url=url, key=Secret("k"))
+        live_with(h, api)
+        acting = 'do it\n/call look {"name": "x"}\n/call act {"name": "ü \\" 🎉"}'
+        await say(h, "hello", acting)
+        cut = "length" if form.api == "openai" else "max_tokens"
+        fake.script = [
+            Say("this goes on ", stop=cut),
+            Say("and ends"),
+            Say(calls=(("act", '{"name": "y"}'),), stop=cut),  # thrown away, asked for once more
+            Say(calls=(("act", '{"name": "z"}'),)),
+            Say("done"),
+        ]
+        await say(h, "tell me", "act")
+        (tmp_path / "workspace" / "SOUL.md").write_text("Be kind.")
+        await say(h, *[f"{n}: {LONG}" for n in range(18)])
+        await say(h, "/new", "hello again", acting)
+        entries = h.entries()
+        config = h.config().having(Providers({"fake": api}))
+
+        count = sum(isinstance(e, TurnStarted) for e in entries)
+        shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
+
+    sent_ = talked(fake)
+    assert sum(isinstance(e, Compacted) for e in entries) >= 1
+    assert not any(e.why for e in entries if isinstance(e, Compacted))
+    assert sum(isinstance(e, Prompted) for e in entries) == 2
+    assert count == 2 + 2 + 18 + 2
+    # The one answer that was thrown away is in no log: neither is what asked for it.
+    dropped = [body for body in sent_ if body not in shown]
+    assert len(dropped) == 1
+    assert dropped[0].replace(b":16000", b":32000") in shown
+    assert shown == [body for body in sent_ if body != dropped[0]]
+
+
+@FORMS
+async def test_going_back_shows_and_sends_what_was_thought_behind(
+    form: ProviderSettings,
+    tmp_path: Path,
+    mock_clock: MockClock,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """Over summaries in both directions; the fake refuses thinking behind another prefix."""
+    fake = FakeModels(otherwise=asked_for)
+    async with home(tmp_path, mock_clock) as h, serving(fake.answer) as url:
+        api = attrs.evolve(form, base_url=url, key=Secret("k"))
+        live_with(h, api)
+        acting = 'do it\n/call act {"name": "x"}'
+        await say(h, "hello", acting, "/branch Early", "/retry")
+        await say(h, *[f"{n}: {LONG}" for n in range(14)])
+        assert has_summary(h)
+        while has_summary(h):
+            await say(h, "/undo")
+        await say(h, "/undo", "after")
+        whole = len(h.fold().path)
+        assert not has_summary(h)
+        await say(h, "/resume", "/retry", "and on")
+        assert has_summary(h)
+        await say(h, "/resume early", "early", "/new", "anew", "/undo", "/resume early", "/retry")
+        entries = h.entries()
+        config = h.config().having(Providers({"fake": api}))
+
+        count = sum(isinstance(e, TurnStarted) for e in entries)
+        shown = [line for n in range(1, count + 1) for line in printed(config, n, capfdbinary)]
+
+    assert whole > 4
+    assert shown == talked(fake)
+    assert sum(isinstance(e, Prompted) for e in entries) == 1  # nothing had to be mended
+    assert not any(e.why for e in entries if isinstance(e, Compacted))
+    assert not any(e.failed for e in entries if isinstance(e, Replied))
+    assert fake.bindings.rejected == 0
+    assert (fake.bindings.seen > 0) is (form.api == "anthropic")
+
+
+def has_summary(h: Home) -> bool:
+    return any(is_notice_of_cut(message) for message in h.fold().messages)
+
+
+async def test_a_conversation_is_told_while_the_house_runs(
+    tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with home(tmp_path, mock_clock) as h, h.life() as life:
+        h.fake.say("hello\x1b[2J there")
+        h.fake.say("call look there, act boldly")
+        await life.settled()
+        h.fake.say("call fail")
+        await life.settled()
+        state = h.config().paths.state
+
+        assert show(state, MINE, UTC) == 0
+        table = capsys.readouterr().out
+        assert show(state, MINE, UTC, turn=1) == 0
+        story = capsys.readouterr().out
+        assert show(state, MINE, UTC, turn=99) == 1
+        assert capsys.readouterr().err == f"there is no turn 99 of {MINE}\n"
+        assert show(state, "nobody", UTC) == 1
+        assert MINE in capsys.readouterr().err
+
+    first, *rows = table.splitlines()
+    assert first.split()[:2] == ["turn", "time"]
+    assert len(rows) == sum(isinstance(e, TurnStarted) for e in h.entries())
+    assert all(row.endswith("answered") for row in rows)
+    assert "hello[2J there" in rows[0]
+    assert "\x1b" not in table + story
+    assert "  hello[2J there" in story.splitlines()
+    assert any(line.endswith("Elwood, answering:") for line in story.splitlines())
+
+
+def test_a_transcript_has_everything_that_was_done() -> None:
+    log = [(n, at, entry) for n, (at, entry) in enumerate(STORY, 1)]
+    turn = read_history("s", log, whole=1).turn(1)
+    assert turn is not None
+    lines = "".join(transcript(turn, UTC))
+
+    for words in (
+        "me:\n  do it",
+        "→ run_command {}",
+        "starts read_file a.md",
+        "✓ read_file a.md (ok):\n  secret text",
+        "asks the owner about run_command make",
+        "decided:\n  once tg:1",
+        "✗ run_command make (failed):\n  no",
+        "⏳ send_message Anna (waiting)",
+        "Elwood, answering:\n  It waits.",
+    ):
+        assert words in lines
+
+
+async def test_a_damaged_log_is_told_as_far_as_it_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = await write(tmp_path / "state", "s", STORY)
+    raw = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*raw[:6], raw[6].replace(b"decided", b"decidet"), *raw[7:]]))
+
+    assert show(tmp_path / "state", "s", UTC, turn=1) == 1
+
+    told = capsys.readouterr()
+    assert "secret text" in told.out
+    assert "DAMAGED: line 7" in told.err
+
+
+def config_at(folder: Path) -> Config:
+    file = folder / "config.toml"
+    file.write_text(f'{OFFLINE}\npaths.state = "{folder}/state"\n')
+    return load(file, {"HOME": str(folder)})
+
+
+def test_what_an_old_log_does_not_say_is_said(tmp_path: Path) -> None:
+    """Before it was noted how long an answer might be; and who answers for a bare name."""
+    said = Said("t1", Assistant((), "", "rules", msgspec.Raw(b"null")), Usage())
+    form = form_of(config_at(tmp_path))
+    body, note = form(SentRequest(Prompt("Be kind."), (Human("hello"),), said))
+
+    assert b"hello" in body
+    assert "max_tokens is not in the log" in note
+    assert "offline" in note
+    log = [(1, 0.0, STORY[0][1]), (2, 0.0, STORY[1][1]), (3, 0.0, STORY[2][1])]
+    assert [one.messages for one in sent(log, "t1")] == [(Human("do it"),)]
+
+
+def test_the_command_line_shows_sessions(tmp_path: Path) -> None:
+    configured(tmp_path, OFFLINE)
+    elwood(tmp_path, "once", "--session", "tea", "hello")
+
+    listed = elwood(tmp_path, "session", "show", "tea")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "hello" in listed.stdout
+    prompt = elwood(tmp_path, "session", "show", "tea", "--prompt")
+    system, messages = msgspec.json.decode(prompt.stdout)
+    assert "tools" in system
+    assert messages[-1]["text"].endswith("hello")
