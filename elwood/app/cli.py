@@ -18,7 +18,7 @@ from elwood.agent.session import cli as session
 from elwood.features.backup import cli as backup
 from elwood.features.control import cli as control
 from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure, count
-from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.words import KEY
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config

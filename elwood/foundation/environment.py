@@ -11,7 +11,7 @@ import attrs
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.storage.syscalls import Calls
-from elwood.foundation.text.typed_codes import CODE_ALPHABET
+from elwood.foundation.text.characters import CODE_ALPHABET
 
 
 def typed_code(length: int) -> str:

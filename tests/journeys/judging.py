@@ -11,7 +11,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.reading.receipts import HEAD
 from elwood.features.telegram.outbox import UNFINISHED
-from elwood.foundation.text.reply import parts
+from elwood.foundation.text.splitting import parts
 from tests.fake_telegram import BOT
 from tests.journeys.service import MARK, QUESTION, Town
 

@@ -5,7 +5,7 @@ import pytest
 from elwood.agent.approvals.people import CODE_LENGTH
 from elwood.agent.approvals.state import TYPED_LENGTH
 from elwood.foundation.environment import typed_code
-from elwood.foundation.text.typed_codes import normal_code
+from elwood.foundation.text.characters import normal_code
 
 
 @pytest.mark.parametrize("length", [CODE_LENGTH, TYPED_LENGTH])

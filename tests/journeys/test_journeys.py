@@ -32,7 +32,7 @@ from elwood.app.config.load import load
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.journal import Verified, verify
-from elwood.foundation.text.typed_codes import normal_code
+from elwood.foundation.text.characters import normal_code
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, MODEL, Home, home
 

@@ -73,18 +73,12 @@ from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
 from elwood.foundation.environment import Environment
-from elwood.foundation.runtime import (
-    Address,
-    Mailbox,
-    clear_error,
-    report_error,
-)
+from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.storage.syscalls import DiskFull
-from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.characters import normal_code, utf16_length
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Entity, Rich
-from elwood.foundation.text.typed_codes import normal_code
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +231,7 @@ class Approvals:
         code = self._environment.new_code(CODE_LENGTH)
         while code in self._people.requests:
             code = self._environment.new_code(CODE_LENGTH)
-        asked = AccessRequested(code, meet.principal, flatten(meet.name), meet.route)
+        asked = AccessRequested(code, meet.principal, one_line(meet.name), meet.route)
         if not await self._record(asked):
             return Stranger(None)
         log.info("stranger met", extra={"principal": meet.principal})

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from elwood.agent.conversation.route import Route
-from elwood.foundation.text.typed_codes import normal_code
+from elwood.foundation.text.characters import normal_code
 
 # Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
 CODE_LASTS = 3600.0

@@ -12,8 +12,8 @@ from elwood.agent.approvals.state import ApprovalRequest, Permission, Question, 
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
-from elwood.foundation.text.characters import utf16_length, utf16_offsets
-from elwood.foundation.text.escape_invisible import escape_invisible, flatten, remark
+from elwood.foundation.text.characters import escape_invisible, remark, utf16_length, utf16_offsets
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Entity, Rich
 from elwood.foundation.text.splitting import LIMIT
 
@@ -219,7 +219,7 @@ def _item(number: int, request: ApprovalRequest) -> list[Piece]:
 
 def _flat(text: str, limit: int = 64) -> str:
     """Make words that are not ours one line with nothing hidden in it."""
-    return flatten(escape_invisible(text).replace("⏎", ""), limit)
+    return one_line(escape_invisible(text).replace("⏎", ""), limit)
 
 
 def _asker(question: Question, at: Route) -> str:

@@ -18,7 +18,7 @@ from elwood.agent.approvals.people import (
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling
 from elwood.agent.conversation.route import Route
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Questions that may be open at a time, in the house and in one conversation: an owner who has
 # more before them decides nothing with care.
@@ -355,4 +355,4 @@ def gist(question: Question) -> str:
     ...               why="", route=Route("x"), principal="p"))
     'run ls -l'
     """
-    return flatten(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)
+    return one_line(f"{question.tool} {question.subject[: 4 * GIST]}", GIST)

@@ -18,7 +18,7 @@ from elwood.agent.models.ledger import (
     day_of,
 )
 from elwood.agent.models.settings import Limits
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Times that a limit can be shown to be used: more says nothing more.
 MOST_SHARE = 1_000_000
@@ -119,7 +119,7 @@ def in_warning(warned: Warned, zone: str) -> str:
 before that, raise limits.month_usd in config.toml. /budget shows where it went.
     """
     account, unit = warned.account, warned.unit
-    limit = _limit(account, unit, warned.most, f"the conversation {flatten(account.of)}")
+    limit = _limit(account, unit, warned.most, f"the conversation {one_line(account.of)}")
     percent = share(warned.used, warned.most)
     so_far = (
         f"{percent} % of the limit of {limit} is used"
@@ -182,7 +182,7 @@ def _limit(account: Account, unit: Unit, most: float, here: str = "this conversa
         case "day" | "month":
             return f"{amount} a {account.scope}"
         case "job":
-            return f"{amount} a day for the job {flatten(account.job)}"
+            return f"{amount} a day for the job {one_line(account.job)}"
 
 
 def _way_out(account: Account, unit: Unit, zone: str) -> str:

@@ -32,7 +32,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.provider import ModelRequest
 from elwood.foundation.text.quote_markdown import code, cut, fenced, in_quotes, literal
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.words import slug
 
 OPENLY = "I am Elwood's offline model: eight commands, not a language model."
 

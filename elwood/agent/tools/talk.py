@@ -23,9 +23,8 @@ from elwood.agent.tools.messenger import Outcome, Place, Voice
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import escape_name
 from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import escape_name, one_line
 from elwood.foundation.text.markdown import Rich, to_entities
 from elwood.foundation.text.splitting import split
 
@@ -124,7 +123,7 @@ async def plan_question(given: AskUser, hands: Hands) -> Plan:
 async def ask_user(given: AskUser, hands: Hands) -> str:
     """Ask, and leave the answer to the next message."""
     voice = _voice(hands)
-    options = [flatten(option, MAX_OPTION) for option in given.options]
+    options = [one_line(option, MAX_OPTION) for option in given.options]
     if not all(options) or len(set(options)) < len(options):
         raise ToolFailure("options must be different, and show something; nothing was asked")
     pieces = _pieces(given.question)
@@ -282,6 +281,6 @@ ASK_USER = Tool(
     risk="write",
     effect="once",
     timeout=60.0,
-    target=lambda given: flatten(given.question, 100),
+    target=lambda given: one_line(given.question, 100),
     plan=plan_question,
 )

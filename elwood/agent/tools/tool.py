@@ -33,7 +33,7 @@ from elwood.features.web.search_client import Search
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.sandbox import Executor, NoSandbox
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.characters import escape_invisible
 
 
 class ToolFailure(Exception):

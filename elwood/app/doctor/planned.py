@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from elwood.agent.session.turn.inputs import age
 from elwood.app.builtin_tools import builtin
 from elwood.app.config.settings import Config
 from elwood.app.doctor.findings import Finding
@@ -12,6 +11,7 @@ from elwood.features.tasks.heartbeat import read_checklist
 from elwood.features.tasks.store import HeartbeatFile
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import duration
 
 # Times as long as a backup takes to become due, after which the last one is too old.
 OVERDUE = 2.5
@@ -62,7 +62,7 @@ def _backups(config: Config, now: float) -> Iterator[Finding]:
     if not newest.whole:
         yield Finding("warning", "backup", f"{newest.path} is cut off", "run: elwood backup now")
     elif every and old > OVERDUE * every:
-        what = f"the last one is {age(old)} old"
+        what = f"the last one is {duration(old)} old"
         yield Finding("warning", "backup", what, "look at /tasks all; run: elwood backup now")
     else:
-        yield Finding("ok", "backup", f"the last one is {age(max(0.0, old))} old")
+        yield Finding("ok", "backup", f"the last one is {duration(max(0.0, old))} old")

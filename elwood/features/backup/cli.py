@@ -45,14 +45,14 @@ def show_list(config: "Config", given: Namespace) -> int:
     from datetime import datetime
 
     from elwood.agent.conversation.settings import Owner
-    from elwood.agent.session.turn.inputs import age
     from elwood.features.backup.rules import listing
+    from elwood.foundation.text.lines import duration
 
     known = _known(config)
     if known:
         zone = config.of(Owner).zone
         when = [f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M:%S}" for one in known]
-        print(listing(known, when, [age(max(0.0, time.time() - one.at)) for one in known]))
+        print(listing(known, when, [duration(max(0.0, time.time() - one.at)) for one in known]))
     else:
         print("there are no backups", file=sys.stderr)
     return OK

@@ -15,7 +15,7 @@ import msgspec
 
 from elwood.agent.conversation import calls
 from elwood.features.control.view import Inspection, shorten
-from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.words import KEY
 
 T = TypeVar("T")
 

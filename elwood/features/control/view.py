@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from elwood.foundation.text.lines import duration
+
 # Characters of one text from the house; errors can be long.
 MAX_TEXT = 300
 # Stuck things listed; more say nothing new.
@@ -108,22 +110,6 @@ def shorten(inspection: Inspection, keep: int) -> Inspection:
     )
 
 
-def span(seconds: float) -> str:
-    """Say a time in the two largest units that matter.
-
-    >>> [span(s) for s in (0.4, 119, 120, 7200, 11_520, 200_000)]
-    ['0 s', '119 s', '2 min', '2 h', '3 h 12 min', '2 d 7 h']
-    """
-    minutes, hours, days = int(seconds) // 60, int(seconds) // 3600, int(seconds) // 86400
-    if minutes < 2:
-        return f"{max(0, int(seconds))} s"
-    if hours < 2:
-        return f"{minutes} min"
-    if days < 2:
-        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
-    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
-
-
 def cells(text: str) -> int:
     """Count the columns of a terminal that *text* takes.
 
@@ -221,7 +207,7 @@ def _headline(inspection: Inspection, now: float) -> str:
         parts.append(f"Python {house.python}")
     if house.pid:
         parts.append(f"pid {house.pid}")
-    parts.append(f"up {span(now - house.started)}")
+    parts.append(f"up {duration(now - house.started)}")
     if turns:
         parts.append(f"{turns} open turn{'s' * (turns > 1)}")
     if undelivered:
@@ -269,13 +255,13 @@ def _parent(name: str, actors: dict[str, ActorSeen]) -> str:
 
 
 def _summary(actor: ActorSeen, session: SessionSeen | None) -> str:
-    since = "" if actor.state == "asleep" else span(actor.age)
+    since = "" if actor.state == "asleep" else duration(actor.age)
     queue = f"{actor.depth}/{actor.capacity}" if actor.capacity else ""
     notes = []
     if actor.restarts:
         notes.append(f"{actor.restarts} restart{'s' * (actor.restarts > 1)}")
     if session is not None and session.turn_age is not None:
-        notes.append(f"turn open for {span(session.turn_age)}")
+        notes.append(f"turn open for {duration(session.turn_age)}")
     if session is not None and session.waiting:
         notes.append(f"{session.waiting} waiting")
     if session is not None and session.undelivered:
@@ -285,14 +271,14 @@ def _summary(actor: ActorSeen, session: SessionSeen | None) -> str:
 
 def _details(actor: ActorSeen) -> Iterator[str]:
     for wait in actor.waits:
-        limit = "" if wait.limit is None else f" (limit {span(wait.limit)})"
-        yield f"waits for {wait.what}, {span(wait.age)}{limit}"
+        limit = "" if wait.limit is None else f" (limit {duration(wait.limit)})"
+        yield f"waits for {wait.what}, {duration(wait.age)}{limit}"
     for trouble in actor.troubles:
         if not trouble.count:
-            yield f"{trouble.what}, for {span(trouble.age)}: {trouble.error}"
+            yield f"{trouble.what}, for {duration(trouble.age)}: {trouble.error}"
             continue
-        times = f"{trouble.count} time{'s' * (trouble.count > 1)} in {span(trouble.age)}"
+        times = f"{trouble.count} time{'s' * (trouble.count > 1)} in {duration(trouble.age)}"
         yield f"{trouble.what} failed {times}: {trouble.error}"
     if actor.last_crash is not None:
-        ago = "" if actor.last_crash_age is None else f" {span(actor.last_crash_age)} ago"
+        ago = "" if actor.last_crash_age is None else f" {duration(actor.last_crash_age)} ago"
         yield f"last crash{ago}: {actor.last_crash}"

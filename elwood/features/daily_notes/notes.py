@@ -11,9 +11,9 @@ from datetime import date, datetime, tzinfo
 
 from elwood.agent.conversation.brought_along import DAYS_TAG, without_days
 from elwood.agent.session.log.finished_turn import FinishedTurn
+from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate, fit
 from elwood.foundation.text.words import fold, having
-from elwood.foundation.text.wrap_untrusted import wrap_untrusted
 
 # Characters of one day: about 300 turns.  What comes after is in the journals only.
 MAX_DAILY = 64 << 10

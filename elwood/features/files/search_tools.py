@@ -28,7 +28,7 @@ from elwood.features.files.texts import decoded, failure, raw_lines
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 
 # Lines, and names, that one call shows.
 MAX_MATCHES = 200

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from elwood.agent.tools.tool import ToolFailure
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import File
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 
 # Of a line, in characters, that is shown: more is data, not text.
 MAX_LINE = 2000

@@ -24,7 +24,8 @@ from elwood.features.files.texts import (
 )
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item
-from elwood.foundation.storage.paths import escape_name, holds_secrets
+from elwood.foundation.storage.paths import holds_secrets
+from elwood.foundation.text.lines import escape_name
 
 # Entries of a folder that one call shows.
 MAX_ITEMS = 500

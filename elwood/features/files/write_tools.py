@@ -14,7 +14,8 @@ from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.files.texts import failure, refuse_binary
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.paths import escape_name, is_protected
+from elwood.foundation.storage.paths import is_protected
+from elwood.foundation.text.lines import escape_name
 
 # Of a file that is written at once, in bytes: more is no text that a model writes.
 MAX_CONTENT = 1 << 20

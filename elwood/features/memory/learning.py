@@ -16,7 +16,7 @@ import msgspec
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.features.memory.note import MAX_SOURCE, Draft, Note, fields_of, moment, stamped
 from elwood.features.memory.settings import LearningSettings
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import pieces
 
 # Facts of one pass, characters of each, and observations that wait; the oldest go first.
@@ -193,7 +193,7 @@ def draft_of(one: Observation | KnownFact) -> Draft:
         "batch": one.batch,
         "asked": "yes" if one.asked else "no",
     }
-    more = tuple(f"{name}: {flatten(value, MAX_SOURCE)}".rstrip() for name, value in lines.items())
+    more = tuple(f"{name}: {one_line(value, MAX_SOURCE)}".rstrip() for name, value in lines.items())
     return Draft(one.name, one.text, label, one.session, status="pending", more=more)
 
 
@@ -422,7 +422,7 @@ def _dispute(key: str, seen: Sequence[Observation], known: KnownFact | None) -> 
 
 
 def _quoted(text: str) -> str:
-    return f"“{flatten(text, MAX_TEXT)}”"
+    return f"“{one_line(text, MAX_TEXT)}”"
 
 
 def _plain(text: str) -> str:

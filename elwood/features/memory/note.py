@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 
 from elwood.agent.conversation.labels import Label
-from elwood.foundation.text.escape_invisible import flatten
-from elwood.foundation.text.slugs import KEY
+from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.words import KEY
 
 TAG = r"^\w[\w-]{0,31}$"
 TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
@@ -210,7 +210,7 @@ def render(note: Note) -> str:
     """
     head = {
         # May name what strangers call their files; it must not become a line of its own.
-        "source": flatten(note.source, MAX_SOURCE),
+        "source": one_line(note.source, MAX_SOURCE),
         "tags": f"[{', '.join(note.tags)}]",
         "importance": str(note.importance),
         "ttl": note.ttl,
@@ -245,13 +245,13 @@ def parse(key: str, content: str) -> Note:
         key,
         (found[2] or "")[:MAX_NOTE].strip(),
         tuple(dict.fromkeys(_tags(fields.get("tags", "")))),
-        flatten(fields.get("source", ""), MAX_SOURCE),
+        one_line(fields.get("source", ""), MAX_SOURCE),
         _importance(bare("importance")),
         ttl if seconds(ttl := bare("ttl")) is not None else "",
         "kept" if bare("status", "kept") == "kept" else "pending",
         _label(bare("label")),
-        flatten(bare("created"), MAX_TIME),
-        flatten(bare("updated"), MAX_TIME),
+        one_line(bare("created"), MAX_TIME),
+        one_line(bare("updated"), MAX_TIME),
         more,
     )
 

@@ -24,10 +24,10 @@ from elwood.features.memory.learning import (
     normal,
 )
 from elwood.foundation.secrets.redaction import MASK
-from elwood.foundation.text.escape_invisible import flatten
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.characters import wrap_untrusted
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.wrap_untrusted import wrap_untrusted
+from elwood.foundation.text.words import slug
 
 # Tokens of the conversation that are shown, the newest; with them a pass of the cheapest models
 # costs less than a cent.
@@ -102,7 +102,7 @@ def request(
     trusted = "" if not label.untrusted else " trusted=no"
     by_age = sorted(known, key=lambda one: one.at)
     notes = {one.key: one.text for one in by_age if not one.label.untrusted}
-    listed = [f"{key}: {flatten(text, MAX_TEXT)}" for key, text in notes.items()][-MAX_LISTED:]
+    listed = [f"{key}: {one_line(text, MAX_TEXT)}" for key, text in notes.items()][-MAX_LISTED:]
     parts: list[str] = []
     left = SHOWN_TOKENS
     for message in reversed(list(messages)):
@@ -136,7 +136,7 @@ def read(
         return Unreadable(str(error))
     found: dict[tuple[str, str], Observation] = {}
     for fact in facts:
-        key, said = slug(fact.key), flatten(fact.text, MAX_TEXT + 1)
+        key, said = slug(fact.key), one_line(fact.text, MAX_TEXT + 1)
         if not key or not normal(said) or len(said) > MAX_TEXT:
             continue
         if redact(said) != said or MASK in said or redact(key) != key:

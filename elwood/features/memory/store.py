@@ -73,8 +73,7 @@ from elwood.foundation.storage.search_index import (
 )
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import DiskFull
-from elwood.foundation.text.slugs import KEY
-from elwood.foundation.text.words import saying
+from elwood.foundation.text.words import KEY, saying
 
 log = logging.getLogger("elwood.memory")
 

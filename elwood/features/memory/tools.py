@@ -30,8 +30,7 @@ from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draf
 from elwood.features.memory.ranking import fit, joined
 from elwood.features.memory.store import MOST_PENDING
 from elwood.foundation.runtime import Address
-from elwood.foundation.text.slugs import KEY
-from elwood.foundation.text.words import asked
+from elwood.foundation.text.words import KEY, asked
 
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20

@@ -20,7 +20,7 @@ from elwood.foundation.runtime import in_thread
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
-from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.characters import escape_invisible
 
 OK, FAILURE = 0, 1
 

@@ -27,7 +27,7 @@ from elwood.features.skills.skill import Unusable
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import MAX_URL
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 
 _UNTRUSTED = (
     "this conversation has read content from strangers, so no skill is taken in here; "

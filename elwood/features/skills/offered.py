@@ -18,12 +18,8 @@ from elwood.features.skills.skill import (
     is_name,
     parse,
 )
-from elwood.foundation.storage.paths import (
-    escape_name,
-    holds_secrets,
-    is_git,
-    refusal,
-)
+from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
+from elwood.foundation.text.lines import escape_name
 
 MANUAL = "SKILL.md"
 # Written by us beside it: where a skill came from.

@@ -28,7 +28,7 @@ from elwood.features.skills.store import (
 from elwood.foundation.sandbox import NoSandbox
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.paths import escape_name
+from elwood.foundation.text.lines import escape_name
 
 # Names of skills that a failure lists.
 MAX_NAMES = 50

@@ -9,7 +9,6 @@ import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.turn.inputs import age
 from elwood.features.daily_notes.reflections import due_reflections, request
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail, Tidy
@@ -17,6 +16,7 @@ from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cadence, Every
 from elwood.foundation.runtime import ActorUnavailable, Address, Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.text.lines import duration
 
 # The chores; `task.RESERVED` keeps their names.
 BACKUP, SWEEP, MEMORY, REFLECTIONS = "backup", "sweep", "memory", "reflections"
@@ -108,7 +108,7 @@ class Sweep:
                 return Report(str(error), failed=True)
             if number % SWEPT == 0:
                 await trio.sleep(SWEEP_PAUSE)
-        return Report(f"{len(names)} conversations looked at, quiet for {age(self.after)}")
+        return Report(f"{len(names)} conversations looked at, quiet for {duration(self.after)}")
 
 
 def quiet(folder: Path, since: float, until: float) -> list[str]:

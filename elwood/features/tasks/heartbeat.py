@@ -21,7 +21,7 @@ from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import HEARTBEAT, Task
 from elwood.features.tasks.when import Cron, Every, Hours, Once, When, cron_fields
 from elwood.foundation.settings import Config
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.words import slug
 
 FILE = "HEARTBEAT.md"
 KEYS = ("Cadence", "Prompt", "Hours", "Watch", "Model", "Silent")

@@ -40,7 +40,7 @@ from elwood.features.tasks.task import (
     bad_id,
 )
 from elwood.features.tasks.when import Once, When
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.words import slug
 
 # Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
 MAX_TASKS = 200

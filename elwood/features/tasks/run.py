@@ -25,7 +25,7 @@ from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Result, Task, session_of
 from elwood.foundation.runtime import Address, Halt
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class TaskRunner:
             id=message_of(run.planned),
             principal=Principal(
                 f"{errand.PRINCIPAL}{task.id}",
-                flatten(task.title) or task.id,
+                one_line(task.title) or task.id,
                 owner=not task.untrusted,
             ),
             route=route or NOWHERE,

@@ -41,7 +41,7 @@ from elwood.foundation.settings import (
     required,
     setting,
 )
-from elwood.foundation.text.slugs import slug
+from elwood.foundation.text.words import slug
 
 # Characters: a prompt is sent with each run, a title is shown in lists.
 MAX_PROMPT, MAX_TITLE = 20_000, 200

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.budget import dollars
-from elwood.agent.session.reading.receipts import one_line
 from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Cadence, Once, next_active, next_at
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Runs that are named before a task is allowed, and when it is planned.
 SHOWN_RUNS = 3
@@ -40,12 +39,12 @@ def brief(words: str, most: int = MAX_WORDS) -> str:
     >>> brief("It broke:\n no route.")
     'It broke: no route'
     """
-    return flatten(words, most).removesuffix(".")
+    return one_line(words, most).removesuffix(".")
 
 
 def name(task: Task) -> str:
     """Name *task* for people."""
-    return f'"{flatten(task.title, MAX_TITLE) or task.id}"'
+    return f'"{one_line(task.title, MAX_TITLE) or task.id}"'
 
 
 def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:

@@ -15,7 +15,6 @@ from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.task_run import SESSION
-from elwood.agent.session.reading.receipts import one_line
 from elwood.agent.tools.tool import (
     Hands,
     Output,
@@ -35,6 +34,7 @@ from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
 from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, runs, table, whole
 from elwood.features.tasks.when import Cron, Every, Once, When, check
 from elwood.foundation.runtime import Address
+from elwood.foundation.text.lines import one_line
 
 # Characters of a reminder: one message of Telegram's; and of what a job is told.
 MAX_REMINDER, MAX_JOB = 4000, 8000

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import assert_never
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.channels.messages import (
@@ -23,25 +24,12 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.channels.pacing import Bucket, Budget, Pacing
 from elwood.features.telegram.client import CALL_TIMEOUT, Bot
-from elwood.features.telegram.errors import (
-    FAILURES,
-    Failure,
-    TelegramError,
-    Way,
-    explain,
-    remedy,
-)
+from elwood.features.telegram.errors import FAILURES, Failure, TelegramError, Way, explain, remedy
 from elwood.foundation.net.http import Interrupted, Unreachable
-from elwood.foundation.runtime import (
-    Mailbox,
-    clear_error,
-    report_error,
-    waiting,
-)
+from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.drafts import LIMIT, clipped, frame
 from elwood.foundation.text.markdown import Rich, mark_repeat
-from elwood.foundation.text.splitting import split
+from elwood.foundation.text.splitting import MESSAGE_LIMIT, clipped, frame, split
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +59,7 @@ DRAFT_SHOWN = 25.0
 UNFINISHED = " …"
 
 
-@attrs.frozen
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """What one call sends: a text, or a file with a text under it."""
 
     text: Rich
@@ -123,7 +110,7 @@ def _pieces(text: Rich, files: Sequence[Attachment]) -> tuple[_Piece, ...]:
     """Cut a message into what single calls can send; a short text goes under the first file."""
     if files and utf16_length(text.text) <= MAX_CAPTION:
         return (_Piece(text, files[0]), *(_Piece(Rich(""), file) for file in files[1:]))
-    parts = (text,) if utf16_length(text.text) <= LIMIT else split(text, LIMIT)
+    parts = (text,) if utf16_length(text.text) <= MESSAGE_LIMIT else split(text, MESSAGE_LIMIT)
     return (*map(_Piece, parts), *(_Piece(Rich(""), file) for file in files))
 
 
@@ -172,7 +159,7 @@ class _Preview:
     async def edit(self, bot: Bot, chat: int, topic: int | None, text: str, now: float) -> None:
         """Show *text* in a group, where there are no drafts.  Raises what the bot raises."""
         self._shown, self._shown_at = text, now
-        text = clipped(text, LIMIT - len(UNFINISHED)) + UNFINISHED
+        text = clipped(text, MESSAGE_LIMIT - len(UNFINISHED)) + UNFINISHED
         if self.message is not None:
             await bot.edit_message_text(chat, self.message, text)
             return

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.identity import Principal, person, session_of
 from elwood.agent.conversation.route import Route
@@ -14,7 +14,7 @@ from elwood.features.telegram.bot_api import (
     UnreadableUpdate,
     Update,
 )
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Bytes above which the hosted Bot API gives no file to a bot (TG-32).
 MAX_FILE = 20 * 1024 * 1024
@@ -49,8 +49,7 @@ def route_of(message: TelegramMessage) -> Route:
 # --- who speaks, and whether to us ----------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class BotIdentity:
+class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Who we are and whom the configuration names.
 
     *moved* maps the present id of an upgraded group to the id that its session is named after.
@@ -60,22 +59,20 @@ class BotIdentity:
     username: str
     owners: frozenset[int]
     groups: frozenset[int] = frozenset()
-    moved: Mapping[int, int] = attrs.field(factory=dict)
+    moved: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def is_allowed(self, group: int) -> bool:
         """Tell whether *group*, or what it was before an upgrade, is in the configuration."""
         return group in self.groups or self.moved.get(group) in self.groups
 
 
-@attrs.frozen
-class Ignored:
+class Ignored(msgspec.Struct, frozen=True):
     """Not for us, or not from a person."""
 
     why: str
 
 
-@attrs.frozen
-class Addressed:
+class Addressed(msgspec.Struct, frozen=True):
     """*principal* says *text* to us in *session*; whether they may is not decided by that."""
 
     principal: Principal
@@ -92,7 +89,7 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Ignored | Addressed:
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
         return Ignored("not written by a person")
     text, answered = _text(message), message.reply_to_message
-    ours = _our_spans(text, message.entities or message.caption_entities, us)
+    ours = _our_spans(text, message.marks, us)
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
     is_answer = answered is not None and answered.forum_topic_created is None
     author = answered.from_ if answered is not None and is_answer else None
@@ -130,7 +127,7 @@ def _address(
         return Ignored("this group is not allowed")
     if not private and not is_for_us:
         return Ignored("not addressed to us")
-    name = flatten(sender.name) or "somebody"
+    name = one_line(sender.name) or "somebody"
     who = Principal(person(sender.id), name, sender.id in us.owners)
     return Addressed(who, session_of(chat.id, message.topic, us.moved), text)
 
@@ -196,7 +193,7 @@ def says_others_words(message: TelegramMessage, us: BotIdentity) -> bool:
 
 def asked(message: TelegramMessage) -> str:
     """Return our question in *message*, in one line and shortened: enough to know which it was."""
-    return flatten(_text(message), MAX_QUESTION)
+    return one_line(_text(message), MAX_QUESTION)
 
 
 def said(message: TelegramMessage, text: str) -> str:
@@ -206,7 +203,7 @@ def said(message: TelegramMessage, text: str) -> str:
     """
     if message.forward_origin is not None:
         # Who chooses a name must not be able to end the bracket that it stands in.
-        author = flatten(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
+        author = one_line(message.forward_origin.name).translate(_NO_BRACKETS) or "somebody"
         text = f"[forwarded from {author}]\n{text}"
     if message.attached is not None:
         text = f"[A {message.attached[0]} is attached, which you cannot see]\n{text}"

@@ -11,13 +11,12 @@ from fnmatch import translate
 
 import attrs
 
+from elwood.foundation.text.lines import escape_name
+
 # Of Linux: PATH_MAX and NAME_MAX, in bytes.
 MAX_PATH = 4096
 MAX_NAME = 255
 
-# Marks that show a name as another one than it is (Trojan Source, CVE-2021-42574).
-_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_UNSHOWABLE = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\u2028\u2029\ud800-\udfff]")
 
 # Names that hold secrets wherever they stand, in lower case.
 _SECRET_NAMES = (
@@ -113,7 +112,7 @@ def refusal(path: str) -> str | None:
     """
     if not path:
         return "the path is empty"
-    if _UNSHOWABLE.search(path):
+    if escape_name(path) != path:
         return "the path has a control character or an invisible one"
     if len(path.encode()) >= MAX_PATH:
         return f"the path is longer than {MAX_PATH} bytes"
@@ -178,14 +177,3 @@ def _names(path: str) -> list[str]:
 
 def _is_secret(name: str) -> bool:
     return _secret.match(name) and not _harmless.match(name)
-
-
-def escape_name(name: str) -> str:
-    r"""Write *name*, as the disk has it, so that it can be shown and cannot mislead.
-
-    >>> escape_name("Straße.txt")
-    'Straße.txt'
-    >>> escape_name("line\nbreak"), escape_name("\udcff.txt"), escape_name("gnp\u202eexe")
-    ('line\\nbreak', '\\udcff.txt', 'gnp\\u202eexe')
-    """
-    return _UNSHOWABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)

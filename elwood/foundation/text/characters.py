@@ -1,8 +1,9 @@
-"""Characters as Telegram takes and counts them: what can be sent, and UTF-16 units."""
+"""Single characters: which can be sent, how Telegram counts them, which are shown or escaped."""
 
 import re
-from collections.abc import Sequence
-from itertools import accumulate
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
 
 # What Telegram replaces or drops by itself (tdlib clean_input_string), C1 and DEL, which steer
 # terminals, and halves of surrogate pairs, which cannot be sent at all.
@@ -55,3 +56,126 @@ def utf16_offsets(text: str) -> Sequence[int]:
     if utf16_length(text) == len(text):
         return range(len(text) + 1)
     return list(accumulate((1 + (char > "\uffff") for char in text), initial=0))
+
+
+# Equal blanks or line breaks in a row that are shown one by one; more could push what follows
+# out of sight.
+MAX_RUN = {" ": 20, "\t": 8, "\n": 3}
+# Marks that one letter may carry; more can paint over their neighbours.
+MAX_MARKS = 2
+# Characters beyond ASCII that a remark lists.
+MAX_LISTED = 10
+
+# Line breaks and tabs keep the form of the text and are seen nevertheless.
+_SIGNS = {"\n": "⏎\n", "\t": "⇥\t"}
+_RESERVED = frozenset("⟨⟩⏎⇥")
+# Categories that show nothing, or what nobody can know: control, format (bidi, zero-width, tags),
+# private use, surrogates, unassigned, separators, marks around their letter.
+_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp", "Zs", "Me"})
+# Fillers and joiners of other categories that show nothing: Default_Ignorable_Code_Point of
+# Unicode, and the blank Braille pattern.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_SELECTORS = ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))
+
+
+def escape_invisible(text: str) -> str:
+    """Write *text* so that every character of it is seen, and nothing looks like something else.
+
+    A character that shows nothing, or moves what stands around it, is written as ``⟨U+202E⟩``; the
+    marks used for that are written so themselves when the text has them, so what is shown can be
+    read back in one way only.  Takes time in proportion to the length of *text*.
+
+    >>> print(escape_invisible("ls\\u202e\\x1b[2K -l\\u200b\\nrm x"))
+    ls⟨U+202E⟩⟨U+001B⟩[2K -l⟨U+200B⟩⏎
+    rm x
+    >>> escape_invisible("a" + " " * 300 + "; b"), escape_invisible("⏎")
+    ('a⟨U+0020 300 times⟩; b', '⟨U+23CE⟩')
+    """
+    if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
+        return text
+    return "".join(_pieces(text))
+
+
+def remark(text: str) -> str:
+    """Name the characters beyond ASCII in *text*, which may look like others; "" if it has none.
+
+    >>> remark("ls -l")
+    ''
+    >>> remark("c\\u0430t")
+    'contains characters beyond ASCII: \u0430 CYRILLIC SMALL LETTER A (U+0430)'
+    """
+    found = dict.fromkeys(char for char in text if not char.isascii())
+    if not found:
+        return ""
+    names = [
+        f"{escape_invisible(char)} {unicodedata.name(char, 'unnamed')} (U+{ord(char):04X})"
+        for char in list(found)[:MAX_LISTED]
+    ]
+    if len(found) > MAX_LISTED:
+        names.append(f"and {len(found) - MAX_LISTED} more")
+    return f"contains characters beyond ASCII: {', '.join(names)}"
+
+
+def _pieces(text: str) -> Iterator[str]:
+    marks = MAX_MARKS  # at the beginning there is no letter to carry one
+    for char, run in groupby(text):
+        count = sum(1 for _ in run)
+        category = unicodedata.category(char)
+        if category in ("Mn", "Mc") and not _is_hidden(char, category):
+            for _ in range(count):
+                marks += 1
+                yield char if marks <= MAX_MARKS else _escape(char, 1)
+            continue
+        hidden = _is_hidden(char, category)
+        marks = MAX_MARKS if hidden or char in _SIGNS else 0
+        if count > MAX_RUN.get(char, 1 if hidden else count):
+            yield _escape(char, count) + ("\n" if char == "\n" else "")
+            continue
+        shown = _escape(char, 1) if hidden else _SIGNS.get(char, char)
+        for _ in range(count):
+            yield shown
+
+
+def _is_hidden(char: str, category: str) -> bool:
+    if char == " " or char in _SIGNS:
+        return False
+    return (
+        category in _HIDDEN
+        or char in _RESERVED
+        or char in _BLANK
+        or any(first <= ord(char) <= last for first, last in _SELECTORS)
+    )
+
+
+def _escape(char: str, count: int) -> str:
+    return f"⟨U+{ord(char):04X}⟩" if count == 1 else f"⟨U+{ord(char):04X} {count} times⟩"
+
+
+# What could begin a tag, with blanks wherever a lenient reader might pass over them.
+_TAG = re.compile(r"<(?=\s*/?\s*\w)")
+
+
+def wrap_untrusted(tag: str, text: str, about: str = "") -> str:
+    """Write *text* between ``<tag about>`` and ``</tag>``; tags in it are written as entities.
+
+    >>> print(wrap_untrusted("said", "a <- b </SAID> < c>", 'by="person"'))
+    <said by="person">
+    a <- b &lt;/SAID> &lt; c>
+    </said>
+    """
+    inner = _TAG.sub("&lt;", clean(text)).strip()
+    head = f"{tag} {about}".rstrip()
+    return f"<{head}>\n{inner}\n</{tag}>"
+
+
+# Of codes that people type, none taken for another: without 0 O 1 I L, and U for V.
+CODE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def normal_code(code: str) -> str:
+    """Undo what people do to a code when they type it.
+
+    >>> normal_code(" abcd-2345 ")
+    'ABCD2345'
+    """
+    return "".join(c for c in code.upper() if c in CODE_ALPHABET)

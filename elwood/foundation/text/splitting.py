@@ -5,11 +5,13 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from elwood.foundation.text.characters import utf16_offsets, well_formed
-from elwood.foundation.text.markdown import Entity, Rich
+from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets, well_formed
+from elwood.foundation.text.markdown import Entity, Rich, to_entities
 from elwood.foundation.text.rich_text import Span, trimmed
 
-# Telegram takes 4096 UTF-16 units; 16 are left for `markdown.mark_repeat`.
+# UTF-16 units of one message, and of a frame of a draft (protocols/telegram.md §3).
+MESSAGE_LIMIT = 4096
+# What we put into one: 16 are left for `markdown.mark_repeat`.
 LIMIT = 4080
 # Telegram drops the surplus; the longest matter most.
 MAX_ENTITIES = 100
@@ -157,3 +159,44 @@ def _continues(char: str) -> bool:
 
 def _is_flag_half(char: str) -> bool:
     return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def frame(text: str, before: str | None = None) -> str | None:
+    """Return the frame of a draft that shows *text* after the one *before*; None for no frame.
+
+    Clients animate only what is added at the end, so a frame must grow; one that says the same
+    again would be spent for nothing.
+
+    >>> frame("ab", "a"), frame("a", "a"), frame("b", "a"), frame("", None)
+    ('ab', None, None, '')
+    """
+    shown = clipped(text)
+    if before is None:
+        return shown
+    return shown if shown != before and shown.startswith(before) else None
+
+
+def clipped(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """Return the longest beginning of *text* that fits into *limit* units.
+
+    >>> clipped("a😀b", 2), clipped("a😀b", 3)
+    ('a', 'a😀')
+    """
+    if 2 * len(text) <= limit:
+        return text
+    return text.encode("utf-16-le", "replace")[: 2 * limit].decode("utf-16-le", "ignore")
+
+
+def parts(text: str, footer: str) -> tuple[Rich, ...]:
+    """Cut a reply into messages; the same reply always gives the same ones.
+
+    The footer is made from receipts, so it is set apart as a quote and never read as Markdown.
+    """
+    rich = to_entities(text)
+    footer = clean(footer)
+    if footer:
+        start = utf16_length(rich.text) + 2 if rich.text else 0
+        quote = Entity("blockquote", start, utf16_length(footer))
+        joined = f"{rich.text}\n\n{footer}" if rich.text else footer
+        rich = Rich(joined, (*rich.entities, quote))
+    return split(rich)

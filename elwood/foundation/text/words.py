@@ -188,3 +188,17 @@ def saying(text: str) -> bytes:
 
 def _says_nothing(word: str) -> bool:
     return word in _FILLERS or (len(word) == 1 and word.isascii() and word.isalpha())
+
+
+# Safe as a file name anywhere.
+KEY = r"^[a-z0-9][a-z0-9-]{0,63}$"
+
+
+def slug(text: str) -> str:
+    """Make a key of the first words of *text*; empty if it has none that a key can hold.
+
+    >>> slug("My sister's birthday, in Köln"), slug("今天")
+    ('my-sister-s-birthday-in-koln', '')
+    """
+    plain = (re.sub(r"[^a-z0-9]", "", word) for word in words(text[:1000]))
+    return "-".join(word for word in plain if word)[:64].strip("-")

@@ -13,7 +13,7 @@ from elwood.agent.approvals.people import (
     access_pressed,
 )
 from elwood.agent.conversation.route import Route
-from elwood.foundation.text.typed_codes import CODE_ALPHABET
+from elwood.foundation.text.characters import CODE_ALPHABET
 
 ROUTE = Route("telegram", 7)
 CODES = st.text(CODE_ALPHABET, min_size=8, max_size=8)

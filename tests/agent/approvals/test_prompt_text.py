@@ -17,8 +17,7 @@ from elwood.agent.approvals.prompt_text import (
 from elwood.agent.approvals.state import ApprovalRequest, Question
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
-from elwood.foundation.text.characters import utf16_length
-from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.characters import escape_invisible, utf16_length
 from elwood.foundation.text.markdown import Rich, mark_repeat
 from tests.foundation.text.entity_rules import slice_of
 

@@ -211,7 +211,7 @@ async def test_what_the_model_wrote_does_not_steer_the_terminal(
     receipts(tmp_path, UTC)
 
     line = capsys.readouterr().out.splitlines()[1]
-    assert "a[2J b" in line
+    assert "a [2J b" in line
     assert line.isprintable()
 
 
@@ -546,7 +546,7 @@ async def test_a_conversation_is_told_while_the_house_runs(
     assert first.split()[:2] == ["turn", "time"]
     assert len(rows) == sum(isinstance(e, TurnStarted) for e in h.entries())
     assert all(row.endswith("answered") for row in rows)
-    assert "hello[2J there" in rows[0]
+    assert "hello [2J there" in rows[0]
     assert "\x1b" not in table + story
     assert "  hello[2J there" in story.splitlines()
     assert any(line.endswith("Elwood, answering:") for line in story.splitlines())

@@ -9,7 +9,7 @@ from elwood.agent.conversation.message import ToolCall
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, TurnStarted
 from elwood.agent.session.log.state import MAX_RECEIPTS, Session
-from elwood.agent.session.log.turns import OpenCall, PastCall
+from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import (
     HEAD,
     MARKS,
@@ -17,8 +17,9 @@ from elwood.agent.session.reading.receipts import (
     RULINGS,
     WORDS,
     activity,
-    listing,
 )
+from elwood.agent.session.reading.records import CallRecord
+from elwood.agent.session.reading.tables import listing
 
 
 def ended(
@@ -100,8 +101,8 @@ def test_a_session_keeps_the_newest_receipts_without_their_texts() -> None:
         session.apply(3, float(number), CallEnded(turn, "c", "look", "ok", "x" * 999, str(number)))
 
     assert len(session.receipts) == MAX_RECEIPTS
-    assert session.receipts[-1].at == MAX_RECEIPTS + 9
-    assert {past.receipt.text for past in session.receipts} == {""}
+    assert session.receipts[-1].target == str(MAX_RECEIPTS + 9)
+    assert {receipt.text for receipt in session.receipts} == {""}
 
 
 @pytest.mark.parametrize(
@@ -109,9 +110,12 @@ def test_a_session_keeps_the_newest_receipts_without_their_texts() -> None:
     [("", 10), ("3", 3), ("50", 20), ("000", 0), ("-3", 0), ("²", 0), ("9" * 99, 0)],
 )
 def test_so_many_calls_are_listed(given: str, count: int) -> None:
-    past = [PastCall(60.0 * n, ended(target=str(n))) for n in range(20)]
+    calls = [
+        CallRecord("s", "t1", "c1", "write_file", "ok", str(n), ended_at=60.0 * n)
+        for n in range(20)
+    ]
 
-    text, lines = listing(past, given, UTC)
+    text, lines = listing(calls, given, UTC)
 
     assert len(lines.splitlines()) == count
     if count:

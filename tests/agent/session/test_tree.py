@@ -79,7 +79,7 @@ def test_the_listing_shows_each_line_once_and_the_present_one_last() -> None:
     tree.go_on(1)
 
     assert listing(tree, path(2, 12), 120.0).splitlines() == [
-        "3 x: marked 1 min ago, 2 turns, about 20 tokens: “words 6” … “words 8”",
+        "3 x: marked 60 s ago, 2 turns, about 20 tokens: “words 6” … “words 8”",
         "→ 1: here, 2 turns, about 20 tokens: “words 2” … “words 12”",
     ]
 

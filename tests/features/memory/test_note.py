@@ -16,8 +16,8 @@ from elwood.features.memory.note import (
     render,
     wrong,
 )
-from elwood.foundation.text.escape_invisible import flatten
-from elwood.foundation.text.slugs import KEY, slug
+from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.words import KEY, slug
 
 TRUSTED = Label(private=True)
 texts = st.text(
@@ -30,7 +30,7 @@ notes = st.builds(
     key=st.from_regex(KEY, fullmatch=True).map(str.strip),
     text=texts,
     tags=st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), unique=True).map(tuple),
-    source=st.text(max_size=60).map(lambda text: flatten(text, 200)),
+    source=st.text(max_size=60).map(lambda text: one_line(text, 200)),
     importance=st.integers(1, 5),
     ttl=st.sampled_from(["", "12h", "30d", "2w", "6m", "1y"]),
     status=st.sampled_from(["kept", "pending"]),

@@ -33,8 +33,8 @@ from elwood.features.memory.observe import (
     read,
     request,
 )
-from elwood.foundation.text.slugs import KEY
 from elwood.foundation.text.tokens import estimate
+from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import kept, seen
 

@@ -16,7 +16,7 @@ from elwood.features.skills.offered import (
     review,
 )
 from elwood.features.skills.skill import Unusable
-from elwood.foundation.text.escape_invisible import escape_invisible
+from elwood.foundation.text.characters import escape_invisible
 
 
 def manual(body: str = "Do it.", more: str = "", name: str = "pdf") -> SkillFile:

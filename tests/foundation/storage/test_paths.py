@@ -2,14 +2,8 @@
 
 import pytest
 
-from elwood.foundation.storage.paths import (
-    escape_name,
-    holds_secrets,
-    is_git,
-    is_protected,
-    protection,
-    refusal,
-)
+from elwood.foundation.storage.paths import holds_secrets, is_git, is_protected, protection, refusal
+from elwood.foundation.text.lines import escape_name
 
 
 @pytest.mark.parametrize(

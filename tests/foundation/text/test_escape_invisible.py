@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.text.escape_invisible import escape_invisible, flatten, remark
+from elwood.foundation.text.characters import escape_invisible, remark
+from elwood.foundation.text.lines import one_line
 
 ESCAPE = re.compile(r"⟨U\+([0-9A-F]{4,6})(?: (\d+) times)?⟩(\n?)")
 TEXT = st.text(st.one_of(st.characters(), st.sampled_from(" \n\t\r\u202e\u200b\u0301⟨⏎a")))
@@ -91,7 +92,7 @@ def test_only_characters_beyond_ascii_are_remarked_on() -> None:
 
 @given(st.text(), st.integers(1, 80))
 def test_a_flat_name_is_short_and_on_one_line(name: str, limit: int) -> None:
-    flat = flatten(name, limit)
+    flat = one_line(name, limit)
     assert len(flat) <= limit
     assert flat == "" or flat.isprintable()
     flat.encode()

@@ -10,6 +10,7 @@ import pytest
 from elwood.foundation.text.commonmark import MAX_NESTING
 from elwood.foundation.text.markdown import (
     MAX_MARKDOWN,
+    MAX_WIDTH,
     REPEAT_MARK,
     Entity,
     Rich,
@@ -17,9 +18,9 @@ from elwood.foundation.text.markdown import (
     mark_repeat,
     plain,
     to_entities,
+    width,
 )
 from elwood.foundation.text.splitting import LIMIT, split
-from elwood.foundation.text.tables import MAX_WIDTH, width
 from tests.foundation.text.entity_rules import check_entities, slice_of
 
 Shown = list[tuple[str, str]]

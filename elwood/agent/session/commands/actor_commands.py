@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import attrs
 import trio
@@ -23,7 +24,8 @@ from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.tree import listing as branches
-from elwood.agent.session.reading.receipts import listing
+from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.tables import listing
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.features.memory.commands import memory_command
@@ -87,7 +89,8 @@ class Commands:
             case Command("budget"):
                 text = await self._budget(received)
             case Command("receipts", given):
-                text, footer = listing(self._log.state.receipts, given, self._house.zone)
+                history = await self._log.look_back(partial(read_history, self._id))
+                text, footer = listing(history.calls, given, self._house.zone)
             case Command("memory", given):
                 text = "There is no memory here."
                 if self._house.memory is not None:

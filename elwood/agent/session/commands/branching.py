@@ -24,9 +24,10 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.tree import MAX_NAME, measured
-from elwood.agent.session.reading.receipts import HEAD, activity, one_line
+from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import CallRecord, read_history
 from elwood.agent.session.turn.inputs import said_in
+from elwood.foundation.text.lines import one_line
 
 # Characters of a message that is named by its words.
 WORDS = 60

@@ -7,9 +7,9 @@ import trio
 from elwood import __version__
 from elwood.agent.models.messages import ModelsMail, Spending
 from elwood.agent.models.spending import in_words
-from elwood.agent.session.turn.inputs import age
 from elwood.app.config.settings import Config
 from elwood.foundation.runtime import ActorTable, ActorUnavailable, Address
+from elwood.foundation.text.lines import duration
 
 # Seconds to wait for what it has cost, and stuck things that are listed.
 PATIENCE, MAX_STUCK = 0.5, 5
@@ -40,7 +40,7 @@ class Status:
 
         What is stuck names other conversations and files, so nobody else is told.
         """
-        uptime = age(self._now() - self._started)
+        uptime = duration(self._now() - self._started)
         model = self._config.models.default
         lines = [f"Elwood {__version__}, up for {uptime}, thinking with {model}."]
         if not owner:

@@ -1,7 +1,7 @@
 """Brings replies to their channel: each part is recorded before it is sent and after.
 
 A send has no idempotency key, so there is one window in which nobody knows; what may have
-arrived is sent again marked as a repeat, never silently (reliability.md, rule 2).
+arrived is sent again marked as a repeat, never silently.
 """
 
 import logging
@@ -35,7 +35,7 @@ from elwood.foundation.runtime import (
     Blocking,
     waiting,
 )
-from elwood.foundation.text.reply import parts
+from elwood.foundation.text.splitting import parts
 
 log = logging.getLogger("elwood.delivery")
 

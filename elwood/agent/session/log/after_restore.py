@@ -22,7 +22,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import activity
-from elwood.foundation.text.reply import parts
+from elwood.foundation.text.splitting import parts
 
 TOLD = (
     "I was restored from a backup of {}. What was under way then{} I have not gone on with, as it "

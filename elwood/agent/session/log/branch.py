@@ -166,7 +166,7 @@ def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
 def plain(old: Node) -> Node:
     """Make of a response text and calls that any codec can render, without its thinking.
 
-    Thinking is bound to the prefix it was made behind (protocols/anthropic.md §6).
+    Thinking is bound to the prefix it was made behind.
     """
     message = old.message
     if not isinstance(message, Assistant) or not message.codec:

@@ -15,7 +15,7 @@ from elwood.agent.conversation.task_run import TaskRun
 
 # Accepted messages that may wait in one session before it answers Busy.
 MAX_WAITING = 20
-# Ids remembered so that a redelivered message is not taken twice (TG-19).
+# Ids remembered so that a redelivered message is not taken twice.
 MAX_SEEN = 10_000
 # Starts of the same inputs after which they are given up as poison.
 MAX_ATTEMPTS = 3

@@ -8,7 +8,7 @@ import msgspec
 from elwood.agent.conversation.labels import Label
 from elwood.agent.session.log.entries import CallEnded, Received, Replied
 from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
-from elwood.foundation.text.escape_invisible import flatten
+from elwood.foundation.text.lines import one_line
 
 # Messages of a turn that are kept, calls, and characters of each.
 MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200
@@ -107,5 +107,4 @@ def _words(text: str) -> str:
     >>> _words("`a`\\n\\n# b")
     "'a' # b"
     """
-    shown = flatten(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS + 1)
-    return shown if len(shown) <= MAX_WORDS else f"{shown[: MAX_WORDS - 1].rstrip()}…"
+    return one_line(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS)

@@ -46,7 +46,6 @@ from elwood.agent.session.log.tree import Tree, Unobserved, Why
 from elwood.agent.session.log.turns import (
     UNANSWERED,
     OpenCall,
-    PastCall,
     Turn,
     Undelivered,
     WaitingCall,
@@ -56,7 +55,7 @@ from elwood.agent.session.log.turns import (
 )
 from elwood.foundation.text.tokens import Calibration
 
-# Receipts that are remembered, without their texts: what /receipts shows at most.
+# Receipts that are remembered, without their texts.
 MAX_RECEIPTS = 50
 
 
@@ -76,7 +75,7 @@ class Session(Inbox):
     turns: int = 0
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
     pending: dict[str, WaitingCall] = msgspec.field(default_factory=dict)
-    receipts: list[PastCall] = msgspec.field(default_factory=list)
+    receipts: list[CallEnded] = msgspec.field(default_factory=list)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
@@ -124,7 +123,7 @@ class Session(Inbox):
                 turn.acted = turn.acted or effect == "once"
             case CallEnded(_, call):
                 self._end_call(seq, self._open_turn(entry), entry)
-                self.receipts.append(PastCall(at, msgspec.structs.replace(entry, text="")))
+                self.receipts.append(msgspec.structs.replace(entry, text=""))
                 del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto, why):
                 self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)

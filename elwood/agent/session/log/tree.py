@@ -12,7 +12,8 @@ import msgspec
 
 from elwood.agent.conversation.message import Human
 from elwood.agent.session.log.entries import Node
-from elwood.agent.session.turn.inputs import age, said_in
+from elwood.agent.session.turn.inputs import said_in
+from elwood.foundation.text.lines import duration
 
 # Lines that are remembered; the oldest without a name go first.
 MAX_BRANCHES = 50
@@ -129,7 +130,11 @@ def listing(tree: Tree, path: Sequence[Node], now: float) -> str:
     present = SavedBranch(tree.line, 0, now, "left", "", *measured(path))
     lines = []
     for branch in sorted((*tree.branches, present), key=lambda one: (one.tip == 0, one.number)):
-        where = "here" if branch is present else f"{REASONS[branch.why]} {age(now - branch.at)} ago"
+        where = (
+            "here"
+            if branch is present
+            else f"{REASONS[branch.why]} {duration(now - branch.at)} ago"
+        )
         resumed = branch is not present and branch.number == tree.line
         name = f" {branch.name}" if branch.name else ""
         mark = "→ " if branch is present else ""

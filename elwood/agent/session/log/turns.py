@@ -94,13 +94,6 @@ class WaitingCall(msgspec.Struct, frozen=True):
         return REFUSED[ruling].format(f"{self.pending.tool} {self.pending.target}".strip())
 
 
-class PastCall(msgspec.Struct, frozen=True):
-    """A call that ended at Unix time *at*; the text of its receipt is left out."""
-
-    at: float
-    receipt: CallEnded
-
-
 class Turn(msgspec.Struct):
     """The turn that has no answer yet.
 

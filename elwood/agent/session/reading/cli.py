@@ -24,10 +24,10 @@ from elwood.agent.session.log.state import Session, is_command
 from elwood.agent.session.reading.export import Format, items_of, written
 from elwood.agent.session.reading.records import CallRecord, Log, read_history
 from elwood.agent.session.reading.tables import calls_table, columns, transcript, turns_table
-from elwood.agent.session.turn.inputs import age
 from elwood.foundation.storage.chain import Unsound, entries_of
 from elwood.foundation.storage.journal import Damage, Verified
 from elwood.foundation.storage.journal import verify as verify_journal
+from elwood.foundation.text.lines import duration
 
 # Calls that are shown when nobody says how many.
 SHOWN = 100
@@ -201,7 +201,8 @@ def _described(
     if journal.damage:
         return
     size = journal.path.stat().st_size
-    when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({age(max(0.0, now - last))} ago)"
+    ago = duration(max(0.0, now - last))
+    when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
     to_do = "; ".join(_left(session)) or "-"
     yield last, (journal.path.stem, when, str(session.turns), f"{size / 1000:.1f}", to_do)
 

@@ -12,20 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.session.reading.receipts import (
-    DOT,
-    MARKS,
-    MAX_TARGET,
-    MAX_TOOL,
-    WORDS,
-    allowed_by,
-    one_line,
-)
+from elwood.agent.session.reading.receipts import DOT, MAX_TOOL
 from elwood.agent.session.reading.records import CallRecord, History
+from elwood.agent.session.reading.tables import call_line
 from elwood.foundation.text.characters import clean
+from elwood.foundation.text.lines import one_line
 
 Format = Literal["md", "html"]
-UNDER_WAY = "…"
 FOREIGN = " (not their own words)"
 FAILED = " (no answer)"
 # Marks that turn the direction of what follows them in their line.
@@ -66,7 +59,7 @@ def _items(history: History, redact: Callable[[str], str]) -> Iterator[ExportIte
     for call in history.calls:
         if history.is_present(call.seq):
             untrusted = call.label.untrusted
-            yield ExportItem(call.at, "calls", "Done", called(call, redact), untrusted=untrusted)
+            yield ExportItem(call.at, "calls", "Done", _called(call, redact), untrusted=untrusted)
 
 
 def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
@@ -88,21 +81,10 @@ def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Form
     return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
 
 
-def called(call: CallRecord, redact: Callable[[str], str]) -> str:
-    """Say in one line what became of a call.
-
-    >>> called(CallRecord("s", "t1", "c1", "pay", "failed", "rent", ruling="once"), str)
-    '✗ pay rent (failed) · allowed once by you'
-    """
-    tool, target = one_line(redact(call.tool), MAX_TOOL), one_line(redact(call.target), MAX_TARGET)
-    line = f"{MARKS.get(call.outcome, UNDER_WAY)} {tool} {target}".rstrip().replace(DOT, ".")
-    if call.outcome != "ok":
-        line += f" ({WORDS.get(call.outcome, call.outcome)})"
-    if call.ruling:
-        line += f" {DOT} {allowed_by(call.ruling)}"
-    if call.took:
-        line += f" {DOT} {call.took}"
-    return _TURNING.sub("", clean(line))
+def _called(call: CallRecord, redact: Callable[[str], str]) -> str:
+    plain = msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
+    took = f" {DOT} {call.took}" if call.took else ""
+    return _TURNING.sub("", clean(f"{call_line(plain)}{took}"))
 
 
 def _heading(text: str) -> str:

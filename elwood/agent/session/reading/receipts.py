@@ -1,10 +1,9 @@
 """What really happened in a turn, read from its receipts and never from the model's words."""
 
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
 
 from elwood.agent.session.log.entries import CallEnded
-from elwood.agent.session.log.turns import PastCall
+from elwood.foundation.text.lines import one_line
 
 # Stands above the block, and nowhere else: `turn.imitation` takes it out of the model's text.
 HEAD = "— from the records —"
@@ -12,6 +11,7 @@ NOTHING = "nothing was done for this answer"
 # Below the calls that only looked, failed or wait.
 NOTHING_ELSE = "nothing else was done for this answer"
 MARKS = {"ok": "✓", "failed": "✗", "denied": "⛔", "unknown": "?", "dry run": "○", "waiting": "⏳"}
+UNDER_WAY = "…"
 WORDS = {
     "failed": "failed",
     "denied": "not allowed",
@@ -38,8 +38,6 @@ TELLING = frozenset({"schedule"})
 MAX_LINES = 12
 # Characters of a tool's name and of a target.
 MAX_TOOL, MAX_TARGET = 64, 80
-# Calls that /receipts lists when nobody says how many.
-LISTED = 10
 
 
 def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str:
@@ -63,10 +61,13 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str
         return f"{HEAD}\n{NOTHING}" if unsupported else ""
     counted: dict[str, int] = {}
     for receipt in receipts:
-        line = _line(receipt)
+        what = what_was_called(receipt.tool, receipt.target)
+        if receipt.tool in TELLING and receipt.outcome == "ok" and receipt.text:
+            what = one_line(receipt.text.split("\n", 1)[0], MAX_TOOL + MAX_TARGET)
+        line = outcome_line(receipt.outcome, what, receipt.ruling)
         counted[line] = counted.get(line, 0) + 1
     lines = [line if n == 1 else f"{line} ({n} times)" for line, n in counted.items()]
-    # What is uncertain or still to come is never cut off (reliability.md, P3).
+    # What is uncertain or still to come is never cut off.
     open_ = (MARKS["unknown"], MARKS["waiting"])
     lines.sort(key=lambda line: not line.startswith(open_))
     shown = max(MAX_LINES, sum(line.startswith(open_) for line in lines))
@@ -75,32 +76,6 @@ def activity(receipts: Sequence[CallEnded], *, unsupported: bool = False) -> str
     if unsupported:
         lines.append(NOTHING_ELSE)
     return "\n".join([HEAD, *lines])
-
-
-def listing(past: Sequence[PastCall], given: str, zone: tzinfo) -> tuple[str, str]:
-    """Answer ``/receipts`` with the newest of *past*: a text, and below it the calls.
-
-    *given* is what was typed behind it: how many; no more are kept than *past* has.
-
-    >>> from datetime import UTC
-    >>> one = PastCall(0.0, CallEnded("t", "c", "read_file", "ok", "", "notes.txt"))
-    >>> listing([one], "5", UTC)
-    ('The last call of this conversation:', '1970-01-01 00:00 ✓ read_file notes.txt')
-    >>> listing([one], "many", UTC)[0]
-    'Say how many calls to list: /receipts 20'
-    """
-    count = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
-    if given and not count:
-        return "Say how many calls to list: /receipts 20", ""
-    shown = past[-(count or LISTED) :]
-    if not shown:
-        return "No tool was called in this conversation.", ""
-    lines = [
-        f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_line(one.receipt)}"
-        for one in shown
-    ]
-    many = "call" if len(lines) == 1 else f"{len(lines)} calls"
-    return f"The last {many} of this conversation:", "\n".join(lines)
 
 
 def allowed_by(ruling: str) -> str:
@@ -112,23 +87,14 @@ def allowed_by(ruling: str) -> str:
     return RULINGS.get(ruling.partition(" ")[0], ruling)
 
 
-def _line(receipt: CallEnded) -> str:
-    tool, target = one_line(receipt.tool, MAX_TOOL), one_line(receipt.target, MAX_TARGET)
-    what = f"{tool} {target}".rstrip()
-    if receipt.tool in TELLING and receipt.outcome == "ok" and receipt.text:
-        what = one_line(receipt.text.split("\n", 1)[0], MAX_TOOL + MAX_TARGET)
-    what = what.replace(DOT, ".")
-    line = f"{MARKS[receipt.outcome]} {what}"
-    if receipt.outcome != "ok":
-        line += f" ({WORDS[receipt.outcome]})"
-    return f"{line} {DOT} {allowed_by(receipt.ruling)}" if receipt.ruling else line
+def what_was_called(tool: str, target: str) -> str:
+    """Name a call in one line: both may be the model's words."""
+    return f"{one_line(tool, MAX_TOOL)} {one_line(target, MAX_TARGET)}".rstrip()
 
 
-def one_line(text: str, limit: int) -> str:
-    """Cut *text* to one line of at most *limit* characters.
-
-    >>> one_line("a\\nb   c", 4)
-    'a b…'
-    """
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 1].rstrip()}…"
+def outcome_line(outcome: str, what: str, ruling: str) -> str:
+    """Say in one line what became of *what*, and who allowed it."""
+    line = f"{MARKS.get(outcome, UNDER_WAY)} {what.replace(DOT, '.')}"
+    if outcome != "ok":
+        line += f" ({WORDS.get(outcome, outcome)})"
+    return f"{line} {DOT} {allowed_by(ruling)}" if ruling else line

@@ -1,4 +1,4 @@
-"""What a terminal shows of records: tables of calls and of turns, and one turn as it was told."""
+"""What is shown of records: tables of calls and of turns, one turn as it was told, /receipts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
@@ -19,11 +19,19 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.receipts import MARKS, allowed_by, one_line
+from elwood.agent.session.reading.receipts import (
+    MARKS,
+    allowed_by,
+    outcome_line,
+    what_was_called,
+)
 from elwood.agent.session.reading.records import CallRecord, TurnRecord
+from elwood.foundation.text.lines import one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
+# Calls that /receipts lists when nobody says how many.
+LISTED = 10
 CALLS = ("time", "session", "tool", "target", "outcome", "allowed by", "took", "label")
 TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
 
@@ -61,6 +69,41 @@ def transcript(turn: TurnRecord, zone: tzinfo) -> Iterator[str]:
             yield _told(_time(at, zone), who, text)
 
 
+def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> tuple[str, str]:
+    """Answer ``/receipts`` with the newest of *calls* that ended: a text, and below it the calls.
+
+    *given* is what was typed behind it: how many.
+
+    >>> from datetime import UTC
+    >>> one = CallRecord("s", "t", "c", "read_file", "ok", "notes.txt", ended_at=0.0)
+    >>> listing([one], "5", UTC)
+    ('The last call of this conversation:', '1970-01-01 00:00 ✓ read_file notes.txt')
+    >>> listing([one], "many", UTC)[0]
+    'Say how many calls to list: /receipts 20'
+    """
+    count = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
+    if given and not count:
+        return "Say how many calls to list: /receipts 20", ""
+    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: one.at)
+    if not ended:
+        return "No tool was called in this conversation.", ""
+    lines = [
+        f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {call_line(one)}"
+        for one in ended[-(count or LISTED) :]
+    ]
+    many = "call" if len(lines) == 1 else f"{len(lines)} calls"
+    return f"The last {many} of this conversation:", "\n".join(lines)
+
+
+def call_line(call: CallRecord) -> str:
+    """Say in one line what became of a call.
+
+    >>> call_line(CallRecord("s", "t1", "c1", "pay", "failed", "rent", ruling="once"))
+    '✗ pay rent (failed) · allowed once by you'
+    """
+    return outcome_line(call.outcome, what_was_called(call.tool, call.target), call.ruling)
+
+
 def printable(text: str) -> str:
     """Leave out what steers a terminal: the model chose these words."""
     return "".join(char for char in text if char.isprintable())
@@ -75,8 +118,8 @@ def _call_cells(call: CallRecord, zone: tzinfo) -> tuple[str, ...]:
     return (
         _time(call.at, zone),
         one_line(call.session, CELL),
-        printable(one_line(call.tool, CELL)),
-        printable(one_line(call.target, TARGET)),
+        one_line(call.tool, CELL),
+        one_line(call.target, TARGET),
         call.outcome,
         allowed_by(call.ruling),
         call.took,
@@ -92,7 +135,7 @@ def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
     return (
         str(turn.number),
         _time(turn.at, zone),
-        printable(one_line(words, WORDS)),
+        one_line(words, WORDS),
         str(turn.requests),
         str(len(turn.calls)),
         str(turn.read),
@@ -139,4 +182,4 @@ def _lines(entry: Entry) -> Iterator[tuple[str, str]]:
 def _told(clock: str, who: str, text: str) -> str:
     # What was said is indented and cannot begin a line: nobody speaks in another's name.
     lines = "\n".join(printable(line) for line in text.splitlines())
-    return f"[{clock}] {printable(one_line(who, 100))}:\n{indent(lines, '  ')}\n"
+    return f"[{clock}] {one_line(who, 100)}:\n{indent(lines, '  ')}\n"

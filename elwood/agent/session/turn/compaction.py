@@ -23,7 +23,7 @@ from elwood.agent.conversation.message import (
     ToolCall,
 )
 from elwood.agent.session.log.entries import Node
-from elwood.agent.session.reading.receipts import one_line
+from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs (libraries.md §2.21).

@@ -203,7 +203,7 @@ class Gate:
             return _Broken(Output(text), "denied")
         if isinstance(plan.action, SearchWeb):
             quoting = quotes(plan.outgoing, self._log.state.private_texts())
-            plan = attrs.evolve(plan, action=SearchWeb(quoting))
+            plan = msgspec.structs.replace(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return ExaminedCall(turn, tool, given, self._target(tool, given), plan, digest)
 
@@ -352,7 +352,7 @@ class Gate:
 
     def _written(self) -> Collection[str]:
         """Name the files that were written in this conversation, as far as its receipts say."""
-        receipts = [past.receipt for past in self._log.state.receipts]
+        receipts = self._log.state.receipts
         tools = {one.tool: self._tools.get(one.tool) for one in receipts}
         writing = {name for name, tool in tools.items() if tool is not None and tool.writes}
         return {one.target for one in receipts if one.tool in writing and one.outcome == "ok"}

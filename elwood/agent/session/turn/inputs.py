@@ -6,24 +6,10 @@ from datetime import UTC, datetime, tzinfo
 from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.message import repair_text
 from elwood.agent.session.log.entries import Received
+from elwood.foundation.text.lines import duration
 
 # Age in seconds from which an answer says how old its question is (TG-25).
 STALE = 3600.0
-
-
-def age(seconds: float) -> str:
-    """Say an age as people do, rounded down.
-
-    >>> age(59), age(150), age(3 * 3600 + 5), age(50 * 3600)
-    ('59 s', '2 min', '3 h', '2 days')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600:.0f} h"
-    return f"{seconds // 86400:.0f} days"
 
 
 def render(inputs: Sequence[Received], now: float, zone: tzinfo = UTC) -> str:
@@ -46,7 +32,7 @@ def render(inputs: Sequence[Received], now: float, zone: tzinfo = UTC) -> str:
         if received.edits is not None and not _replaces_waiting(received, inputs):
             text = f"[edited] {text}"
         if now - received.sent_at > STALE:
-            text = f"[sent {age(now - received.sent_at)} ago] {text}"
+            text = f"[sent {duration(now - received.sent_at)} ago] {text}"
         lines.append(text)
     return "\n".join(lines)
 
@@ -76,4 +62,4 @@ def stale_note(inputs: Sequence[Received], now: float) -> str:
     ''
     """
     oldest = max((now - received.sent_at for received in inputs), default=0.0)
-    return f"(your message from {age(oldest)} ago)\n\n" if oldest > STALE else ""
+    return f"(your message from {duration(oldest)} ago)\n\n" if oldest > STALE else ""

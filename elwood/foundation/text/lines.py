@@ -1,0 +1,50 @@
+"""What is put into a line or a cell: words of strangers, names of files, lengths of time."""
+
+import re
+
+# Printable for Python, invisible for people: Hangul fillers and the Braille blank.
+_BLANK = "\u115f\u1160\u3164\uffa0\u2800"
+# Marks that show a name as another one than it is (Trojan Source, CVE-2021-42574).
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNSHOWABLE = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\u2028\u2029\ud800-\udfff]")
+
+
+def one_line(text: str, limit: int = 64) -> str:
+    r"""Make *text* harmless to read: one line, nothing invisible, at most *limit* characters.
+
+    Control, format (bidirectional, zero-width) and private-use characters and lone surrogates
+    become blanks, and the blanks are joined.
+
+    >>> one_line("Ann\n\u202e  Owner\u200b"), one_line("a\nb   c", 4)
+    ('Ann Owner', 'a b…')
+    """
+    shown = "".join(c if c.isprintable() and c not in _BLANK else " " for c in text)
+    flat = " ".join(shown.split())
+    return flat if len(flat) <= limit else f"{flat[: limit - 1].rstrip()}…"
+
+
+def escape_name(name: str) -> str:
+    r"""Write *name*, as the disk has it, so that it can be shown and cannot mislead.
+
+    >>> escape_name("Straße.txt")
+    'Straße.txt'
+    >>> escape_name("line\nbreak"), escape_name("\udcff.txt"), escape_name("gnp\u202eexe")
+    ('line\\nbreak', '\\udcff.txt', 'gnp\\u202eexe')
+    """
+    return _UNSHOWABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
+
+
+def duration(seconds: float) -> str:
+    """Say how long something takes or is ago, rounded down, in at most two units.
+
+    >>> [duration(s) for s in (0.4, 119, 120, 7200, 11_520, 200_000)]
+    ['0 s', '119 s', '2 min', '2 h', '3 h 12 min', '2 d 7 h']
+    """
+    minutes, hours, days = int(seconds) // 60, int(seconds) // 3600, int(seconds) // 86400
+    if minutes < 2:
+        return f"{max(0, int(seconds))} s"
+    if hours < 2:
+        return f"{minutes} min"
+    if days < 2:
+        return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
