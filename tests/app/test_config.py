@@ -1,5 +1,7 @@
 """What the operator may write, and what is said about everything else."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -214,6 +216,14 @@ def test_an_unreadable_file_is_one_problem(
     with pytest.raises(ConfigErrors) as caught:
         load(path, {})
     assert str(caught.value) == f"{path}{said}"
+
+
+def test_it_is_read_without_what_only_a_service_needs() -> None:
+    """Commands that look at files or ask the service start fast."""
+    code = "import sys, elwood.app.config.load; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"trio", "httpx2", "httpcore2", "ssl", "sqlite3", "markdown_it"}
 
 
 # --- the environment ----------------------------------------------------------------------------
