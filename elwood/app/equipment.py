@@ -40,7 +40,9 @@ from elwood.features.web.search_client import search_of
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Address, Blocking
-from elwood.foundation.sandbox import NoSandbox, pick, reap
+from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.running import reap
 from elwood.foundation.secrets.redaction import Redactor, redact
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root

@@ -31,7 +31,7 @@ from elwood.features.tasks.messages import TimetableMail
 from elwood.features.web.client import Web
 from elwood.features.web.search_client import Search
 from elwood.foundation.runtime import Address, Blocking
-from elwood.foundation.sandbox import Executor, NoSandbox
+from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
 
