@@ -38,6 +38,7 @@ from elwood.features.control.actor import Control, look
 from elwood.features.control.view import House as HouseSeen
 from elwood.features.health.actor import VITAL, Health, listener
 from elwood.features.health.disk_monitor import Vitals
+from elwood.features.memory.extension import OwnerQuestions
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
 from elwood.features.tasks.messages import TimetableMail
@@ -147,7 +148,14 @@ class House:
             self._equipment,
             hands=hands,
             tools=tools,
-            learning=learning(config, self._disk, self.memory.address, self._posts, self._places),
+            learning=learning(
+                config,
+                outside,
+                self._disk,
+                self.memory.address,
+                self.models.address,
+                OwnerQuestions(self._posts, self._places),
+            ),
             channels=channels,
             presence=self.presence,
             actor_table=self.actor_table,
@@ -167,6 +175,7 @@ class House:
             tell=self._tell,
             channels=channels,
             threads=self._equipment.threads,
+            daily=self._equipment.daily,
             heard=heard,
             full=lambda: self._vitals.refusal,
         )
@@ -225,7 +234,7 @@ class House:
             when_awake=self._when_awake,
         )
         embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
-        memory = remembering(config, outside, self._disk, embedder)
+        memory = remembering(config, outside, self._disk, embedder, self._equipment.daily)
         control = Control(
             config.paths.runtime,
             self.actor_table,

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator, Sequence
 
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
@@ -87,3 +88,15 @@ def _columns(char: str) -> int:
     if unicodedata.category(char) in {"Mn", "Me", "Cf"}:
         return 0
     return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+
+
+def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Draw lines of *cells* below one another.
+
+    >>> list(columns([("a", "b"), ("long", "c")]))
+    ['a     b', 'long  c']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(drawn).rstrip()
