@@ -94,13 +94,17 @@ class UsageBook:
         await self._write()
 
     async def _write(self) -> bool:
-        """Write what is owed, one line for all who wait here; False if the disk is full."""
+        """Write what is owed, one line for all who wait here; False if the disk is full.
+
+        It is not synced: what a turn cost stands in its conversation as well, so that a power cut
+        loses some counting only.  A warning is: it is given once.
+        """
         async with self._writing:
             batch = tuple(self._owed)
             warned = warnings(self._limits, self._journal.state, batch)
             charged = (bill.entry for bill in batch)
             try:
-                await self._journal.append(*charged, *warned, last_words=True)
+                await self._journal.append(*charged, *warned, last_words=True, synced=bool(warned))
             except DiskFull as error:
                 report_error("usage journal", str(error))
                 return False
