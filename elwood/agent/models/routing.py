@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-import attrs
+import msgspec
 
 # How a provider failed; the rows are those of reliability.md §3.
 FailureKind = Literal[
@@ -40,8 +40,7 @@ def split_name(name: str) -> tuple[str, str]:
     return provider, model
 
 
-@attrs.frozen
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """A model that a provider lists.  *lifecycle* is empty where it does not say."""
 
     model: str
@@ -73,8 +72,7 @@ def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> di
     return found
 
 
-@attrs.frozen
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A failed times, as a provider's client reports it; times in seconds."""
 
     kind: FailureKind
@@ -83,23 +81,20 @@ class Fault:
     should_retry: bool | None = None
 
 
-@attrs.frozen
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Try the same model again after *seconds*."""
 
     seconds: float
 
 
-@attrs.frozen
-class NextModel:
+class NextModel(msgspec.Struct, frozen=True):
     """Try *model* instead; *why* says what is wrong with the one before."""
 
     model: str
     why: str
 
 
-@attrs.frozen
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """No model can answer; *permanent* if only a person can change that."""
 
     why: str

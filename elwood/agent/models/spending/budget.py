@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
@@ -24,16 +24,14 @@ from elwood.foundation.text.lines import one_line
 MOST_SHARE = 1_000_000
 
 
-@attrs.frozen
-class Bill:
+class Bill(msgspec.Struct, frozen=True):
     """One call, and what its job may spend."""
 
     entry: Charged
     purse: Purse | None = None
 
 
-@attrs.frozen
-class _Bound:
+class _Bound(msgspec.Struct, frozen=True):
     """Of *account* no more than *most* may be spent."""
 
     account: Account

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-import attrs
+import msgspec
 import trio
 
 from elwood.agent.conversation.message import Usage
@@ -20,8 +20,7 @@ from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal
 
 
-@attrs.frozen
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """For whom a model is asked: a conversation and, if it is one, a *job* with its *purse*."""
 
     session: str
