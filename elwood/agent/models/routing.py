@@ -49,12 +49,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> dict[str, str]:
-    """Say which of the configured models *provider* retires or does not know (LLM-39).
-
-    >>> offers = [Offer("old", "deprecated", "2026-11-30T00:00:00Z")]
-    >>> warnings(["a/old", "b/new"], "a", offers)
-    {'a/old': 'is deprecated and retires on 2026-11-30; choose another model'}
-    """
+    """Say which of the configured models *provider* retires or does not know (LLM-39)."""
     known = {offer.model: offer for offer in offers}
     found = {}
     for name in names:

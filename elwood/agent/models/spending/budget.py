@@ -72,14 +72,7 @@ on before that, raise the task's usd, or limits.job_usd, in config.toml, or have
 
 
 def warnings(limits: Limits, ledger: Ledger, bills: Sequence[Bill]) -> tuple[Warned, ...]:
-    """Decide what the owner is told when *bills* come to *ledger*, which has not seen them yet.
-
-    >>> entry = Charged("s", "a/m", "2026-11-21", input=85)
-    >>> [one.used for one in warnings(Limits(day_tokens=100), Ledger(), [Bill(entry)])]
-    [85.0]
-    >>> warnings(Limits(day_tokens=100, warn=0.9), Ledger(), [Bill(entry)])
-    ()
-    """
+    """Decide what the owner is told when *bills* come to *ledger*, which has not seen them yet."""
     if not limits.warn:
         return ()
     added: dict[Account, Tally] = {}
