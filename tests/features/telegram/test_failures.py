@@ -8,6 +8,7 @@ import logging
 import re
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -579,6 +580,21 @@ async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
             await fake.until(lambda: len(fake.sent) == 12)
         assert not [key for key in fake.counts if "429" in key]
         assert fake.sent[-1].at - fake.sent[0].at >= 8.0
+
+
+async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_only(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake:
+        async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
+            for chat in range(100, 150):
+                out.typing(route=Route("telegram", chat))
+                nursery.start_soon(partial(out.post, "hi", route=Route("telegram", chat)))
+            await fake.until(lambda: len(fake.sent) == 50)
+        times = sorted(message.at for message in fake.sent)
+        assert times[29] - times[0] < 0.1
+        assert times[49] - times[0] < 1.0
 
 
 async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockClock) -> None:
