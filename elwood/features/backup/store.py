@@ -59,7 +59,7 @@ TRIES = 2
 # In the state folder: for this machine and this moment only, or made anew at each start.
 # `sessions/open` says who is to be woken, which is everybody after a restore.
 DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
-# Below the state folder: a restore that has begun (`store.restoring`).
+# Below the state folder: a restore that has begun.
 STAGE = "restoring"
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
