@@ -250,15 +250,6 @@ def test_verify_proves_sound_journals_and_finds_damage(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"{damaged}: DAMAGED: line 1 ")
 
 
-def test_verify_takes_the_state_folder_when_nothing_is_named(tmp_path: Path) -> None:
-    configured(tmp_path, f'paths.state = "{tmp_path}/state"')
-    (tmp_path / "state" / "sessions").mkdir(parents=True)
-    (tmp_path / "state" / "sessions" / "x.jsonl").write_text("")
-    done = elwood(tmp_path, "receipts", "verify")
-    assert done.returncode == 0
-    assert done.stdout.startswith(f"{tmp_path}/state/sessions/x.jsonl: 0 entries")
-
-
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     for number in range(2000):
         (tmp_path / f"{number}.jsonl").write_text("")
