@@ -79,8 +79,8 @@ from elwood.foundation.runtime import (
     clear_error,
     report_error,
 )
+from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import DiskFull
 from elwood.foundation.text.characters import normal_code, utf16_length
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Entity, Rich

@@ -41,9 +41,9 @@ from elwood.features.memory.tidy import tidy
 from elwood.features.memory.upkeep import Upkeep
 from elwood.features.memory.vectors import Vectors
 from elwood.foundation.runtime import Blocking, Mailbox
+from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import Abandoned, CancelToken, DatabaseUnusable
-from elwood.foundation.storage.syscalls import DiskFull
 
 log = logging.getLogger("elwood.memory")
 

@@ -18,11 +18,10 @@ from elwood.features.memory.results import Forgotten, in_words
 from elwood.features.memory.store import Memory
 from elwood.foundation.runtime import inline
 from elwood.foundation.settings import Paths
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Disk, DiskFull, JournalBroken
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
-from elwood.foundation.storage.syscalls import DiskFull, JournalBroken
 
 Act = Callable[[Memory], Forgotten | int]
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import trio
 
 from elwood.foundation.runtime import clear_error, report_error
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import Disk, DiskFull
 
 # Bytes of the file that are read: a date and a number.
 _MAX_FILE = 64

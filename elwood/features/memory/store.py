@@ -49,10 +49,9 @@ from elwood.features.memory.undo import (
     content_hash,
     said_hash,
 )
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Disk, DiskFull
 from elwood.foundation.storage.search_index import IndexCounts, SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
-from elwood.foundation.storage.syscalls import DiskFull
 from elwood.foundation.text.words import saying
 
 log = logging.getLogger("elwood.memory")

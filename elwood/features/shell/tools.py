@@ -13,18 +13,16 @@ from elwood.agent.conversation.actions import RunCommand
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.features.files.reaching import reached
-from elwood.features.shell.git_commands import (
+from elwood.agent.tools.workspace import reached
+from elwood.features.shell.judge import (
     ENVIRONMENT,
     READ_CONFIGURATION,
-    overridden,
-    overrides,
-)
-from elwood.features.shell.judge import (
     CommandRules,
     Forbidden,
     Safe,
     judge,
+    overridden,
+    overrides,
 )
 from elwood.features.shell.judge import Plan as Script
 from elwood.features.shell.shell_words import Unclear

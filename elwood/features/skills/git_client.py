@@ -15,7 +15,7 @@ from subprocess import DEVNULL
 import attrs
 import trio
 
-from elwood.features.shell.git_commands import ENVIRONMENT
+from elwood.features.shell.judge import ENVIRONMENT
 from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
 from elwood.foundation.net.addresses import (
     Pinned,

@@ -42,11 +42,13 @@ from elwood.foundation.sandbox.layout import (
     SYSTEM,
     WORKSPACE,
     Guarded,
+    Lent,
     environment,
     guarded,
     inside,
+    moved,
+    with_lent,
 )
-from elwood.foundation.sandbox.lending import Lent, moved, with_lent
 from elwood.foundation.sandbox.running import Running
 from elwood.foundation.sandbox.settings import MEGABYTE
 

@@ -16,7 +16,7 @@ from elwood.agent.approvals.messages import (
     Stranger,
 )
 from elwood.agent.channels.messages import Sent, Unsent, Unsure
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 
 

@@ -4,13 +4,13 @@ import os
 import subprocess
 from pathlib import Path
 
-from elwood.features.shell.git_commands import (
+from elwood.features.shell.judge import (
     ENVIRONMENT,
     READ_CONFIGURATION,
+    Plan,
     overridden,
     overrides,
 )
-from elwood.features.shell.judge import Plan
 from elwood.features.shell.shell_words import Unclear
 
 # Seconds after which a command counts as hanging.

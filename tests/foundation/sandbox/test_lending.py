@@ -26,7 +26,7 @@ from elwood.foundation.sandbox import (
     SandboxSettings,
     pick,
 )
-from elwood.foundation.sandbox.lending import Lent, lend
+from elwood.foundation.sandbox.layout import Lent, lend
 from elwood.foundation.settings import Paths
 from tests.foundation.sandbox.scene import PATIENCE, Home, take
 

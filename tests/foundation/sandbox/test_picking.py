@@ -13,7 +13,7 @@ from elwood.foundation.sandbox import (
     SandboxSettings,
     pick,
 )
-from elwood.foundation.sandbox.selftest import self_test
+from elwood.foundation.sandbox.picking import self_test
 from tests.foundation.sandbox.scene import Home, take
 
 NO_BWRAP = "no-such-bubblewrap"
