@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import elwood
+from elwood.app.config.sections import SECTIONS
+from elwood.foundation.settings import keys
 
 ROOT = Path(elwood.__file__).parent.parent
 NIX = sorted([*ROOT.glob("nix/*.nix"), *ROOT.glob("flake.nix")])
@@ -135,11 +137,14 @@ def test_the_unit_has_no_directive_that_breaks_the_sandbox() -> None:
 
 
 def test_the_settings_of_the_example_exist() -> None:
-    keys = pytest.importorskip(
-        "elwood.app.config.keys", reason="the configuration is not there yet"
-    )
     example = without_comments(ROOT / "nix" / "example.nix")
     settings = example.split("settings = {")[1].split("};")[0]
     used = re.findall(r"^ +([\w.]+) =", settings, re.M)
     assert used
-    assert set(used) <= set(keys.BY_PATH)
+    known = {
+        f"{kind.SECTION.name}.{field.name}"
+        for kind in SECTIONS
+        if kind.SECTION.tables is None
+        for field, _ in keys(kind)
+    }
+    assert set(used) <= known

@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 import trio
 
+from elwood.agent.models import check as models
 from elwood.app.config.load import load
 from elwood.app.config.settings import Config
-from elwood.app.doctor import Finding, examine, table
-from elwood.app.doctor.local import _enough, examine_machine, prices
-from elwood.app.doctor.planned import examine_plans
-from elwood.app.doctor.sandboxed import examine_sandbox
-from elwood.app.doctor.services import _unreached, examine_services
+from elwood.app.doctor import CHECKS, _enough, examine, examine_machine, table
+from elwood.features.backup import check as backup
 from elwood.features.backup.store import Scope, take
+from elwood.features.shell import check as shell
+from elwood.features.tasks import check as tasks
+from elwood.features.telegram import check as telegram
+from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from tests.fake_http import Answer, Reply, Request, serving
@@ -77,10 +79,29 @@ async def a_client() -> AsyncIterator[Client]:
     await client.aclose()
 
 
+async def found_by(
+    config: Config, client: Client, *checks: Check, now: float = NOW
+) -> list[Finding]:
+    context = CheckContext(
+        config=config, client=client, now=now, blocking=inline, tools=["search_web"]
+    )
+    return await examine(context, checks)
+
+
+async def local(config: Config, *checks: Check, now: float = NOW) -> list[Finding]:
+    async with a_client() as client:
+        return await found_by(config, client, *checks, now=now)
+
+
+async def services(config: Config, client: Client) -> list[Finding]:
+    found = await found_by(config, client, models.check, telegram.check)
+    return [one for one in found if one.subject != "credentials"]
+
+
 async def asked(answer: Answer, tmp_path: Path, *, token: str = TOKEN) -> list[Finding]:
     async with serving(answer) as base, a_client() as client:
         config = pointed_at(base, tmp_path, token=token)
-        findings = await examine_services(config, client, NOW)
+        findings = await services(config, client)
     return [Finding(f.level, f.subject, f.what.replace(base, "BASE"), f.remedy) for f in findings]
 
 
@@ -204,7 +225,7 @@ async def test_services_that_cannot_be_reached_are_named(tmp_path: Path) -> None
     async with serving(healthy) as base:
         pass  # nobody listens there any more
     async with a_client() as client:
-        found = await examine_services(pointed_at(base, tmp_path), client, NOW)
+        found = await services(pointed_at(base, tmp_path), client)
     remedy = "check the network (DNS, proxy, firewall) and the address"
     for subject in ("anthropic", "telegram"):
         what = f"{base} cannot be reached: cannot connect: Connection refused"
@@ -215,19 +236,22 @@ async def test_services_that_cannot_be_reached_are_named(tmp_path: Path) -> None
 async def test_a_missing_key_is_not_a_refused_one(tmp_path: Path) -> None:
     async with serving(healthy) as base, a_client() as client:
         config = configured(tmp_path, f'providers.anthropic.base_url = "{base}"')
-        found = await examine_services(config, client, NOW)
+        found = await services(config, client)
     assert about("anthropic", found) == [("ok", f"{base} answers", "")]
 
 
 def test_a_limit_that_cannot_hold_is_named(tmp_path: Path) -> None:
     known = 'models.summarizer = "anthropic/claude-haiku-5-5"\nmodels.default = '
     unknown = f'{known}"ollama/qwen"'
-    assert list(prices(configured(tmp_path, unknown))) == []
+    assert list(models.prices(configured(tmp_path, unknown))) == []
     limited = f"{unknown}\nlimits.day_usd = 5"
-    [finding] = prices(configured(tmp_path, limited))
+    [finding] = models.prices(configured(tmp_path, limited))
     assert finding.level == "warning"
     assert "ollama/qwen" in finding.what
-    assert list(prices(configured(tmp_path, limited.replace("ollama/qwen", "offline/rules")))) == []
+    assert (
+        list(models.prices(configured(tmp_path, limited.replace("ollama/qwen", "offline/rules"))))
+        == []
+    )
 
 
 async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
@@ -237,7 +261,7 @@ async def test_an_offline_provider_is_not_asked(tmp_path: Path) -> None:
         'providers.toy.api = "offline"',
     )
     async with a_client() as client:
-        assert await examine_services(config, client, NOW) == []
+        assert await services(config, client) == []
 
 
 @pytest.mark.parametrize(
@@ -263,7 +287,7 @@ async def test_a_wrong_clock_is_named(
                                  "TLS failed: certificate has expired"])  # fmt: skip
 def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
     """TG-37: with a clock that is days off TLS fails, and no server can tell us the time."""
-    found = _unreached("telegram", "https://api.telegram.org", why, NOW)
+    found = unreached("telegram", "https://api.telegram.org", why, NOW)
     assert (found.level, found.subject) == ("problem", "clock")
     assert "by our clock (2026-11-21 22:26 UTC)" in found.what
     assert found.remedy == "set the clock: timedatectl set-ntp true"
@@ -279,7 +303,6 @@ def test_a_sound_machine_has_no_problems(tmp_path: Path) -> None:
     levels = {f.subject: f.level for f in found if f.subject not in ("disk", "workspace")}
     assert levels == {
         "configuration": "ok",
-        "credentials": "ok",
         "state": "ok",
         "kernel": "ok",
         "process": "ok",
@@ -322,14 +345,15 @@ def test_a_configuration_that_others_can_change_is_a_problem(tmp_path: Path) -> 
     assert (level, what) == ("problem", f"{config.file} can be changed by others (mode 0666)")
 
 
-def test_missing_secrets_are_named(tmp_path: Path) -> None:
+async def test_missing_secrets_are_named(tmp_path: Path) -> None:
     config = configured(
         tmp_path,
         'models.fallbacks = ["local/x", "ollama/y", "far/z"]\n'
         'providers.local = { api = "openai", base_url = "http://[::1]:8080" }\n'
         'providers.far = { api = "openai", base_url = "https://example.org" }',
     )
-    assert about("credentials", examine_machine(config)) == [
+    found = [*models.credentials(config), *await local(configured(tmp_path), telegram.check)]
+    assert about("credentials", found) == [
         (
             "problem",
             "there is no key for anthropic",
@@ -401,7 +425,7 @@ def test_space_is_judged_before_it_is_gone(left: int, level: str) -> None:
 
 async def test_machine_and_services_stand_in_one_list(tmp_path: Path) -> None:
     async with serving(healthy) as base, a_client() as client:
-        found = await examine(pointed_at(base, tmp_path), client, NOW, inline)
+        found = await found_by(pointed_at(base, tmp_path), client, *CHECKS)
     subjects = [finding.subject for finding in found]
     assert subjects[0] == "configuration"
     assert subjects[-1] == "clock"
@@ -477,7 +501,7 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     config = configured(tmp_path)
     config.paths.state.mkdir()
     config.paths.workspace.mkdir()
-    (finding,) = await examine_sandbox(config, inline)
+    (finding,) = await local(config, shell.check)
     # Wherever the tests run, something true is said: which rung, or why none.
     assert finding.what.startswith(("commands run in", "commands cannot be run"))
 
@@ -494,38 +518,39 @@ async def test_what_was_chosen_is_said(tmp_path: Path, kind: str, level: str, wo
     config = configured(tmp_path, f'sandbox.kind = "{kind}"\n')
     config.paths.state.mkdir()
     config.paths.workspace.mkdir()
-    (finding,) = await examine_sandbox(config, inline)
+    (finding,) = await local(config, shell.check)
     assert finding.level == level
     assert word in finding.what
 
 
 async def test_without_folders_there_is_no_sandbox_to_try(tmp_path: Path) -> None:
-    assert await examine_sandbox(configured(tmp_path), inline) == []
+    assert await local(configured(tmp_path), shell.check) == []
 
 
-def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]]:
-    return [(one.level, one.subject, one.what) for one in examine_plans(config, now)]
+async def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]]:
+    found = await local(config, tasks.check, backup.check, now=now)
+    return [(one.level, one.subject, one.what) for one in found]
 
 
-def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
+async def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
     task = '[[tasks]]\ntitle = "News"\nwhen = "daily"\nprompt = "x"\ntools = ["serch_web"]\n'
     config = configured(tmp_path, task)
     config.paths.workspace.mkdir(parents=True, exist_ok=True)
     (config.paths.workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
-    [heartbeat, tasks] = planned(config)
+    [heartbeat, tasks] = await planned(config)
     assert heartbeat[:2] == ("warning", "heartbeat")
     assert "often" in heartbeat[2]
     assert tasks == ("warning", "tasks", "news may use what no tool is called: serch_web")
 
 
-def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:
+async def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:
     config = configured(tmp_path)
     config.paths.workspace.mkdir(parents=True, exist_ok=True)
-    assert planned(config) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
+    assert (await planned(config)) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
     taken = take(Scope.of(config), clock=lambda: NOW - 86_400, keep=7)
-    assert planned(config)[1:] == [("ok", "backup", "the last one is 24 h old")]
-    assert planned(config, NOW + 3 * 86_400)[1][0] == "warning"
+    assert (await planned(config))[1:] == [("ok", "backup", "the last one is 24 h old")]
+    assert (await planned(config, NOW + 3 * 86_400))[1][0] == "warning"
     taken.path.write_bytes(taken.path.read_bytes()[:-100])
-    [(level, _, what)] = planned(config)[1:]
+    [(level, _, what)] = (await planned(config))[1:]
     assert level == "warning"
     assert "is cut off" in what

@@ -73,12 +73,7 @@ from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
 from elwood.foundation.environment import Environment
-from elwood.foundation.runtime import (
-    Address,
-    Mailbox,
-    clear_error,
-    report_error,
-)
+from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.characters import normal_code, utf16_length

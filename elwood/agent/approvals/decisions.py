@@ -6,16 +6,11 @@ Pure: the actor writes the entries, and tells the answer when they are written.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-import attrs
+import msgspec
 
 from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
 from elwood.agent.approvals.people import STEP_BACK
-from elwood.agent.approvals.prompt_text import (
-    MAX_SHOWN,
-    RULINGS,
-    domain_of,
-    overview,
-)
+from elwood.agent.approvals.prompt_text import MAX_SHOWN, RULINGS, domain_of, overview
 from elwood.agent.approvals.state import (
     MAX_STANDING,
     ApprovalDecided,
@@ -46,16 +41,14 @@ FULL = CommandResult(
 DISK_FULL = "the disk is full, so the question could not be recorded"
 
 
-@attrs.frozen
-class Step(Generic[T_co]):
+class Step(msgspec.Struct, Generic[T_co], frozen=True):
     """What to write, in one line, and what to answer then."""
 
     answer: T_co
     entries: tuple[PermissionEntry, ...] = ()
 
 
-@attrs.frozen
-class Clocks:
+class Clocks(msgspec.Struct, frozen=True):
     """The *wall* clock, and for how long open requests have been open by the steady one."""
 
     wall: float

@@ -1,6 +1,5 @@
 """How much may be sent when.  Times are seconds of a steady clock."""
 
-import attrs
 import msgspec
 
 # Differences below this (seconds) are rounding: waiting for them would not move the clock.
@@ -75,8 +74,7 @@ class Budget(msgspec.Struct, frozen=True):
         return Budget(self.windows, (*recent, now))
 
 
-@attrs.frozen(kw_only=True)
-class Pacing:
+class Pacing(msgspec.Struct, frozen=True, kw_only=True):
     """The send budgets of a Telegram bot, as the vendor names them.
 
     *chat* and, in groups, *group* bound the messages of one chat; *previews* its drafts and chat

@@ -2,20 +2,18 @@
 
 from typing import Literal
 
-import attrs
+import msgspec
 
 Risk = Literal["read", "write", "destructive"]
 # What the owner's rules say about a host: on their list, to be asked about, forbidden, or nothing.
 Destination = Literal["allowed", "ask", "blocked", "open"]
 
 
-@attrs.frozen
-class ReadFiles:
+class ReadFiles(msgspec.Struct, frozen=True):
     """Look at files of the workspace; whoever is answered learns of them."""
 
 
-@attrs.frozen
-class WriteFile:
+class WriteFile(msgspec.Struct, frozen=True):
     """Write a file of the workspace.
 
     *protected* files instruct Elwood or start programs; *foreign* ones exist already and were
@@ -26,16 +24,14 @@ class WriteFile:
     foreign: bool = False
 
 
-@attrs.frozen
-class RunCommand:
+class RunCommand(msgspec.Struct, frozen=True):
     """Run a command in the sandbox, judged by its words (`core.commands`)."""
 
     judged: Literal["safe", "unclear", "forbidden"]
     why: str = ""
 
 
-@attrs.frozen
-class FetchUrl:
+class FetchUrl(msgspec.Struct, frozen=True):
     """Read a page.  *url* is canonical; *extra* counts the characters of its path and query."""
 
     url: str
@@ -44,75 +40,63 @@ class FetchUrl:
     extra: int = 0
 
 
-@attrs.frozen
-class SearchWeb:
+class SearchWeb(msgspec.Struct, frozen=True):
     """Ask a search engine.  *quotes* says that the words contain some of the private data."""
 
     quotes: bool = False
 
 
-@attrs.frozen
-class SendRequest:
+class SendRequest(msgspec.Struct, frozen=True):
     """Change something on a web server."""
 
     host: str
     destination: Destination = "open"
 
 
-@attrs.frozen
-class SendMessage:
+class SendMessage(msgspec.Struct, frozen=True):
     """Say something, to the owner, to a group, or to a third person."""
 
     to: Literal["owner", "group", "person"]
 
 
-@attrs.frozen
-class AskOwner:
+class AskOwner(msgspec.Struct, frozen=True):
     """Put a question to the owner."""
 
 
-@attrs.frozen
-class SaveMemory:
+class SaveMemory(msgspec.Struct, frozen=True):
     """Keep a fact for later conversations."""
 
 
-@attrs.frozen
-class SearchMemory:
+class SearchMemory(msgspec.Struct, frozen=True):
     """Look facts up."""
 
 
-@attrs.frozen
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True):
     """Have something done later."""
 
 
-@attrs.frozen
-class Reschedule:
+class Reschedule(msgspec.Struct, frozen=True):
     """Pause, resume or cancel a task; *own* is the one whose run this is."""
 
     own: bool = False
 
 
-@attrs.frozen
-class CreateTool:
+class CreateTool(msgspec.Struct, frozen=True):
     """Make or change a tool or a skill of Elwood's own."""
 
 
-@attrs.frozen
-class CallRemote:
+class CallRemote(msgspec.Struct, frozen=True):
     """Call a tool of an MCP server, of the class our catalogue gives it."""
 
     risk: Risk
     open_world: bool = False
 
 
-@attrs.frozen
-class Approve:
+class Approve(msgspec.Struct, frozen=True):
     """Decide in the owner's place."""
 
 
-@attrs.frozen
-class Other:
+class Other(msgspec.Struct, frozen=True):
     """Anything else, of which only the risk is known."""
 
     risk: Risk

@@ -1,6 +1,7 @@
 """A message on its way to a session, and what became of it."""
 
 import attrs
+import msgspec
 
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.route import Route
@@ -8,27 +9,23 @@ from elwood.agent.conversation.task_run import TaskRun
 from elwood.foundation.runtime import Request
 
 
-@attrs.frozen
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """The message stands in the session's log; it will have exactly one outcome."""
 
 
-@attrs.frozen
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """Too much is waiting; the message was not taken."""
 
     waiting: int
 
 
-@attrs.frozen
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The session cannot take anything; *why* is for the person who wrote."""
 
     why: str
 
 
-@attrs.frozen
-class NotNow:
+class NotNow(msgspec.Struct, frozen=True):
     """The message could not be written down (disk full): the channel must keep it and ask again.
 
     The sender is told *why* once (CP-30).

@@ -4,13 +4,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.actions import Action
 
 
-@attrs.frozen
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """One call, examined.
 
     *subject* is what will run, complete, as the owner is asked about it.  *facts* are what the
@@ -20,7 +19,7 @@ class Plan:
 
     action: Action
     subject: str
-    facts: Mapping[str, str] = attrs.field(factory=dict)
+    facts: Mapping[str, str] = msgspec.field(default_factory=dict)
     outgoing: str = ""
 
 

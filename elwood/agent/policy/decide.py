@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Literal, assert_never
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.actions import (
     Action,
@@ -46,15 +46,13 @@ MAX_NAME = 60
 Who = Literal["owner", "guest", "task"]
 
 
-@attrs.frozen
-class Allow:
+class Allow(msgspec.Struct, frozen=True):
     """It may run.  *why* is for the receipt."""
 
     why: str = ""
 
 
-@attrs.frozen
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """The owner must say yes.
 
     *remember* tells whether a standing permission counts, and may be offered with the question.
@@ -64,8 +62,7 @@ class Ask:
     remember: bool
 
 
-@attrs.frozen
-class Deny:
+class Deny(msgspec.Struct, frozen=True):
     """It does not run, whoever says yes."""
 
     why: str
@@ -74,8 +71,7 @@ class Deny:
 Decision = Allow | Ask | Deny
 
 
-@attrs.frozen(kw_only=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """In which conversation a call is made, and for whom.
 
     *origins* are what made it untrusted.  *named_before* are the URLs and hosts (see
@@ -96,15 +92,14 @@ class Situation:
         return self.label.untrusted or self.principal == "guest"
 
 
-@attrs.frozen(kw_only=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner holds of single tools.
 
     *tools* has a word for a tool's name: "deny" forbids it, "ask" asks for each call, "allow"
     answers questions that could be answered for good, in conversations without strangers' words.
     """
 
-    tools: Mapping[str, Word] = attrs.field(factory=dict)
+    tools: Mapping[str, Word] = msgspec.field(default_factory=dict)
 
 
 def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Decision:
@@ -144,21 +139,6 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
             return Allow(f"your settings allow {tool}")
         case _:
             return decision
-
-
-def strictness(decision: Decision) -> int:
-    """Order decisions, so that of two the stricter one can win (AP-26).
-
-    >>> [strictness(d) for d in (Allow(), Ask("", True), Ask("", False), Deny(""))]
-    [0, 1, 2, 3]
-    """
-    match decision:
-        case Allow():
-            return 0
-        case Ask(_, remember):
-            return 1 if remember else 2
-        case Deny():
-            return 3
 
 
 def version(rules: Rules) -> str:

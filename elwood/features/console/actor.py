@@ -9,27 +9,13 @@ from typing import assert_never
 
 import trio
 
-from elwood.agent.channels.messages import (
-    Draft,
-    OutboxMail,
-    Post,
-    Sent,
-    Typing,
-    Undeliverable,
-)
+from elwood.agent.channels.messages import Draft, OutboxMail, Post, Sent, Typing, Undeliverable
 from elwood.agent.conversation.choices import is_choice, numbered
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.console.client import (
-    MAX_LINE,
-    Lines,
-    TooLong,
-    Write,
-    printable,
-    readable,
-)
+from elwood.features.console.client import MAX_LINE, Lines, TooLong, Write, printable, readable
 from elwood.foundation.runtime import Address, Mailbox, waiting
 from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.markdown import Rich

@@ -54,15 +54,6 @@ def bounded(
     """Bound a task as it is wanted, or say what is wrong; what is None was left open.
 
     What is left open in the run of a task is as it is for that run, else as it is for all.
-
-    >>> reach = Reach(("list_files", "shell"), Purse(2000, 1.0))
-    >>> bounded(reach, tools=["list_files"], usd=0.25, tokens=None)
-    Bounds(tools=('list_files',), purse=Purse(tokens=None, usd=0.25))
-    >>> bounded(reach, tools=["web"], usd=None, tokens=None)
-    'tools: there is no web here; there are: list_files, shell'
-    >>> bounded(reach, tools=None, usd=5.0, tokens=None)
-    'budget_usd: more than $1.00 a day is not for a task that is made in a conversation; the owner \
-can raise limits.job_usd in config.toml, or write the task there'
     """
     known, most = reach.usable, reach.purse
     if unknown := [name for name in tools or () if name not in known]:

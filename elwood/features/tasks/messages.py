@@ -3,6 +3,7 @@
 from typing import Literal
 
 import attrs
+import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.rules import Agenda
@@ -16,8 +17,7 @@ from elwood.features.tasks.task import (
 from elwood.foundation.runtime import Request
 
 
-@attrs.frozen
-class Unscheduled:
+class Unscheduled(msgspec.Struct, frozen=True):
     """The task was not taken; *why* is for the model and people."""
 
     why: str
@@ -116,8 +116,7 @@ class Heard(Request[None]):
     upto: int
 
 
-@attrs.frozen
-class Woken:
+class Woken(msgspec.Struct, frozen=True):
     """The timetable has changed: look again; and stop the run of the task *stop*, if one is named.
 
     A hint to the scheduler; it may be lost, and repeating it is harmless.

@@ -86,11 +86,7 @@ def write_when(when: When, zone: str) -> str:
 
 
 def read_moment(text: str, zone: str, *, end: bool = False) -> float | str:
-    """Read a date, or a date and time; a mere date is its beginning, or its *end*.
-
-    >>> read_moment("1970-01-02", "UTC"), read_moment("1970-01-02", "UTC", end=True)
-    (86400.0, 172800.0)
-    """
+    """Read a date, or a date and time; a mere date is its beginning, or its *end*."""
     wrong = f"{text[:_SHOWN]!r} is no moment: write a date, and maybe a time, like 2026-12-24 18:00"
     try:
         given = datetime.fromisoformat(text.strip())
@@ -151,11 +147,7 @@ def _read_days(words: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def write_hours(hours: Hours | None) -> str:
-    """Write hours so that `read_hours` reads them.
-
-    >>> write_hours(Hours("08:00", "18:00", (0, 1, 2))), write_hours(Hours("08:00", "18:00", (6,)))
-    ('mon-wed 08:00-18:00', 'sun 08:00-18:00')
-    """
+    """Write hours so that `read_hours` reads them."""
     if hours is None:
         return "always"
     days = sorted(set(hours.days))
@@ -169,11 +161,6 @@ def read_route(text: str) -> Route | str:
     """Read where answers go: a channel, a chat of it, a topic of that; or say what is wrong.
 
     Without a chat, `Route.chat` is 0: the owner's own there.  Groups have negative numbers.
-
-    >>> read_route("telegram:-100:7")
-    Route(channel='telegram', chat=-100, topic=7, private=False, reply_to=None)
-    >>> read_route("Ada")
-    "'Ada' is no place for answers: write telegram, or telegram:123456789"
     """
     found = _ROUTE.fullmatch(text)
     if found is None:
@@ -185,11 +172,7 @@ def read_route(text: str) -> Route | str:
 
 
 def write_route(route: Route) -> str:
-    """Write *route* so that `read_route` reads it, but for the message that is answered.
-
-    >>> write_route(Route("telegram", 5)), write_route(Route("console"))
-    ('telegram:5', 'console')
-    """
+    """Write *route* so that `read_route` reads it, but for the message that is answered."""
     topic = "" if route.topic is None else f":{route.topic}"
     return f"{route.channel}:{route.chat}{topic}" if route.chat or topic else route.channel
 
@@ -238,11 +221,7 @@ def placed(when: When, hours: Hours | None, zone: str, key: str) -> When:
 
 
 def never(when: When, hours: Hours | None, zone: str, key: str) -> bool:
-    """Tell whether no planned time is ever within *hours*, which do not hold for a single one.
-
-    >>> never(Cron("0 7 * * *"), Hours("08:00", "22:00"), "UTC", "news")
-    True
-    """
+    """Tell whether no planned time is ever within *hours*, which do not hold for a single one."""
     if isinstance(when, Once):
         return False
     at = _ANCHOR

@@ -52,8 +52,6 @@ BACKOFF = (60.0, 300.0, 900.0, 3600.0)
 MAX_TELL = 3_000
 # Planned times, the newest, of which it is asked one by one whether they fell outside of hours.
 LOOKED = 2_000
-# Planned times that are tried to find one within the hours.
-TRIED = 200
 # Seconds between two words about a task whose runs outlast its interval.
 TELL_LONG = 86_400.0
 # Seconds by which two runs are apart at least that were wanted at once.
@@ -363,12 +361,7 @@ def clock_behind(table: Timetable, now: float, zone: str) -> list[TimetableEntry
 
 
 def missed_runs(table: Timetable, now: float, zone: str) -> list[TimetableEntry]:
-    """List the planned times that can never run any more.
-
-    >>> one = TaskState(Task("t", "t", when.Every(60.0), watch=()), series=1, mark=0.0)
-    >>> [(it.first, it.last) for it in missed_runs(Timetable({"t": one}), 180.0, "UTC")]
-    [(60.0, 120.0)]
-    """
+    """List the planned times that can never run any more."""
     found: list[TimetableEntry] = []
     for one in table.tasks.values():
         if one.run is None and not one.removed and not one.paused:
@@ -591,13 +584,11 @@ def _coming(one: TaskState, now: float) -> float | None:
         return now
     if one.retry is not None and _may_retry(one, now):
         return one.retry.at
-    task, at = one.task, following(one)
-    for _ in range(TRIED):
-        if at is None or is_awake(task, at):
-            return at and max(at, now)
-        begins = when.next_active(task.hours, at, task.zone)
-        at = upcoming(task.when, begins - 1, task.zone, task.id, task.ends)
-    return None
+    if isinstance(one.task.when, Once):
+        at = following(one)
+    else:
+        at = next(iter(texts.next_runs(one.task, one.mark, 1)), None)
+    return None if at is None else max(at, now)
 
 
 def telling(table: Timetable) -> Telling | None:

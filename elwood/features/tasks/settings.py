@@ -226,16 +226,7 @@ class TaskForm:
 
 
 def read_task(form: TaskForm, zone: str, origin: Origin) -> Task | list[Fault]:
-    """Make the task that *form* describes, or say what is wrong; *zone* is the owner's.
-
-    >>> task = read_task(TaskForm(title="Tea", when="0 16 * * *", message="Tea!"),
-    ...                  "Europe/London", "config")
-    >>> task.id, task.when, task.zone
-    ('tea', Cron(expression='0 16 * * *'), 'Europe/London')
-    >>> read_task(TaskForm(title="Tea", when="hourly"), "UTC", "config")
-    [('prompt', 'is missing', 'write what is to be done as prompt, or what is to be said as \
-message')]
-    """
+    """Make the task that *form* describes, or say what is wrong; *zone* is the owner's."""
     zone = form.zone or zone
     title = form.title or " ".join((form.prompt or form.message).split())[:_TITLE]
     id = form.id or slug(title)
@@ -300,10 +291,6 @@ def write_task(task: Task) -> dict[str, object]:
     """Return the keys of *task* in TOML, those that say something; `read_task` reads them.
 
     Moments are written by the second; chores are not for people to write.
-
-    >>> write_task(Task("tea", "Tea", Every(7200.0), message="Tea!", catch_up=60.0))
-    {'title': 'Tea', 'id': 'tea', 'when': 'every 2 hours', 'zone': 'UTC', 'message': 'Tea!', \
-'catch_up': 60.0}
     """
     purse = task.purse or Purse()
     start = task.when.start if isinstance(task.when, Every) else 0.0

@@ -134,8 +134,18 @@ class NewsTold(msgspec.Struct, frozen=True, tag="told"):
     upto: int
 
 
-class ClockBehind(msgspec.Struct, frozen=True, tag="clock"):
+class ClockBehind(msgspec.Struct, frozen=True, tag="behind"):
     """The clock was found at Unix time *to*, far before what was dealt with; *tell* says so."""
+
+    to: float
+    tell: str = ""
+
+
+class ClockSet(msgspec.Struct, frozen=True, tag="clock"):
+    """The clock was found far from where it was before.  Older logs have it.
+
+    There it put back what was dealt with; now that rests, and `ClockBehind` says so once more.
+    """
 
     to: float
     tell: str = ""
@@ -152,11 +162,12 @@ TimetableEntry = (
     | RunsMissed
     | MissesReported
     | ClockBehind
+    | ClockSet
     | NewsPosting
     | NewsTold
 )
 
-NEWS = TaskPaused | RunFinished | RunsMissed | MissesReported | ClockBehind
+NEWS = TaskPaused | RunFinished | RunsMissed | MissesReported | ClockBehind | ClockSet
 """What the owner may have to be told of."""
 
 
@@ -305,6 +316,8 @@ class Timetable(msgspec.Struct):
                 self.lost = 0
             case ClockBehind():
                 self.behind_told = max(self.behind_told, self.latest)
+            case ClockSet():
+                pass
             case RunStarted(run, seen):
                 if (one := self.tasks.get(run.task)) is not None:
                     one.start(run, at, seen)

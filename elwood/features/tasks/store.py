@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-import attrs
+import msgspec
 
 from elwood.agent.session.turn.workspace import Page, look
 from elwood.features.tasks import watch as watching
@@ -91,8 +91,7 @@ def _escaped(value: object) -> object:
             return value
 
 
-@attrs.frozen
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """The text of HEARTBEAT.md, "" if there is none; *problem* says why not, or not all of it."""
 
     text: str = ""

@@ -65,12 +65,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def session_of(task: Task) -> str:
-    """Name the session in which *task* runs.
-
-    >>> from elwood.features.tasks.when import Once
-    >>> session_of(Task("tea", "Tea", Once(0.0)))
-    'task-tea'
-    """
+    """Name the session in which *task* runs."""
     return task.session or f"{SESSION}{task.id}"
 
 

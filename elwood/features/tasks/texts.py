@@ -34,11 +34,7 @@ _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def brief(words: str, most: int = MAX_WORDS) -> str:
-    r"""Put *words* into one short line without a full stop.
-
-    >>> brief("It broke:\n no route.")
-    'It broke: no route'
-    """
+    """Put *words* into one short line without a full stop."""
     return one_line(words, most).removesuffix(".")
 
 
@@ -48,11 +44,7 @@ def name(task: Task) -> str:
 
 
 def missed(task: Task, first: float, last: float, count: int, why: str, zone: str) -> str:
-    """Tell the owner that planned times have passed.
-
-    >>> missed(Task("t", "Tea", Once(0.0)), 0.0, 0.0, 1, "I was off", "UTC")
-    'Missed: "Tea", planned for Thu 1970-01-01 00:00 UTC: I was off.'
-    """
+    """Tell the owner that planned times have passed."""
     if count == 1:
         return f"Missed: {name(task)}, planned for {say_clock(first, zone)}: {why}."
     times = f"{count} times, from {say_clock(first, zone)} to {say_clock(last, zone)}"
@@ -120,12 +112,7 @@ def framed(task: Task, text: str, *, due: float, now: float, trouble: str, zone:
 
 
 def said(task: Task, *, due: float, now: float, zone: str) -> str:
-    r"""Say a plain reminder, and that it is late if it is.
-
-    >>> tea = Task("tea", "Tea", Once(0.0), message="Time for tea!")
-    >>> said(tea, due=0.0, now=7200.0, zone="UTC")
-    '⏰ Time for tea!\n\n(This was planned for Thu 1970-01-01 00:00 UTC, 2 hours ago.)'
-    """
+    r"""Say a plain reminder, and that it is late if it is."""
     text = f"⏰ {task.message}"
     if now - due <= ON_TIME:
         return text
@@ -142,7 +129,7 @@ def _span(seconds: float) -> str:
 # --- how tasks are listed ------------------------------------------------------------------------
 
 
-def runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
+def next_runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
     """List when *task* runs next, as far as its id is known."""
     if isinstance(task.when, Cadence) and not task.id:
         return []  # its time of day hangs on the id

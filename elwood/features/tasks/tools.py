@@ -31,7 +31,7 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.notation import UNITS, read_hours, read_moment, say_clock, say_moment
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
-from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, runs, table, whole
+from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, next_runs, table, whole
 from elwood.features.tasks.when import Cron, Every, Once, When, check
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.lines import one_line
@@ -234,7 +234,7 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
     )
     if not task.title:
         raise ToolFailure("title has no words; nothing was scheduled")
-    if not runs(task, now, 1):
+    if not next_runs(task, now, 1):
         raise ToolFailure(
             "it would never run: its times lie outside of only_between, or behind until. "
             f"It is now {say_clock(now, zone)}"
@@ -292,7 +292,7 @@ def _scheduled(task: Task, at: float | None, hands: Hands) -> str:
 
 
 def _next_runs(task: Task, zone: str, now: float) -> str:
-    return "; ".join(say_moment(at, zone, now) for at in runs(task, now)) or "no further run"
+    return "; ".join(say_moment(at, zone, now) for at in next_runs(task, now)) or "no further run"
 
 
 def _target(given: ScheduleTask) -> str:

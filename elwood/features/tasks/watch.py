@@ -15,13 +15,7 @@ _WILD = re.compile(r"[*?]")
 
 
 def complaint(pattern: str) -> str:
-    """Say what is wrong with *pattern* and what to write instead; "" if it is fine.
-
-    >>> complaint("inbox/*.md")
-    ''
-    >>> complaint("../diary.md")
-    "'../diary.md' leads out of the workspace: write a path within it, like inbox/*.md"
-    """
+    """Say what is wrong with *pattern* and what to write instead; "" if it is fine."""
     like = "write a path within it, like inbox/*.md"
     if len(pattern) > MAX_PATTERN:
         return f"a pattern has at most {MAX_PATTERN} characters: {like}"
@@ -41,11 +35,7 @@ def complaint(pattern: str) -> str:
 
 
 def start(pattern: str) -> str:
-    """Return the folder, or the file, at which a search for *pattern* begins; "." is the top.
-
-    >>> start("inbox/2026/*.md"), start("notes.md"), start("*.md")
-    ('inbox/2026', 'notes.md', '.')
-    """
+    """Return the folder, or the file, at which a search for *pattern* begins; "." is the top."""
     names: list[str] = []
     for name in _names(pattern):
         if _WILD.search(name):

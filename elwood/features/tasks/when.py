@@ -104,13 +104,6 @@ def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
 
     What changes of clocks do is written at `cron_moments`.  *key* is the task's id; it spreads
     cadences.
-
-    >>> next_at(Every(3600.0, start=100.0), 3700.0, "UTC")
-    7300.0
-    >>> next_at(Once(5.0), 5.0, "UTC") is None
-    True
-    >>> next_at(Cron("0 9 * * *"), 0.0, "Asia/Tokyo")
-    86400.0
     """
     after = max(after, -1.0)
     if after >= LATEST:
@@ -132,9 +125,6 @@ def planned(
 
     Intervals are reckoned, cron expressions counted by days: a year takes milliseconds.  What is
     older than OLDEST before *until* is left out.
-
-    >>> planned(Every(60.0), 0.0, 365 * 86_400.0, "UTC", most=2)
-    ((31535940.0, 31536000.0), 525600)
     """
     until = min(until, LATEST)
     after = max(after, until - OLDEST, -1.0)
@@ -152,13 +142,7 @@ def planned(
 
 
 def check(when: When) -> str:
-    """Say what is wrong with *when* and what to write instead; "" if it is fine.
-
-    >>> check(Every(5.0))
-    'every 5 seconds is too often: the least is 60 seconds'
-    >>> check(Cron("@daily"))
-    ''
-    """
+    """Say what is wrong with *when* and what to write instead; "" if it is fine."""
     match when:
         case Cron(expression):
             return cron_problem(expression)
@@ -198,11 +182,7 @@ def is_active(hours: Hours | None, at: float, zone: str) -> bool:
 
 
 def next_active(hours: Hours | None, at: float, zone: str) -> float:
-    """Return *at* if it is within *hours*, else the moment at which they begin next.
-
-    >>> next_active(Hours("08:00", "22:00"), 3600.0, "UTC")
-    28800.0
-    """
+    """Return *at* if it is within *hours*, else the moment at which they begin next."""
     if hours is None or is_active(hours, at, zone):
         return at
     begin = timedelta(minutes=_minutes(hours.begin))
@@ -220,11 +200,7 @@ def next_active(hours: Hours | None, at: float, zone: str) -> float:
 
 
 def check_hours(hours: Hours) -> str:
-    """Say what is wrong with *hours* and what to write instead; "" if they are fine.
-
-    >>> check_hours(Hours("8:00", "24:00")), check_hours(Hours("08:00", "later"))
-    ('', "'later' is no time of day: write it like 22:00")
-    """
+    """Say what is wrong with *hours* and what to write instead; "" if they are fine."""
     for clock in (hours.begin, hours.end):
         found = re.fullmatch(r"([0-9]{1,2}):([0-5][0-9])", clock)
         if found is None or _minutes(clock) > 24 * 60 - (clock == hours.begin):
@@ -302,11 +278,7 @@ def cron_problem(expression: str) -> str:
 
 
 def cron_fields(expression: str) -> list[str]:
-    """Return the fields of *expression*, or of what it stands for.
-
-    >>> cron_fields("@weekly"), cron_fields("0 8-8/2 * * *")
-    (['0', '0', '*', '*', '0'], ['0', '8', '*', '*', '*'])
-    """
+    """Return the fields of *expression*, or of what it stands for."""
     # cronsim takes 8-8/2 for 8/2, which is 8, 10, 12 …; it is 8 alone.
     given = re.sub(r"\b(\w+)-\1/\d+", r"\1", expression)
     return ALIASES.get(given.strip().lower(), given).split()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -49,12 +50,6 @@ class TextQuote(msgspec.Struct):
     """The part of a message that a reply picked out."""
 
     text: str = ""
-
-
-class FileInfo(msgspec.Struct):
-    """A file of any kind; its size in bytes, if Telegram says so."""
-
-    file_size: int | None = None
 
 
 class ForwardOrigin(msgspec.Struct):
@@ -105,18 +100,19 @@ class TelegramMessage(msgspec.Struct):
     edit_date: int | None = None
     media_group_id: str | None = None
     text: str | None = None
-    entities: list[MessageEntity] = []
+    entities: Any = None
     caption: str | None = None
-    caption_entities: list[MessageEntity] = []
+    caption_entities: Any = None
     reply_markup: InlineButtons | None = None
-    photo: list[FileInfo] | None = None
-    document: FileInfo | None = None
-    voice: FileInfo | None = None
-    audio: FileInfo | None = None
-    video: FileInfo | None = None
-    video_note: FileInfo | None = None
-    animation: FileInfo | None = None
-    sticker: FileInfo | None = None
+    # A new form of a file must not cost the text beside it.
+    photo: Any = None
+    document: Any = None
+    voice: Any = None
+    audio: Any = None
+    video: Any = None
+    video_note: Any = None
+    animation: Any = None
+    sticker: Any = None
     poll: Any = None
     location: Any = None
     contact: Any = None
@@ -155,8 +151,17 @@ class TelegramMessage(msgspec.Struct):
         return any(thing is not None for thing in announced)
 
     @property
+    def marks(self) -> list[MessageEntity]:
+        """The formatted spans that can be read."""
+        marks, raw = [], self.entities or self.caption_entities
+        for item in raw if isinstance(raw, list) else ():
+            with suppress(msgspec.ValidationError):
+                marks.append(msgspec.convert(item, MessageEntity))
+        return marks
+
+    @property
     def attached(self) -> tuple[str, int | None] | None:
-        """What is attached, in a word for people, with its size in bytes."""
+        """What is attached, in a word for people, with its size in bytes if that is known."""
         kinds = {
             "animation": self.animation,  # before document: animations carry both
             "video": self.video,
@@ -165,19 +170,16 @@ class TelegramMessage(msgspec.Struct):
             "audio file": self.audio,
             "sticker": self.sticker,
             "document": self.document,
+            "picture": self.photo,
+            "poll": self.poll,
+            "location": self.location,
+            "contact": self.contact,
         }
-        for kind, file in kinds.items():
-            if file is not None:
-                return kind, file.file_size
-        if self.photo is not None:
-            return "picture", self.photo[-1].file_size if self.photo else None
-        for kind, thing in (
-            ("poll", self.poll),
-            ("location", self.location),
-            ("contact", self.contact),
-        ):
+        for kind, thing in kinds.items():
             if thing is not None:
-                return kind, None
+                largest = thing[-1] if isinstance(thing, list) and thing else thing
+                size = largest.get("file_size") if isinstance(largest, dict) else None
+                return kind, size if isinstance(size, int) else None
         return None
 
 
@@ -226,10 +228,6 @@ class WebhookInfo(msgspec.Struct):
     url: str = ""
 
 
-# Fields of one update that may be left out before the whole is given up.
-_MENDINGS = 8
-
-
 class _Id(msgspec.Struct):
     update_id: int
 
@@ -257,7 +255,7 @@ def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate]
 
 
 def _read(part: bytes | msgspec.Raw) -> Update | UnreadableUpdate | None:
-    """Read one update, without a part of it if need be; None if it does not even have an id."""
+    """Read one update; None if it does not even have an id."""
     try:
         return msgspec.json.decode(part, type=Update)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -265,31 +263,9 @@ def _read(part: bytes | msgspec.Raw) -> Update | UnreadableUpdate | None:
             number = msgspec.json.decode(part, type=_Id).update_id
         except msgspec.ValidationError:
             return None
-        return _salvaged(part, error) or UnreadableUpdate(number, _place(error))
-
-
-def _salvaged(part: bytes | msgspec.Raw, error: Exception) -> Update | None:
-    """Leave out the field of a message that is not as expected: a new form of a picture must not
-    cost the text beside it.
-    """
-    loose = json.loads(bytes(part))
-    for _ in range(_MENDINGS):
-        match _place(error).split("."):
-            case ["$", kind, field, *_]:
-                loose[kind].pop(field.partition("[")[0], None)
-            case _:
-                return None
-        try:
-            return msgspec.convert(loose, Update)
-        except msgspec.ValidationError as another:
-            error = another
-    return None
-
-
-def _place(error: Exception) -> str:
-    """Say where an update is not as expected, without quoting it."""
-    found = re.search(r"at `(\$[\w.\[\]]*)`", str(error))
-    return found[1] if found else type(error).__name__
+        # Where it is not as expected, without quoting it.
+        place = re.search(r"at `(\$[\w.\[\]]*)`", str(error))
+        return UnreadableUpdate(number, place[1] if place else type(error).__name__)
 
 
 def _mended(value: Any) -> Any:

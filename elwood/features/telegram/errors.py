@@ -30,11 +30,6 @@ class TelegramError(Exception):
         self.retry_after = retry_after
         self.migrate_to = migrate_to
 
-    @property
-    def maybe_done(self) -> bool:
-        """Whether the call may have acted all the same: only a 4xx surely has not."""
-        return not 400 <= self.code < 500
-
     def says(self, *phrases: str) -> bool:
         """Tell whether the description holds one of *phrases*, in any case."""
         said = self.description.casefold()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-import attrs
+import msgspec
 import trio
 
 from elwood.agent.approvals.messages import (
@@ -53,12 +53,7 @@ from elwood.features.telegram.reading import (
     unsupported,
 )
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.foundation.runtime import (
-    Address,
-    Mailbox,
-    clear_error,
-    report_error,
-)
+from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
 
 log = logging.getLogger(__name__)
 
@@ -295,6 +290,6 @@ class Intake:
         moved = await self._ask(self._approvals, MovedChats)
         if moved is None or new not in moved:
             return False
-        self._us = attrs.evolve(self._us, moved=moved)
+        self._us = msgspec.structs.replace(self._us, moved=moved)
         log.info("group moved", extra={"old": old, "new": new})
         return True

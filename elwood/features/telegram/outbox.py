@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import assert_never
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.channels.messages import (
@@ -23,21 +24,9 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.channels.pacing import Bucket, Budget, Pacing
 from elwood.features.telegram.client import CALL_TIMEOUT, Bot
-from elwood.features.telegram.errors import (
-    FAILURES,
-    Failure,
-    TelegramError,
-    Way,
-    explain,
-    remedy,
-)
+from elwood.features.telegram.errors import FAILURES, Failure, TelegramError, Way, explain, remedy
 from elwood.foundation.net.http import Interrupted, Unreachable
-from elwood.foundation.runtime import (
-    Mailbox,
-    clear_error,
-    report_error,
-    waiting,
-)
+from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.markdown import Rich, mark_repeat
 from elwood.foundation.text.splitting import MESSAGE_LIMIT, clipped, frame, split
@@ -70,8 +59,7 @@ DRAFT_SHOWN = 25.0
 UNFINISHED = " …"
 
 
-@attrs.frozen
-class _Piece:
+class _Piece(msgspec.Struct, frozen=True):
     """What one call sends: a text, or a file with a text under it."""
 
     text: Rich

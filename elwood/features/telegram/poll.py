@@ -12,12 +12,7 @@ import trio
 from elwood.agent.channels.pacing import Budget, Window
 from elwood.features.telegram.bot_api import BotUser, UnreadableUpdate, Update
 from elwood.features.telegram.client import POLL_MARGIN, Bot
-from elwood.features.telegram.errors import (
-    FAILURES,
-    Failure,
-    TelegramError,
-    explain,
-)
+from elwood.features.telegram.errors import FAILURES, Failure, TelegramError, explain
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.runtime import clear_error, report_error, waiting
 

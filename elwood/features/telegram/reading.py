@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.identity import Principal, person, session_of
 from elwood.agent.conversation.route import Route
@@ -49,8 +49,7 @@ def route_of(message: TelegramMessage) -> Route:
 # --- who speaks, and whether to us ----------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class BotIdentity:
+class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Who we are and whom the configuration names.
 
     *moved* maps the present id of an upgraded group to the id that its session is named after.
@@ -60,22 +59,20 @@ class BotIdentity:
     username: str
     owners: frozenset[int]
     groups: frozenset[int] = frozenset()
-    moved: Mapping[int, int] = attrs.field(factory=dict)
+    moved: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def is_allowed(self, group: int) -> bool:
         """Tell whether *group*, or what it was before an upgrade, is in the configuration."""
         return group in self.groups or self.moved.get(group) in self.groups
 
 
-@attrs.frozen
-class Ignored:
+class Ignored(msgspec.Struct, frozen=True):
     """Not for us, or not from a person."""
 
     why: str
 
 
-@attrs.frozen
-class Addressed:
+class Addressed(msgspec.Struct, frozen=True):
     """*principal* says *text* to us in *session*; whether they may is not decided by that."""
 
     principal: Principal
@@ -92,7 +89,7 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Ignored | Addressed:
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
         return Ignored("not written by a person")
     text, answered = _text(message), message.reply_to_message
-    ours = _our_spans(text, message.entities or message.caption_entities, us)
+    ours = _our_spans(text, message.marks, us)
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
     is_answer = answered is not None and answered.forum_topic_created is None
     author = answered.from_ if answered is not None and is_answer else None

@@ -255,14 +255,14 @@ class Journal(Generic[E, S]):
             self._staged.append(entry)
 
     async def append(self, *entries: E, last_words: bool = False) -> None:
-        """Record *entries* in one line: all of them or, after a crash, none.
+        """Record *entries* in one line, behind what was staged: all of it or, after a crash, none.
 
         They are on the disk, and in *state*, when this returns; if it is cancelled, neither.
         *last_words* may use the reserved space: results of what has happened already.  Raises
         DiskFull (nothing was written, the journal stays usable), JournalBroken, and
         msgspec.DecodeError for an entry that could not be read back, which is a bug.
         """
-        if not entries:
+        if not entries and not self._staged:
             return
         # Nearly always free: then the write below is the only point where others may run.
         if self._turn.locked():

@@ -26,26 +26,11 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry, Question
-from elwood.agent.channels.messages import (
-    OutboxMail,
-    Post,
-    Sent,
-    Undeliverable,
-    Unsent,
-    Unsure,
-)
+from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.environment import Environment
-from elwood.foundation.runtime import (
-    ActorTable,
-    Child,
-    Crashed,
-    Event,
-    Mailbox,
-    inline,
-    supervise,
-)
+from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, inline, supervise
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal

@@ -1,21 +1,12 @@
 """Approvals: who is let in, by whom, once, and over every restart."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
-from elwood.agent.approvals.messages import (
-    FindPerson,
-    Known,
-    MoveChat,
-    MovedChats,
-    Stranger,
-)
-from elwood.agent.channels.messages import Sent, Unsent, Unsure
+from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
 from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 
@@ -138,17 +129,6 @@ async def test_open_requests_are_posted_again_at_the_start(world: World) -> None
         (again,) = world.texts(1)
         assert CODES[1] in again
         assert (await ask.press(f"p:{CODES[1]}:y")).ok
-
-
-async def test_a_prompt_is_posted_until_it_has_arrived(
-    world: World, autojump_clock: MockClock
-) -> None:
-    outcomes: Iterator[Unsent | Unsure | Sent] = iter([Unsent("away"), Unsure("cut"), Sent("1")])
-    world.sent = lambda _: next(outcomes)
-    async with running(world, OWNER_ROUTE) as ask:
-        await ask.meet(7)
-        await trio.sleep(100)
-        assert [post.repeat for post in world.posts] == [False, False, True]
 
 
 async def test_a_hostile_name_is_shown_flat(world: World) -> None:

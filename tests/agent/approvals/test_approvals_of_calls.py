@@ -33,13 +33,7 @@ from elwood.agent.approvals.state import (
     Question,
     RequestsGrouped,
 )
-from elwood.agent.channels.messages import (
-    Post,
-    Sent,
-    Undeliverable,
-    Unsent,
-    Unsure,
-)
+from elwood.agent.channels.messages import Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.storage.disk import Calls

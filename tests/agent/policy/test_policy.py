@@ -25,16 +25,7 @@ from elwood.agent.conversation.actions import (
     WriteFile,
 )
 from elwood.agent.conversation.labels import Label
-from elwood.agent.policy.decide import (
-    Allow,
-    Ask,
-    Decision,
-    Deny,
-    Rules,
-    Situation,
-    decide,
-    version,
-)
+from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide, version
 from elwood.agent.policy.quotes import quotes
 from tests.agent.conversation.test_labels import ROWS as LABEL_ROWS
 

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from itertools import product
 from typing import get_args
 
-import attrs
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.actions import Action, FetchUrl
 from elwood.agent.conversation.labels import Label
-from elwood.agent.policy.decide import Allow, Ask, Deny, Rules, Situation, decide, strictness
+from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide
 from elwood.agent.policy.settings import Word
 
 URL, HOST = "https://a.example/x", "a.example"
 LABELS = [Label(u, p) for u, p in product((False, True), repeat=2)]
-PRINCIPALS = get_args(attrs.fields_dict(Situation)["principal"].type)
+PRINCIPALS = get_args(Situation.__annotations__["principal"])
 NAMES = [frozenset(names) for names in ((), (URL,), (HOST,), (URL, HOST))]
 RULES = [Rules(), *(Rules(tools={"t": word}) for word in get_args(Word))]
 # Values of the fields that have no end of them; the numbers are both sides of every limit.
@@ -31,7 +31,7 @@ OPEN_FIELDS: dict[str, list[object]] = {
 }
 
 
-def values(field: "attrs.Attribute[object]") -> list[object]:
+def values(field: msgspec.structs.FieldInfo) -> list[object]:
     if field.name in OPEN_FIELDS:
         return OPEN_FIELDS[field.name]
     return [False, True] if field.type is bool else list(get_args(field.type))
@@ -39,7 +39,7 @@ def values(field: "attrs.Attribute[object]") -> list[object]:
 
 def actions() -> Iterator[Action]:
     for kind in get_args(Action):
-        for chosen in product(*map(values, attrs.fields(kind))):
+        for chosen in product(*map(values, msgspec.structs.fields(kind))):
             yield kind(*chosen)
 
 
@@ -63,6 +63,17 @@ PAIRS = [
     for (i, a), (j, b) in product(enumerate(SITUATIONS), repeat=2)
     if i != j and is_graver(a, b)
 ]
+
+
+def strictness(decision: Decision) -> int:
+    """Order decisions (AP-26)."""
+    match decision:
+        case Allow():
+            return 0
+        case Ask(_, remember):
+            return 1 if remember else 2
+        case Deny():
+            return 3
 
 
 def test_nothing_gets_looser_in_a_graver_situation() -> None:
@@ -112,13 +123,16 @@ def situations(draw: st.DrawFn) -> Situation:
 
 
 def any_action() -> st.SearchStrategy[Action]:
-    def values_of(field: "attrs.Attribute[object]") -> st.SearchStrategy[object]:
+    def values_of(field: msgspec.structs.FieldInfo) -> st.SearchStrategy[object]:
         if field.name == "extra":
             return st.integers()
         return NAME if field.name in OPEN_FIELDS else st.sampled_from(values(field))
 
     return st.one_of(
-        [st.builds(kind, *map(values_of, attrs.fields(kind))) for kind in get_args(Action)]
+        [
+            st.builds(kind, *map(values_of, msgspec.structs.fields(kind)))
+            for kind in get_args(Action)
+        ]
     )
 
 
@@ -139,11 +153,11 @@ def test_no_value_makes_the_decision_fail(request: pytest.FixtureRequest) -> Non
         if isinstance(decision, Ask):
             assert not (decision.remember and situation.is_untrusted)
         for label in LABELS:
-            more = attrs.evolve(situation, label=situation.label | label)
+            more = msgspec.structs.replace(situation, label=situation.label | label)
             assert strictness(decide(tool, action, more, rules)) >= strictness(decision)
         for principal in ("guest", "task"):
             if situation.principal == "owner":
-                other = attrs.evolve(situation, principal=principal)
+                other = msgspec.structs.replace(situation, principal=principal)
                 assert strictness(decide(tool, action, other, rules)) >= strictness(decision)
 
     one()

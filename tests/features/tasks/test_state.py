@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.tasks.rules import MAX_TEXT
+from elwood.features.tasks.rules import MAX_TEXT, clock_behind
 from elwood.features.tasks.state import (
+    ClockBehind,
     NewsPosting,
     NewsTold,
     PlannedRun,
@@ -155,3 +156,20 @@ def test_marks_only_grow_and_any_state_can_be_kept(entries: list[TimetableEntry]
         mark, series = (row.mark, row.series) if row else (0.0, -1)
     raw = msgspec.json.encode(table)
     assert msgspec.json.decode(raw, type=Timetable) == table
+
+
+def test_older_logs_are_read() -> None:
+    """They count misses that are told later, and put back what a clock had passed over."""
+    lines = [
+        '{"type":"made","task":{"id":"t","title":"T","when":{"type":"every","seconds":3600.0},'
+        '"prompt":"p"},"since":0.0}',
+        '{"type":"passed","task":"t","first":3600.0,"last":7200.0,"count":2,"result":"missed",'
+        '"why":"the run before took so long","later":true}',
+        '{"type":"summed","task":"t","tell":"2 times"}',
+        '{"type":"clock","to":60.0,"tell":"My clock was put back"}',
+    ]
+    table = folded(*(msgspec.json.decode(line, type=TimetableEntry) for line in lines))
+    assert [news.text for news in table.news] == ["2 times", "My clock was put back"]
+    assert table.tasks["t"].mark == 7200.0
+    (behind,) = clock_behind(table, 60.0 - 86_400.0, "UTC")
+    assert isinstance(behind, ClockBehind)

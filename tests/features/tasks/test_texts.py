@@ -11,7 +11,7 @@ from elwood.features.tasks.texts import (
     buttons,
     cadence,
     find,
-    runs,
+    next_runs,
     state,
     table,
 )
@@ -50,22 +50,22 @@ def test_a_day_that_has_a_name_has_its_date_too(ahead: float, said: str) -> None
 
 def test_runs_keep_to_the_clocks_the_hours_and_the_end() -> None:
     every_day = Cron("0 9 * * *")
-    assert [at - EVE for at in runs(task(every_day), EVE)] == [20 * HOUR, 44 * HOUR, 68 * HOUR]
+    assert [at - EVE for at in next_runs(task(every_day), EVE)] == [20 * HOUR, 44 * HOUR, 68 * HOUR]
     twice = Every(12 * HOUR, start=NOW)
     by_day = Hours("08:00", "20:00", (0, 1, 2, 3, 4))
-    assert [at - NOW for at in runs(task(twice, hours=by_day), NOW)] == [DAY, 2 * DAY, 3 * DAY]
-    assert runs(task(twice, ends=NOW + HOUR), NOW) == []
-    assert runs(task(Once(NOW + 10 * HOUR), hours=by_day), NOW) == []
-    assert runs(task(Once(NOW - HOUR)), NOW) == []
+    assert [at - NOW for at in next_runs(task(twice, hours=by_day), NOW)] == [DAY, 2 * DAY, 3 * DAY]
+    assert next_runs(task(twice, ends=NOW + HOUR), NOW) == []
+    assert next_runs(task(Once(NOW + 10 * HOUR), hours=by_day), NOW) == []
+    assert next_runs(task(Once(NOW - HOUR)), NOW) == []
 
 
 def test_runs_within_the_hours_are_not_looked_for_for_ever() -> None:
     """A day of 86,500 s comes back to the same hour after two years: that is given up before."""
     morning = Hours("08:00", "08:02")
     drifting = Every(DAY + 100.0, start=NOW)
-    assert runs(task(drifting), NOW + 900 * DAY, 1)
-    assert runs(task(drifting, hours=morning), NOW) == []
-    assert runs(task(Cron("0 7 * * *"), hours=morning), NOW) == []
+    assert next_runs(task(drifting), NOW + 900 * DAY, 1)
+    assert next_runs(task(drifting, hours=morning), NOW) == []
+    assert next_runs(task(Cron("0 7 * * *"), hours=morning), NOW) == []
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from elwood.features.tasks.messages import (
 from elwood.features.tasks.state import Timetable as Kept
 from elwood.features.tasks.state import TimetableEntry
 from elwood.features.tasks.task import Result, Task, TaskStatus
-from elwood.features.tasks.texts import runs
+from elwood.features.tasks.texts import next_runs
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
@@ -61,7 +61,7 @@ class Timetable:
         failures: int = 0,
     ) -> None:
         """Have *task* in it."""
-        next_ = None if paused else next(iter(runs(task, self.now(), 1)), None)
+        next_ = None if paused else next(iter(next_runs(task, self.now(), 1)), None)
         self.seen[task.id] = TaskStatus(
             task,
             next=next_,

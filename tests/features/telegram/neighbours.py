@@ -38,14 +38,7 @@ from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import (
-    ActorTable,
-    Child,
-    Crashed,
-    Event,
-    Mailbox,
-    supervise,
-)
+from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, supervise
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Rich
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram

@@ -2,13 +2,7 @@
 
 import pytest
 
-from elwood.agent.channels.messages import (
-    Attachment,
-    Button,
-    Sent,
-    Undeliverable,
-    Unsure,
-)
+from elwood.agent.channels.messages import Attachment, Button, Sent, Undeliverable, Unsure
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Entity, Rich
 from tests.fake_telegram import OWNER, fake_telegram

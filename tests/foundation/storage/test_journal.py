@@ -62,7 +62,9 @@ async def test_what_is_staged_counts_at_once_and_goes_into_the_next_line(tmp_pat
         nursery.start_soon(journal.append, Wrote("four"))
         nursery.start_soon(journal.stage, Wrote("five"))
         nursery.start_soon(journal.append, Wrote("six"))
-    await journal.append(Wrote("seven"))  # which of the three was the last is not known
+    # Which of the three was the last is not known.
+    await journal.stage(Wrote("seven"))
+    await journal.append()
     again = await opened(journal.path)
     assert len(content(journal.path).splitlines()) == 4
     assert again.state == journal.state

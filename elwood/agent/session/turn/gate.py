@@ -203,7 +203,7 @@ class Gate:
             return _Broken(Output(text), "denied")
         if isinstance(plan.action, SearchWeb):
             quoting = quotes(plan.outgoing, self._log.state.private_texts())
-            plan = attrs.evolve(plan, action=SearchWeb(quoting))
+            plan = msgspec.structs.replace(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
         return ExaminedCall(turn, tool, given, self._target(tool, given), plan, digest)
 

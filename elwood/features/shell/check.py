@@ -1,24 +1,24 @@
-"""Tries the sandbox that commands would run in."""
+"""What the doctor asks about commands: is there a sandbox for them?"""
 
-from elwood.app.config.settings import Config
-from elwood.app.doctor.findings import Finding
-from elwood.foundation.runtime import Blocking
+from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.sandbox import NoSandbox, pick
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.settings import Paths
 
 
-async def examine_sandbox(config: Config, blocking: Blocking) -> list[Finding]:
-    """Take a rung as the service does, and say which; it is given back at once."""
-    paths = config.paths
+async def check(context: CheckContext) -> list[Finding]:
+    """Take a sandbox as the service does, and say which; it is given back at once."""
+    settings, paths = context.config.of(SandboxSettings), context.config.of(Paths)
     if not (paths.state.is_dir() and paths.workspace.is_dir()):
         return []  # told with the folders
-    if config.sandbox.kind == "docker":
+    if settings.kind == "docker":
         # Taking it removes the containers of a house before, perhaps of one that runs now.
         return [Finding("ok", "sandbox", "a container is tried when Elwood starts, not here")]
     try:
-        folders = (paths.workspace, paths.state, config.skills.folders)
-        picked = await pick(config.sandbox, *folders, blocking=blocking)
+        folders = (paths.workspace, paths.state, ())
+        picked = await pick(settings, *folders, blocking=context.blocking)
     except NoSandbox as error:
-        if config.sandbox.kind == "none":
+        if settings.kind == "none":
             return [Finding("ok", "sandbox", "commands are turned off in the configuration")]
         what = f"commands cannot be run: {error.why}"
         return [Finding("warning", "sandbox", what, "see docs/sandbox.md")]

@@ -1,18 +1,31 @@
-"""Looks at this machine: files and their modes, disk, kernel, journals; changes nothing."""
+"""What ``elwood doctor`` does: looks for everything that would trouble Elwood; changes nothing."""
 
 import fcntl
 import os
 import shlex
+import shutil
 import stat
-from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, MutableMapping
+from pathlib import Path
 
-from elwood.agent.models.prices import PRICES
+import trio
+
+from elwood.agent.models import check as models
 from elwood.agent.session.reading.cli import described, journals_in
 from elwood.agent.session.turn.workspace import default_documents
-from elwood.app.config.settings import Config
-from elwood.app.doctor.findings import Finding, Level
-from elwood.app.doctor.services import used_models
+from elwood.app.builtin_tools import builtin
+from elwood.app.config.load import ConfigErrors, load
+from elwood.features.backup import check as backup
+from elwood.features.shell import check as shell
+from elwood.features.tasks import check as tasks
+from elwood.features.telegram import check as telegram
+from elwood.foundation.checks import Check, CheckContext, Finding, Level
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import in_thread
+from elwood.foundation.secrets.redaction import Secret, redact
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined, open_beneath
 from elwood.foundation.storage.files import can_be_marked
 from elwood.foundation.storage.journal import Damage, verify
@@ -22,22 +35,126 @@ ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
 ENOUGH_INODES, LEAST_INODES = 10_000, 1_000
 # Bytes of journals that are verified here; `elwood receipts verify` takes all.
 QUICK = 64 << 20
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# Seconds that our clock may differ from a server's.
+MAX_SKEW = 300.0
+_LABELS: dict[Level, str] = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look at this machine."""
+    return await context.blocking(lambda: examine_machine(context.config))
+
+
+CHECKS: tuple[Check, ...] = (
+    check,
+    models.check,
+    shell.check,
+    tasks.check,
+    backup.check,
+    telegram.check,
+)
+
+
+def doctor(path: Path, environ: MutableMapping[str, str]) -> int:
+    """Examine everything that the configuration in *path* names; return the exit code."""
+    try:
+        config = load(path, environ)
+    except ConfigErrors as errors:
+        findings = [
+            Finding("problem", "configuration", problem.complaint, problem.remedy)
+            for problem in errors.problems
+        ]
+        secrets: tuple[Secret, ...] = ()
+    else:
+        findings = trio.run(_examine, config)
+        secrets = config.secrets
+    print(redact(table(findings, shutil.get_terminal_size((100, 24)).columns), secrets))
+    return 1 if any(finding.level == "problem" for finding in findings) else 0
+
+
+async def _examine(config: Config) -> list[Finding]:
+    client = Client(connections=10)
+    context = CheckContext(
+        config=config,
+        client=client,
+        now=time.time(),
+        blocking=in_thread,
+        tools=[tool.name for tool in builtin()],
+    )
+    try:
+        return await examine(context)
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + 5.0):
+            await client.aclose()
+
+
+async def examine(context: CheckContext, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+    """Do all *checks* at once, and list what they find, each after the one before."""
+    found: dict[int, list[Finding]] = {}
+
+    async def do(number: int, one: Check) -> None:
+        found[number] = list(await one(context))
+
+    async with trio.open_nursery() as nursery:
+        for number, one in enumerate(checks):
+            nursery.start_soon(do, number, one)
+    return [*(finding for number in sorted(found) for finding in found[number]), *_clock(context)]
+
+
+def _clock(context: CheckContext) -> Iterator[Finding]:
+    if not context.asked:
+        return
+    if not context.skews:
+        yield Finding("warning", "clock", "no service told the time to compare with")
+        return
+    skew = min(context.skews, key=abs)
+    if abs(skew) <= MAX_SKEW:
+        yield Finding("ok", "clock", f"agrees with the services within {abs(skew) + 1:.0f} s")
+        return
+    side = "ahead of" if skew > 0 else "behind"
+    what = f"is {abs(skew) / 60:.0f} min {side} the services"
+    yield Finding("problem", "clock", what, "set the clock: timedatectl set-ntp true")
+
+
+def table(findings: Iterable[Finding], width: int) -> str:
+    """Draw *findings* as lines of at most *width* characters, where words allow it.
+
+    >>> print(table([Finding("ok", "disk", "12 GB are free"),
+    ...              Finding("problem", "clock", "is 9 min behind", "switch NTP on")], 40))
+    ok       disk   12 GB are free
+    PROBLEM  clock  is 9 min behind
+                    → switch NTP on
+    """
+    rows = list(findings)
+    wide = max((len(row.subject) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        head = f"{_LABELS[row.level]:7}  {row.subject:{wide}}  "
+        indent = " " * len(head)
+        lines += _wrapped(row.what, head, indent, width)
+        if row.remedy:
+            lines += _wrapped(row.remedy, f"{indent}→ ", f"{indent}  ", width)
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, head: str, indent: str, width: int) -> list[str]:
+    # Commands and paths must stay whole, so that they can be copied.
+    return textwrap.wrap(
+        text,
+        max(width, len(head) + 20),
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# --- this machine ---------------------------------------------------------------------------------
 
 
 def examine_machine(config: Config) -> list[Finding]:
-    """Look at everything that needs no network; blocks for a second or two at most."""
-    looks: tuple[Callable[[Config], Iterator[Finding]], ...] = (
-        configuration,
-        credentials,
-        prices,
-        folders,
-        space,
-        kernel,
-        documents,
-        process,
-        records,
-    )
+    """Look at file, folders, disk, kernel and journals; blocks for a second or two at most."""
+    looks = (configuration, folders, space, kernel, documents, process, records)
     return [finding for look in looks for finding in look(config)]
 
 
@@ -58,45 +175,9 @@ def configuration(config: Config) -> Iterator[Finding]:
         yield Finding("ok", "configuration", f"{config.file} is valid")
 
 
-def credentials(config: Config) -> Iterator[Finding]:
-    """Tell which secrets are missing for what is in use."""
-    for name in used_models(config):
-        provider = config.providers[name]
-        is_local = urlsplit(provider.base_url).hostname in LOOPBACK
-        if provider.key is not None:
-            yield Finding("ok", "credentials", f"{name}-key is there")
-        elif provider.api != "offline" and not is_local:
-            remedy = (
-                f"put it into the credential {name}-key, into "
-                f"${name.upper().replace('-', '_')}_API_KEY, or name a file that has it in "
-                f"providers.{name}.key"
-            )
-            yield Finding("problem", "credentials", f"there is no key for {name}", remedy)
-    telegram = config.telegram
-    if telegram.token is None:
-        yield Finding("ok", "credentials", "there is no telegram-token: that channel is off")
-        return
-    yield Finding("ok", "credentials", "telegram-token is there")
-    if not telegram.owners:
-        remedy = "write your id into telegram.owners, or pair yourself: elwood pair CODE"
-        yield Finding("warning", "telegram", "it has no owner", remedy)
-
-
-def prices(config: Config) -> Iterator[Finding]:
-    """Tell when a limit in dollars cannot hold, since nobody knows what a model costs."""
-    if config.limits.session_usd is None and config.limits.day_usd is None:
-        return
-    for provider, models in used_models(config).items():
-        for model in models:
-            if f"{provider}/{model}" not in PRICES:
-                what = f"what {provider}/{model} costs is not known: it counts as free"
-                remedy = "write limits.session_tokens or limits.day_tokens too"
-                yield Finding("warning", "limits", what, remedy)
-
-
 def folders(config: Config) -> Iterator[Finding]:
     """Judge the state folder: it holds every conversation."""
-    path = config.paths.state
+    path = config.of(Paths).state
     quoted = shlex.quote(str(path))
     try:
         status = path.stat()
@@ -125,7 +206,7 @@ def folders(config: Config) -> Iterator[Finding]:
 
 def space(config: Config) -> Iterator[Finding]:
     """Measure what is left for us on the disk."""
-    path = next(p for p in (config.paths.state, *config.paths.state.parents) if p.exists())
+    path = next(p for p in (config.of(Paths).state, *config.of(Paths).state.parents) if p.exists())
     disk = os.statvfs(path)
     free = disk.f_bavail * disk.f_frsize
     level = _enough(free, ENOUGH_SPACE, LEAST_SPACE)
@@ -160,7 +241,7 @@ def kernel(config: Config) -> Iterator[Finding]:
 
 def documents(config: Config) -> Iterator[Finding]:
     """Look for the documents of the workspace."""
-    folder = config.paths.workspace
+    folder = config.of(Paths).workspace
     if not folder.is_dir():
         yield Finding("warning", "workspace", f"there is no folder {folder}", "run: elwood init")
         return
@@ -188,7 +269,7 @@ def documents(config: Config) -> Iterator[Finding]:
 def process(config: Config) -> Iterator[Finding]:
     """Tell whether a process holds the state folder (`store.lock`)."""
     try:
-        descriptor = os.open(config.paths.state / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(config.of(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         yield Finding("ok", "process", "Elwood has not run here yet")
         return
@@ -206,11 +287,11 @@ def process(config: Config) -> Iterator[Finding]:
 
 def records(config: Config) -> Iterator[Finding]:
     """Verify the journals, as many as can be read quickly, the last written first."""
-    if not config.paths.state.is_dir():
+    if not config.of(Paths).state.is_dir():
         return
     try:
         found = sorted(
-            ((path.stat().st_mtime, path) for path in journals_in([config.paths.state])),
+            ((path.stat().st_mtime, path) for path in journals_in([config.of(Paths).state])),
             reverse=True,
         )
     except OSError as error:
