@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.foundation.sandbox import Executor
+from elwood.foundation.sandbox.command import Executor
 from elwood.foundation.sandbox.launched import landlock_version
 from tests.foundation.sandbox import scene
 
