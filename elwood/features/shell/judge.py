@@ -108,19 +108,6 @@ def outside(path: str, root: str | None) -> Unclear | None:
     return None
 
 
-# What git must be run with, and nothing else of ours: no configuration but the repository's, and no
-# fetching of objects that are missing, which runs what the repository names as its server.
-ENVIRONMENT: Mapping[str, str] = MappingProxyType(
-    {
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",
-    }
-)
 # To be run before each git command of a plan; its lines are for `overrides`.  Status 1: no lines.
 READ_CONFIGURATION = (
     "git", "--no-pager", "config", "--name-only", "--get-regexp",
@@ -407,7 +394,7 @@ class Step:
 class Plan:
     """What to run, in this order, without a shell; the first program reads nothing.
 
-    Git needs `git_commands.ENVIRONMENT`, and `git_commands.overrides` looked up first.
+    Git needs `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
     """
 
     steps: tuple[Step, ...]

@@ -29,13 +29,13 @@ from elwood.foundation.sandbox.command import (
     Outcome,
     Rung,
     SandboxFailed,
-    SandboxSettings,
     no_folder,
     not_started,
 )
 from elwood.foundation.sandbox.launcher import LENGTH
 from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, environment, present, unmoved
 from elwood.foundation.sandbox.running import Running, kill_family
+from elwood.foundation.sandbox.settings import SandboxSettings
 
 # The launcher is run as a program.
 _LAUNCHER = Path(__file__).with_name("launcher.py")
