@@ -267,7 +267,7 @@ def documents(config: Config) -> Iterator[Finding]:
 
 
 def process(config: Config) -> Iterator[Finding]:
-    """Tell whether a process holds the state folder (`store.lock`)."""
+    """Tell whether a process holds the state folder."""
     try:
         descriptor = os.open(config.of(Paths).state / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

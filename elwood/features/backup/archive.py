@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 # Bytes of a manifest: of `MAX_MEMBERS` members with names of ordinary length.
 MAX_MANIFEST = 256 << 20
-# The attribute that `store.marks` sets, as tar programs write it down.
+# The attribute that `taint_marks` sets, as tar programs write it down.
 MARK = "SCHILY.xattr.user.elwood.untrusted"
 # How a file packed by gzip begins (RFC 1952), and the bytes of its head and end.
 _PACKED, _LEAST = b"\x1f\x8b\x08", 18

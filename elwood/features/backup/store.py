@@ -59,7 +59,7 @@ TRIES = 2
 # In the state folder: for this machine and this moment only, or made anew at each start.
 # `sessions/open` says who is to be woken, which is everybody after a restore.
 DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
-# Below the state folder: a restore that has begun (`store.restoring`).
+# Below the state folder: a restore that has begun.
 STAGE = "restoring"
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
@@ -106,8 +106,7 @@ class Scope:
         )
 
 
-@attrs.frozen
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """A backup is on the disk; *removed* went for it, *stuck* says what could not, and why."""
 
     path: Path
@@ -313,8 +312,7 @@ UNREADABLE = frozenset(
 Tell = Callable[[str, str], None]
 
 
-@attrs.frozen
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """One thing to be put in: *path* below its folder, as it is on the disk.
 
     *content* is the copy of a file, to be closed by whoever takes it; *target* is where a link
