@@ -10,9 +10,15 @@ import pytest
 import trio
 
 from elwood.foundation.runtime import Halt
-from elwood.foundation.storage.disk import PAGE, RESERVE, temporary
+from elwood.foundation.storage.disk import (
+    PAGE,
+    RESERVE,
+    Calls,
+    DiskFull,
+    JournalBroken,
+    temporary,
+)
 from elwood.foundation.storage.journal import Verified, snapshot_of, verify
-from elwood.foundation.storage.syscalls import Calls, DiskFull, JournalBroken
 from tests.foundation.storage.diary import Wrote, kept, make_disk, names, opened
 
 
@@ -126,7 +132,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 import trio
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import DiskFull
 from tests.foundation.storage.diary import (Wrote, opened)
 
 async def main():
