@@ -35,7 +35,7 @@ from elwood.agent.approvals.state import (
 from elwood.agent.channels.messages import Post, Sent, Unsent
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import (
     CODES,
     OWNER,
