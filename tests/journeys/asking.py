@@ -32,7 +32,6 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.message import texts as texts_of
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.agent.session.log.turns import UNANSWERED, call_key
@@ -44,8 +43,8 @@ from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.scripted import Effects, Named, answer, call
 from tests.journeys.approved import unapproved
-from tests.journeys.crashing import CountedCalls, Kill, Steps, only_kills
-from tests.journeys.disk import tags_of
+from tests.journeys.crashing import CountedCalls, Steps, lived
+from tests.journeys.disk import Kill, tags_of
 from tests.journeys.scene import ALWAYS, ME, ROUTE, House, World, living
 
 # Seconds: within the time that a turn waits, and long after it.
@@ -251,7 +250,7 @@ class AskingTrial:
         self.found: list[str] = []
         world = self.world = World(folder)
         world.effects = Reading()
-        world.rules = Rules()
+        world.free = ()
         world.calls = lambda: Quick(self.steps)
         world.now = lambda: 1_000_000.0 + self.began + trio.current_time()
         world.model = self._think
@@ -265,16 +264,9 @@ class AskingTrial:
     def run(self) -> "AskingTrial":
         """Live as many lives as it takes."""
         while True:
-            self.lives += 1
-            self.steps.is_dead = False
-            try:
-                trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
-            except (Kill, BaseExceptionGroup) as death:
-                if not only_kills(death):
-                    raise
-            else:
-                if all(id_ in self.confirmed for id_, _ in self.story):
-                    return self
+            self.lives += lived(self.steps, self._life)
+            if all(id_ in self.confirmed for id_, _ in self.story):
+                return self
 
     # --- one life --------------------------------------------------------------------------------
 
@@ -321,7 +313,9 @@ class AskingTrial:
             await trio.sleep(LOOK)
 
     def _is_settled(self, house: House) -> bool:
-        is_up = SESSION in house.states or not (self.world.folder / "open" / SESSION).exists()
+        is_up = (
+            SESSION in house.states or not (self.world.folder / "sessions/open" / SESSION).exists()
+        )
         idle = is_up and all(
             state.is_idle and isinstance(next_work(state), Nothing)
             for state in house.states.values()
@@ -351,7 +345,9 @@ class AskingTrial:
     @property
     def entries(self) -> list[Entry]:
         """The session's log, but for a torn end."""
-        return [entry for _, entry in _read(self.world.folder / f"{SESSION}.jsonl", OF_SESSION)]
+        return [
+            entry for _, entry in _read(self.world.folder / f"sessions/{SESSION}.jsonl", OF_SESSION)
+        ]
 
     @property
     def rulings(self) -> list[ApprovalEntry]:

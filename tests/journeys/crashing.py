@@ -24,7 +24,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.foundation.storage.disk import Calls
 from tests.agent.session.scripted import answer, call
-from tests.journeys.disk import Kill as Kill
+from tests.journeys.disk import Kill
 from tests.journeys.scene import World, house
 
 
@@ -159,7 +159,7 @@ class Trial:
     @property
     def entries(self) -> list[Entry]:
         """The session's log."""
-        lines = (self.world.folder / "s.jsonl").read_bytes().splitlines()
+        lines = (self.world.folder / "sessions/s.jsonl").read_bytes().splitlines()
         return [entry for line in lines for entry in msgspec.json.decode(line, type=_Line).entries]
 
     def broken(self) -> list[str]:

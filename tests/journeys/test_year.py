@@ -10,8 +10,8 @@ import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
+from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
-from elwood.features.tasks.chores import Report
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import (
@@ -97,7 +97,7 @@ def chore(world: World, name: str, since: float) -> Report:
 
 def die(world: World, house: House) -> None:
     """Die within the next steps."""
-    world.steps.last = world.steps.count + world.random.randint(1, 12)
+    world.steps.at = [world.steps.count + world.random.randint(1, 12)]
 
 
 async def set_clock(world: World, house: House) -> None:

@@ -1,1 +1,0 @@
-from tests.fake_http import JUMP as JUMP
