@@ -7,8 +7,7 @@ from elwood.features.files.tools import LIST_FILES, READ_FILE
 from elwood.features.files.write_tools import EDIT_FILE, WRITE_FILE
 from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY
 from elwood.features.shell.tools import RUN_COMMAND
-from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
-from elwood.features.skills.tools import ACTIVATE_SKILL
+from elwood.features.skills.tools import ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL
 from elwood.features.tasks.tools import (
     CANCEL_TASK,
     LIST_TASKS,

@@ -14,12 +14,12 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
     always,
+    path_failure,
 )
 from elwood.features.files.reaching import reached
 from elwood.features.files.texts import (
     MAX_LINE,
     decoded,
-    failure,
     raw_lines,
 )
 from elwood.foundation.storage.confined import PathRefused, Unconfined
@@ -54,7 +54,7 @@ async def list_files(given: ListFiles, hands: Hands) -> str | Output:
     try:
         items, more = await hands.blocking(lambda: _items(given, hands))
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     if not items:
         return f"{escape_name(given.path)} is an empty folder"
     lines = [_line(item) for item in items[:MAX_ITEMS]]
@@ -75,7 +75,7 @@ async def read_file(given: ReadFile, hands: Hands) -> str | Output:
     try:
         page = await hands.blocking(read)
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     name = escape_name(given.path)
     if page.total == 0:
         return f"{name} is empty"

@@ -15,7 +15,6 @@ from subprocess import DEVNULL
 import attrs
 import trio
 
-from elwood.features.shell.git_commands import ENVIRONMENT
 from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
 from elwood.foundation.net.addresses import (
     Pinned,
@@ -184,8 +183,19 @@ def clone(url: Url, addresses: Sequence[str]) -> tuple[str, ...]:
 
 def environment(scratch: Path, scheme: str) -> Mapping[str, str]:
     """Make the environment of git: nothing of ours, no home but *scratch*, one transport."""
-    least = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(scratch), "LC_ALL": "C"}
-    return {**least, **ENVIRONMENT, "GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": ""}
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(scratch),
+        "LC_ALL": "C",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": scheme,
+        "GIT_ASKPASS": "",
+    }
 
 
 @attrs.frozen
