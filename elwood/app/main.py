@@ -19,12 +19,11 @@ from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.owner_routes import places
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.models.actor import Models
-from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.embeddings import Embedder, ThroughModels
 from elwood.agent.models.messages import ModelsMail
-from elwood.agent.models.paid_embeddings import ThroughModels
 from elwood.agent.models.provider import Provider
-from elwood.agent.models.usage_book import UsageBook
+from elwood.agent.models.spending.ledger import Ledger, UsageEntry
+from elwood.agent.models.spending.store import UsageBook
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence

@@ -38,7 +38,7 @@ from elwood.agent.models.messages import (
     ModelsMail,
     Unembedded,
 )
-from elwood.agent.models.spending import Spent, Used
+from elwood.agent.models.spending.report import Spent, Used
 from elwood.agent.session.actor import SessionActor
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog

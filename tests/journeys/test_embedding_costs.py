@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.models.ledger import Charged, Ledger, UsageEntry
 from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending.ledger import Charged, Ledger, UsageEntry
 from elwood.agent.models.vectors import Embeddings, hashed
 from elwood.features.memory.messages import Recall
 from elwood.features.memory.vectors import PAUSE

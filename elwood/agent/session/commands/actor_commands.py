@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from elwood.agent.models.messages import Spending
-from elwood.agent.models.spending import in_table
+from elwood.agent.models.spending.report import in_table
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.exporting import export
 from elwood.agent.session.commands.slash import (
