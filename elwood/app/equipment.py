@@ -31,8 +31,8 @@ from elwood.features.memory.messages import MemoryMail
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.installer import Places
-from elwood.features.skills.store import Shelf
+from elwood.features.skills.installer import SkillInstaller
+from elwood.features.skills.store import SkillStore
 from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.messages import TimetableMail
 from elwood.features.web.client import Web
@@ -62,10 +62,10 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
     paths = config.paths
     if left := await blocking(lambda: reap(paths.state / "running")):
         log.warning("ended commands of an earlier run", extra={"count": left})
-    places = Places(paths.state / "skills", paths.workspace)
+    places = SkillInstaller(paths.state / "skills", paths.workspace)
     await blocking(places.sweep)
     hands = Hands(paths.workspace, blocking, git=Git(config.egress), places=places)
-    shelf = Shelf(hands.root, blocking, config.skills.folders, off=config.skills.off)
+    shelf = SkillStore(hands.root, blocking, config.skills.folders, off=config.skills.off)
     hands = attrs.evolve(hands, skills=shelf)
     try:
         folders = (paths.workspace, paths.state, config.skills.folders)

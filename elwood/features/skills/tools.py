@@ -26,16 +26,16 @@ from elwood.agent.tools.tool import (
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import (
     Offer,
-    Places,
+    SkillInstaller,
     SkillRefused,
     read_tree,
 )
 from elwood.features.skills.offered import candidate, review
 from elwood.features.skills.skill import MAX_FILE, There, Unusable, missing
 from elwood.features.skills.store import (
-    Found,
-    Placed,
-    Shelf,
+    FoundSkill,
+    FoundSkills,
+    SkillStore,
     files_of,
 )
 from elwood.foundation.net.egress import destination
@@ -81,7 +81,7 @@ async def activate_skill(given: Activate, hands: Hands) -> str | Output:
     return _activated(placed, directory, files, more)
 
 
-def _activated(placed: Placed, directory: str | None, files: list[str], more: bool) -> str:
+def _activated(placed: FoundSkill, directory: str | None, files: list[str], more: bool) -> str:
     skill = placed.skill
     if directory is not None:
         where = f'{skill.mark} directory="{directory}">'
@@ -98,7 +98,7 @@ def _activated(placed: Placed, directory: str | None, files: list[str], more: bo
     return "\n".join(lines)
 
 
-def place_of(placed: Placed, hands: Hands) -> str | None:
+def place_of(placed: FoundSkill, hands: Hands) -> str | None:
     """Say where commands find the skill; None if they do not.  Blocks."""
     path = placed.root.path / placed.folder
     if isinstance(hands.sandbox, NoSandbox):
@@ -106,7 +106,7 @@ def place_of(placed: Placed, hands: Hands) -> str | None:
     return hands.sandbox.place(path)
 
 
-def _file(placed: Placed, path: str) -> str | Output:
+def _file(placed: FoundSkill, path: str) -> str | Output:
     if path.startswith("/") or ".." in path.split("/"):
         raise PathRefused(path, "is not a file of the skill")
     # From the skill's own folder, so that no link in it leads to the rest of the workspace.
@@ -123,7 +123,7 @@ def _file(placed: Placed, path: str) -> str | Output:
         return Output(text, untrusted=True, origin=escape_name(path)) if file.untrusted else text
 
 
-def there(skills: list[Placed]) -> There:
+def there(skills: list[FoundSkill]) -> There:
     """Find out which of the things that *skills* need commands would find."""
     least = environment({}, home="/")
     programs = {program for placed in skills for program in placed.skill.needs.programs}
@@ -131,13 +131,13 @@ def there(skills: list[Placed]) -> There:
     return There(frozenset(found), frozenset(least))
 
 
-def usable(found: Found) -> list[Placed]:
+def usable(found: FoundSkills) -> list[FoundSkill]:
     """List the skills whose needs are met."""
     around = there(list(found.skills))
     return [one for one in found.skills if missing(one.skill.needs, around) is None]
 
 
-def _shelf(hands: Hands) -> Shelf:
+def _shelf(hands: Hands) -> SkillStore:
     if hands.skills is None:
         raise ToolFailure("there are no skills here")
     return hands.skills
@@ -227,7 +227,9 @@ async def fetch_skill(given: Fetch, hands: Hands) -> str:
     )
 
 
-async def take(source: str, folder: str, hands: Hands, git: Git, places: Places) -> tuple[str, int]:
+async def take(
+    source: str, folder: str, hands: Hands, git: Git, places: SkillInstaller
+) -> tuple[str, int]:
     """Read the skill at *source*, judge and keep it; return its digest and the number of files.
 
     Raises SkillRefused, GitFailed, PathRefused and Unconfined.
@@ -285,7 +287,7 @@ def _from(offer: Offer) -> str:
     return f"{offer.source} at commit {offer.commit}" if offer.commit else offer.source
 
 
-def _means(hands: Hands) -> tuple[Git, Places]:
+def _means(hands: Hands) -> tuple[Git, SkillInstaller]:
     if hands.git is None or hands.places is None:
         raise ToolFailure("skills cannot be installed here")
     return hands.git, hands.places

@@ -10,7 +10,7 @@ from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.turn.prompt import LOOK_EVERY, Prompting
 from elwood.agent.session.turn.workspace import Workspace
 from elwood.features.files.tools import LIST_FILES
-from elwood.features.skills.store import Shelf
+from elwood.features.skills.store import SkillStore
 from elwood.features.skills.tools import ACTIVATE_SKILL
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
@@ -25,7 +25,7 @@ def put(folder: Path, body: str = "Body.", more: str = "") -> None:
 def prompting(workspace: Path, *always: str, budget: int = 10_000) -> Prompting:
     root = Root(workspace)
     tools = (LIST_FILES, ACTIVATE_SKILL)
-    shelf = Shelf(root, inline)
+    shelf = SkillStore(root, inline)
     return Prompting(Workspace(root, inline), tools, budget, str, shelf, always)
 
 

@@ -11,7 +11,7 @@ from elwood.agent.session.turn.workspace import Workspace
 from elwood.agent.tools.tool import Tool
 from elwood.features.skills.matching import called, matching
 from elwood.features.skills.skill import Skill, catalogue, resident
-from elwood.features.skills.store import Found, Placed, Shelf
+from elwood.features.skills.store import FoundSkill, FoundSkills, SkillStore
 from elwood.features.skills.tools import ACTIVATE_SKILL, usable
 
 NOTE = (
@@ -24,7 +24,7 @@ SKILLS_SHARE = 5
 # message sooner, and conversations that begin turns together need one look.
 LOOK_EVERY = 1.0
 
-_Made = tuple[Documents, tuple[Placed, ...], Prompt]
+_Made = tuple[Documents, tuple[FoundSkill, ...], Prompt]
 
 
 class Prompting:
@@ -40,7 +40,7 @@ class Prompting:
         tools: Sequence[Tool],
         budget: int,
         redact: Callable[[str], str],
-        shelf: Shelf | None = None,
+        shelf: SkillStore | None = None,
         always: Collection[str] = (),
     ) -> None:
         self._workspace = workspace
@@ -49,7 +49,7 @@ class Prompting:
         self._redact = redact
         self._shelf = shelf
         self._always = always
-        self._skills: tuple[Placed, ...] = ()
+        self._skills: tuple[FoundSkill, ...] = ()
         self._made: _Made | None = None
         self._looking = trio.Lock()
         self._looked = -math.inf
@@ -66,7 +66,7 @@ class Prompting:
     async def _look(self, made: _Made | None) -> _Made:
         """Look at documents and skills, and make the prompt anew if they have changed."""
         documents = await self._workspace.documents()
-        found = Found() if self._shelf is None else await self._shelf.found()
+        found = FoundSkills() if self._shelf is None else await self._shelf.found()
         self._skills = tuple(usable(found))
         if made is not None and made[0] is documents and made[1] == self._skills:
             return made
@@ -82,7 +82,7 @@ class Prompting:
 
     async def expand_skill_command(self, command: str) -> str:
         """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        found = Found() if self._shelf is None else await self._shelf.found()
+        found = FoundSkills() if self._shelf is None else await self._shelf.found()
         if (one := called((one.skill for one in usable(found)), command)) is None:
             return ""
         skill, words = one
