@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from elwood.agent.conversation.message import Completion
+from elwood.agent.conversation.token_counts import rough
 from elwood.agent.models import routing
 from elwood.agent.models.circuit_breaker import SHARED, CircuitBreaker, Ticket
 from elwood.agent.models.embeddings import Embedder, PaidEmbedding
@@ -45,7 +46,6 @@ from elwood.foundation.runtime import (
     report_error,
     waiting,
 )
-from elwood.foundation.text.tokens import rough
 
 log = logging.getLogger("elwood.models")
 

@@ -20,7 +20,8 @@ from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.messenger import Outcome, Place, Voice
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure, path_failure
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.workspace import path_failure
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, one_line

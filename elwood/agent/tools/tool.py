@@ -32,10 +32,8 @@ from elwood.features.web.client import Web
 from elwood.features.web.search_client import Search
 from elwood.foundation.runtime import Address, Blocking
 from elwood.foundation.sandbox.command import Executor, NoSandbox
-from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
-from elwood.foundation.text.lines import escape_name
 
 
 class ToolFailure(Exception):
@@ -52,18 +50,6 @@ class ToolFailure(Exception):
         self.unknown = unknown
         self.untrusted = untrusted
         self.origin = origin
-
-
-def path_failure(path: str, error: PathRefused | Unconfined) -> ToolFailure:
-    """Say to the model why *path* was refused."""
-    name = escape_name(path) or "the path"
-    match error:
-        case PathMissing():
-            return ToolFailure(f"{name} {error.why}; list_files shows what is there")
-        case PathRefused():
-            return ToolFailure(f"{name}: {error.why}")
-        case Unconfined():
-            return ToolFailure(f"files cannot be used on this machine: {error}")
 
 
 @attrs.frozen

@@ -23,12 +23,12 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
     always,
-    path_failure,
 )
-from elwood.features.files.texts import decoded, raw_lines
+from elwood.agent.tools.workspace import path_failure
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root
+from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Lines, and names, that one call shows.

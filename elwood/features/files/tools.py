@@ -14,21 +14,18 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
     always,
-    path_failure,
 )
-from elwood.features.files.reaching import reached
-from elwood.features.files.texts import (
-    MAX_LINE,
-    decoded,
-    raw_lines,
-)
+from elwood.agent.tools.workspace import path_failure, reached
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item
 from elwood.foundation.storage.paths import holds_secrets
+from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Entries of a folder that one call shows.
 MAX_ITEMS = 500
+# Of a line, in characters, that is shown: more is data, not text.
+MAX_LINE = 2000
 # Lines that one call shows.
 MAX_LINES = 2000
 # Characters that one call shows, below the limit of the tool so that no line is cut there.

@@ -10,11 +10,12 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import WriteFile
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure, path_failure
-from elwood.features.files.texts import refuse_binary
+from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.workspace import path_failure
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import is_protected
+from elwood.foundation.storage.text_files import refuse_binary
 from elwood.foundation.text.lines import escape_name
 
 # Of a file that is written at once, in bytes: more is no text that a model writes.

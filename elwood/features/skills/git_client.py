@@ -26,6 +26,7 @@ from elwood.foundation.net.addresses import (
 from elwood.foundation.net.egress import EgressRules, destination
 from elwood.foundation.net.http import Unreachable
 from elwood.foundation.net.urls import Refused, Url, parse
+from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 
 # Seconds for a whole repository, and for each look at what was fetched.
 DEADLINE, LOOK = 90.0, 20.0
@@ -183,19 +184,8 @@ def clone(url: Url, addresses: Sequence[str]) -> tuple[str, ...]:
 
 def environment(scratch: Path, scheme: str) -> Mapping[str, str]:
     """Make the environment of git: nothing of ours, no home but *scratch*, one transport."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(scratch),
-        "LC_ALL": "C",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": scheme,
-        "GIT_ASKPASS": "",
-    }
+    least = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(scratch), "LC_ALL": "C"}
+    return {**least, **GIT_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": ""}
 
 
 @attrs.frozen

@@ -21,8 +21,8 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
     always,
-    path_failure,
 )
+from elwood.agent.tools.workspace import path_failure
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import (
     Offer,

@@ -63,9 +63,8 @@ from elwood.foundation.runtime import (
 )
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.storage.chain import decoder
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 from tests.fake_http import Reply, serving
 from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, messages_stream
 

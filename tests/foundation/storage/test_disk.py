@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from elwood.foundation.runtime import Halt
-from elwood.foundation.storage.disk import RESERVE, temporary
+from elwood.foundation.storage.disk import RESERVE, Calls, DiskFull, JournalBroken, temporary
 from elwood.foundation.storage.journal import Verified, snapshot_of, verify
-from elwood.foundation.storage.syscalls import Calls, DiskFull, JournalBroken
 from tests.foundation.storage.diary import Wrote, kept, make_disk, names, opened
 
 
@@ -123,7 +122,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 import trio
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import DiskFull
 from tests.foundation.storage.diary import (Wrote, opened)
 
 async def main():

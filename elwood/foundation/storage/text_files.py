@@ -1,12 +1,10 @@
-"""What counts as a text file, how its lines are shown, and what a refused path means to a model."""
+"""What counts as a text file, and its lines."""
 
 from collections.abc import Iterator
 
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import File
 
-# Of a line, in characters, that is shown: more is data, not text.
-MAX_LINE = 2000
 # Bytes of a file that is searched for its lines.
 MAX_FILE = 64 << 20
 # Bytes of a line that are read at once: a line without an end must not fill the memory.
