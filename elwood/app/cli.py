@@ -185,21 +185,32 @@ def _once(config: "Config", given: Namespace) -> int:
 
 
 def _memory(config: "Config", given: Namespace) -> int:
+    from elwood.features.control import client
+    from elwood.features.control import protocol as wire
+    from elwood.features.daily_notes.store import DailyNoteSearch
     from elwood.features.memory import cli
+    from elwood.foundation.runtime import inline
     from elwood.foundation.settings import Paths
 
     paths = config.of(Paths)
+    others = (DailyNoteSearch(paths.state, paths.workspace, inline),)
     match given.command.name:
         case "list":
             return cli.show_list(paths.state, given.limit)
         case "search":
-            return cli.search(paths, " ".join(given.query), given.limit)
+            return cli.search(paths.state, " ".join(given.query), given.limit, others)
         case "show":
             return cli.show(paths.state, given.key)
         case "forget":
-            return cli.forget(paths, tuple(given.keys))
+            keys = tuple(given.keys)
+            # A house that hangs is one, too, and its word is waited for.
+            if client.is_reachable(paths.runtime):
+                return client.settle(paths.runtime, wire.Forget(keys))
+            return cli.forget(paths.state, keys, others)
         case _:
-            return cli.rebuild(paths)
+            if client.is_reachable(paths.runtime):
+                return client.settle(paths.runtime, wire.Rebuild())
+            return cli.rebuild(paths.state)
 
 
 def _skills(config: "Config", given: Namespace) -> int:

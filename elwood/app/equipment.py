@@ -12,8 +12,8 @@ import trio
 from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.messages import ModelsMail
 from elwood.agent.policy.decide import Rules, version
 from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.commands.exporting import Exports
@@ -24,14 +24,12 @@ from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.tools.messenger import Voice
 from elwood.agent.tools.tool import Hands, Tool, with_hands
 from elwood.app.config.settings import Config
-from elwood.features.daily_notes.index import Pages
-from elwood.features.daily_notes.store import Threads
-from elwood.features.memory.actor import Remembering
-from elwood.features.memory.daily_quota import Allowance
-from elwood.features.memory.learning_deps import Learning
+from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
+from elwood.features.memory.actor import Memory
+from elwood.features.memory.extension import DailyQuota, Learning, OwnerQuestions
 from elwood.features.memory.messages import MemoryMail
-from elwood.features.memory.notebook import MemoryNotebook
-from elwood.features.memory.store import Memory
+from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import NoteSearch
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.installer import Places
 from elwood.features.skills.store import Shelf
@@ -42,7 +40,9 @@ from elwood.features.web.search_client import search_of
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Address, Blocking
-from elwood.foundation.sandbox import NoSandbox, pick, reap
+from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.running import reap
 from elwood.foundation.secrets.redaction import Redactor, redact
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
@@ -88,27 +88,31 @@ async def equipped(config: Config, blocking: Blocking) -> AsyncIterator[Hands]:
 
 
 def remembering(
-    config: Config, outside: Environment, disk: Disk, embedder: Embedder | None
-) -> Remembering:
+    config: Config,
+    outside: Environment,
+    disk: Disk,
+    embedder: Embedder | None,
+    daily: DailyNoteSearch,
+) -> Memory:
     """Make the actor that remembers."""
-    memory = Memory(config.paths.state, disk, max_notes=config.memory.max_notes)
-    return Remembering(
-        memory,
+    return Memory(
+        NoteStore(config.paths.state, disk, max_notes=config.memory.max_notes),
         blocking=outside.blocking,
         now=outside.now,
         embedder=embedder,
-        pages=Pages(config.paths.state, config.paths.workspace),
+        others=(daily,),
     )
 
 
 def learning(
     config: Config,
+    outside: Environment,
     disk: Disk,
     memory: Address[MemoryMail],
-    outboxes: Mapping[str, Address[OutboxMail]],
-    places: Callable[[], Sequence[Route]],
+    models: Address[ModelsMail],
+    questions: OwnerQuestions,
 ) -> Learning:
-    """Make what sessions learn with; the owner is asked at the first of *places*.
+    """Make what sessions learn with.
 
     The model of rules cannot observe anything, so it is not asked to.
     """
@@ -118,10 +122,13 @@ def learning(
         settings = attrs.evolve(settings, mode="off")
     return Learning(
         settings=settings,
-        notebook=MemoryNotebook(memory),
-        allowance=Allowance(config.paths.state / "learning.day", disk, settings.calls_per_day),
-        outboxes=outboxes,
-        places=places,
+        memory=memory,
+        models=models,
+        quota=DailyQuota(config.paths.state / "learning.day", disk, settings.calls_per_day),
+        questions=questions,
+        redact=lambda text: redact(text, config.secrets),
+        now=outside.now,
+        zone=ZoneInfo(config.owner.timezone),
     )
 
 
@@ -149,12 +156,19 @@ class Equipment:
         self.owners = frozenset[str]().union(*(channel.owners for channel in channels))
         self.places = tuple(route for channel in channels for route in channel.owner)
         root, zone = Root(config.paths.workspace), ZoneInfo(config.owner.timezone)
-        self.threads = Threads(
+        self.threads = DailyNotes(
             root, zone, hands.blocking, lambda text: redact(text, config.secrets)
         )
+        self.daily = DailyNoteSearch(config.paths.state, config.paths.workspace, hands.blocking)
         self._config = config
+        self.searches = (NoteSearch(memory), self.daily)
         self._hands = attrs.evolve(
-            hands, memory=memory, timetable=timetable, zone=config.owner.timezone, now=now
+            hands,
+            memory=memory,
+            searches=self.searches,
+            timetable=timetable,
+            zone=config.owner.timezone,
+            now=now,
         )
         self._tools = {tool.name: tool for tool in tools}
         self._approvals = approvals

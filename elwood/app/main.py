@@ -19,12 +19,11 @@ from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.owner_routes import places
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.models.actor import Models
-from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.ledger import Ledger, UsageEntry
+from elwood.agent.models.embeddings import Embedder, ThroughModels
 from elwood.agent.models.messages import ModelsMail
-from elwood.agent.models.paid_embeddings import ThroughModels
 from elwood.agent.models.provider import Provider
-from elwood.agent.models.usage_book import UsageBook
+from elwood.agent.models.spending.ledger import Ledger, UsageEntry
+from elwood.agent.models.spending.store import UsageBook
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.pool import Conversations, Neighbours
 from elwood.agent.session.presence import Presence
@@ -39,6 +38,7 @@ from elwood.features.control.actor import Control, look
 from elwood.features.control.view import House as HouseSeen
 from elwood.features.health.actor import VITAL, Health, listener
 from elwood.features.health.disk_monitor import Vitals
+from elwood.features.memory.extension import OwnerQuestions
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.feature import Clockwork
 from elwood.features.tasks.messages import TimetableMail
@@ -148,7 +148,14 @@ class House:
             self._equipment,
             hands=hands,
             tools=tools,
-            learning=learning(config, self._disk, self.memory.address, self._posts, self._places),
+            learning=learning(
+                config,
+                outside,
+                self._disk,
+                self.memory.address,
+                self.models.address,
+                OwnerQuestions(self._posts, self._places),
+            ),
             channels=channels,
             presence=self.presence,
             actor_table=self.actor_table,
@@ -168,6 +175,7 @@ class House:
             tell=self._tell,
             channels=channels,
             threads=self._equipment.threads,
+            daily=self._equipment.daily,
             heard=heard,
             full=lambda: self._vitals.refusal,
         )
@@ -226,7 +234,7 @@ class House:
             when_awake=self._when_awake,
         )
         embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
-        memory = remembering(config, outside, self._disk, embedder)
+        memory = remembering(config, outside, self._disk, embedder, self._equipment.daily)
         control = Control(
             config.paths.runtime,
             self.actor_table,

@@ -1,12 +1,17 @@
 """What the operator may write, and what is said about everything else."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from elwood.agent.conversation.settings import Owner, TurnSettings
+from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.app.config.load import LARGEST, ConfigErrors, load
-from elwood.app.config.settings import Config
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Config, Paths
 
 HOME = {"HOME": "/home/ada"}
 TOKEN = "7123456789" + ":A" + "A" + "bcdefghijklmnopqrstuvwxyzABCDEFGH"
@@ -27,9 +32,9 @@ def complaints(tmp_path: Path, text: str, **environ: str) -> list[str]:
 
 def test_an_empty_file_is_a_configuration(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
-    assert config.models.default == "anthropic/claude-sonnet-5-5"
-    assert sorted(config.providers) == ["anthropic", "offline", "ollama", "openai"]
-    assert config.telegram.token is None
+    assert config.of(ModelSettings).default == "anthropic/claude-sonnet-5-5"
+    assert sorted(config.of(Providers).by_name) == ["anthropic", "offline", "ollama", "openai"]
+    assert config.of(TelegramSettings).token is None
     assert config.secrets == ()
     assert config.file == tmp_path / "config.toml"
 
@@ -54,16 +59,16 @@ def test_every_kind_of_value_can_be_written(tmp_path: Path) -> None:
         groups = [-1001]
         """,
     )
-    assert config.owner.timezone == "Europe/Berlin"
-    assert config.paths.state == Path("/home/ada/elwood")
-    assert config.paths.workspace == Path("/home/ada/elwood/workspace")
-    assert config.paths.runtime == Path("/run/x")
-    assert config.limits.day_usd == 5.0
-    assert config.turn.deadline == 60.0
-    assert isinstance(config.turn.deadline, float)
-    assert config.models.fallbacks == ("openai/gpt", "anthropic/claude")
-    assert config.providers["local"].echo_reasoning == "reasoning"
-    assert config.telegram.owners == (123456789012, 2)
+    assert config.of(Owner).timezone == "Europe/Berlin"
+    assert config.of(Paths).state == Path("/home/ada/elwood")
+    assert config.of(Paths).workspace == Path("/home/ada/elwood/workspace")
+    assert config.of(Paths).runtime == Path("/run/x")
+    assert config.of(Limits).day_usd == 5.0
+    assert config.of(TurnSettings).deadline == 60.0
+    assert isinstance(config.of(TurnSettings).deadline, float)
+    assert config.of(ModelSettings).fallbacks == ("openai/gpt", "anthropic/claude")
+    assert config.of(Providers).by_name["local"].echo_reasoning == "reasoning"
+    assert config.of(TelegramSettings).owners == (123456789012, 2)
 
 
 WRONG = [
@@ -213,6 +218,14 @@ def test_an_unreadable_file_is_one_problem(
     assert str(caught.value) == f"{path}{said}"
 
 
+def test_it_is_read_without_what_only_a_service_needs() -> None:
+    """Commands that look at files or ask the service start fast."""
+    code = "import sys, elwood.app.config.load; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"trio", "httpx2", "httpcore2", "ssl", "sqlite3", "markdown_it"}
+
+
 # --- the environment ----------------------------------------------------------------------------
 
 
@@ -231,16 +244,16 @@ def test_variables_come_before_the_file(tmp_path: Path) -> None:
         ELWOOD__TELEGRAM='{"owners": [5]}',
         ELWOOD__TELEGRAM__POLL="3",
     )
-    assert config.turn.deadline == 7.5
-    assert config.models.max_tokens == 3
-    assert config.models.fallbacks == ("openai/gpt",)
-    assert config.owner.name == "5"
-    assert config.limits.day_usd == 1.0
-    assert config.providers["my-box"].base_url == "http://y"
-    assert config.providers["openai"].echo_reasoning == "reasoning"
-    assert config.providers["new"].api == "offline"
-    assert config.telegram.owners == (5,)
-    assert config.telegram.poll == 3.0
+    assert config.of(TurnSettings).deadline == 7.5
+    assert config.of(ModelSettings).max_tokens == 3
+    assert config.of(ModelSettings).fallbacks == ("openai/gpt",)
+    assert config.of(Owner).name == "5"
+    assert config.of(Limits).day_usd == 1.0
+    assert config.of(Providers).by_name["my-box"].base_url == "http://y"
+    assert config.of(Providers).by_name["openai"].echo_reasoning == "reasoning"
+    assert config.of(Providers).by_name["new"].api == "offline"
+    assert config.of(TelegramSettings).owners == (5,)
+    assert config.of(TelegramSettings).poll == 3.0
 
 
 @pytest.mark.parametrize(
@@ -275,21 +288,21 @@ def test_a_wrong_variable_is_named(tmp_path: Path, name: str, text: str, said: s
 def test_variables_are_put_into_texts(tmp_path: Path) -> None:
     text = '[owner]\nname = "${FIRST} $${FIRST} $FIRST ${LAST}"'
     config = configured(tmp_path, text, FIRST="Ada", LAST="${FIRST}")
-    assert config.owner.name == "Ada ${FIRST} $FIRST ${FIRST}"
+    assert config.of(Owner).name == "Ada ${FIRST} $FIRST ${FIRST}"
 
 
 def test_state_and_runtime_follow_systemd_and_the_session(tmp_path: Path) -> None:
     environ = {"XDG_RUNTIME_DIR": "/run/user/7"}
-    assert configured(tmp_path, "", **environ).paths.runtime == Path("/run/user/7/elwood")
+    assert configured(tmp_path, "", **environ).of(Paths).runtime == Path("/run/user/7/elwood")
     environ |= {"STATE_DIRECTORY": "/var/lib/elwood:/x", "RUNTIME_DIRECTORY": "/run/elwood"}
-    paths = configured(tmp_path, "", **environ).paths
+    paths = configured(tmp_path, "", **environ).of(Paths)
     assert paths.state == Path("/var/lib/elwood")
     assert paths.workspace == Path("/var/lib/elwood/workspace")
     assert paths.runtime == Path("/run/elwood")
 
 
 def test_all_is_below_the_home_of_a_plain_user(tmp_path: Path) -> None:
-    paths = configured(tmp_path, "").paths
+    paths = configured(tmp_path, "").of(Paths)
     assert paths.state == Path("/home/ada/.local/state/elwood")
     assert paths.runtime == Path("/home/ada/.local/state/elwood/run")
 
@@ -309,8 +322,8 @@ def test_secrets_are_found_where_the_configuration_names_none(tmp_path: Path) ->
         "CREDENTIALS_DIRECTORY": str(tmp_path),
     }
     config = load(tmp_path / "config.toml", environ)
-    assert config.telegram.token == Secret("k0")
-    assert {name: provider.key for name, provider in config.providers.items()} == {
+    assert config.of(TelegramSettings).token == Secret("k0")
+    assert {name: provider.key for name, provider in config.of(Providers).by_name.items()} == {
         "local": Secret("k3"),
         "anthropic": Secret("k1"),
         "openai": Secret("k2"),
@@ -326,8 +339,8 @@ def test_variables_that_held_secrets_are_removed(tmp_path: Path) -> None:
     path.write_text('[telegram]\ntoken = "${TOKEN}"\n[owner]\nname = "${NAME}"')
     environ = {"TOKEN": "k0", "NAME": "Ada", "ELWOOD__PROVIDERS__OPENAI__KEY": "k2"}
     config = load(path, environ)
-    assert config.telegram.token == Secret("k0")
-    assert config.providers["openai"].key == Secret("k2")
+    assert config.of(TelegramSettings).token == Secret("k0")
+    assert config.of(Providers).by_name["openai"].key == Secret("k2")
     assert environ == {"NAME": "Ada"}
     assert config.inline == ()
 
@@ -340,7 +353,7 @@ def test_without_secrets_none_is_read_or_missed(tmp_path: Path) -> None:
     )
     environ = {"HOME": "/h", "ANTHROPIC_API_KEY": "k", "ELWOOD__PROVIDERS__OLLAMA__KEY": "k"}
     config = load(path, dict(environ), secrets=False)
-    assert config.paths.runtime == Path("/run/elwood")
+    assert config.of(Paths).runtime == Path("/run/elwood")
     assert config.secrets == ()
     with pytest.raises(ConfigErrors):
         load(path, environ)

@@ -6,10 +6,17 @@ import attrs
 import pytest
 
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.settings import models_in_use
+from elwood.agent.models.settings import ModelSettings, models_in_use
 from elwood.features.tasks.rules import problem
-from elwood.features.tasks.settings import MAX_PROMPT, MAX_TASKS, HeartbeatSettings, TaskForm
+from elwood.features.tasks.settings import (
+    MAX_PROMPT,
+    MAX_TASKS,
+    ConfiguredTasks,
+    HeartbeatSettings,
+    TaskForm,
+)
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cron, Every, Hours
 from tests.app.test_config import complaints, configured
@@ -45,7 +52,7 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
         message = "Drink!"
         """,
     )
-    inbox, drink = config.tasks
+    inbox, drink = config.of(ConfiguredTasks).tasks
     assert inbox == Task(
         "in",
         "Inbox",
@@ -68,9 +75,11 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
     assert drink == Task(
         "drink", "Drink!", Every(7200.0), zone="Europe/Berlin", message="Drink!", origin="config"
     )
-    assert {"openai/gpt-5", config.models.default, config.models.summarizer} == set(
-        models_in_use(config)
-    )
+    assert {
+        "openai/gpt-5",
+        config.of(ModelSettings).default,
+        config.of(ModelSettings).summarizer,
+    } == set(models_in_use(config))
 
 
 @pytest.mark.parametrize(
@@ -85,21 +94,24 @@ def test_a_task_has_all_that_is_written(tmp_path: Path) -> None:
 def test_what_is_sound_here_is_taken_into_the_timetable(tmp_path: Path, table: str) -> None:
     """Its refusal would be told at the start alone, long after `elwood doctor` said all is well."""
     config = configured(tmp_path, f'[[tasks]]\nwhen = "0 9 * * *"\n{table}\n')
-    assert [problem(task) for task in config.tasks] == [""]
+    assert [problem(task) for task in config.of(ConfiguredTasks).tasks] == [""]
 
 
 def test_without_tasks_there_are_none(tmp_path: Path) -> None:
     config = configured(tmp_path, "")
-    assert config.tasks == ()
-    assert config.heartbeat == HeartbeatSettings()
-    assert config.owner.hours == "08:00-22:00"
-    assert set(models_in_use(config)) == {config.models.default, config.models.summarizer}
+    assert config.of(ConfiguredTasks).tasks == ()
+    assert config.of(HeartbeatSettings) == HeartbeatSettings()
+    assert config.of(Owner).hours == "08:00-22:00"
+    assert set(models_in_use(config)) == {
+        config.of(ModelSettings).default,
+        config.of(ModelSettings).summarizer,
+    }
 
 
 def test_tasks_may_come_from_a_variable(tmp_path: Path) -> None:
     text = '[[tasks]]\nwhen = "daily"\nprompt = "x"\n'
     written = '[{"when": "hourly", "message": "Drink!"}]'
-    (task,) = configured(tmp_path, text, ELWOOD__TASKS=written).tasks
+    (task,) = configured(tmp_path, text, ELWOOD__TASKS=written).of(ConfiguredTasks).tasks
     assert task.id == "drink"
     (said,) = complaints(tmp_path, "", ELWOOD__TASKS='[{"wen": 1, "when": "daily", "prompt": "x"}]')
     assert said == "ELWOOD__TASKS: tasks[0].wen: no such key; did you mean when?"

@@ -16,7 +16,6 @@ import trio
 
 from elwood.agent.models import check as models
 from elwood.app.config.load import load
-from elwood.app.config.settings import Config
 from elwood.app.doctor import CHECKS, _enough, examine, examine_machine, table
 from elwood.features.backup import check as backup
 from elwood.features.backup.store import Scope, take
@@ -26,6 +25,7 @@ from elwood.features.telegram import check as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
+from elwood.foundation.settings import Config, Paths
 from tests.fake_http import Answer, Reply, Request, serving
 
 NOW = 1_795_300_000.0  # 2026-11-21
@@ -373,8 +373,8 @@ async def test_missing_secrets_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o750, 0o701])
 def test_a_state_folder_open_to_others_is_a_problem(tmp_path: Path, mode: int) -> None:
     config = configured(tmp_path)
-    config.paths.state.mkdir()
-    config.paths.state.chmod(mode)
+    config.of(Paths).state.mkdir()
+    config.of(Paths).state.chmod(mode)
     assert about("state", examine_machine(config)) == [
         (
             "problem",
@@ -386,7 +386,7 @@ def test_a_state_folder_open_to_others_is_a_problem(tmp_path: Path, mode: int) -
 
 def test_a_state_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.paths.state.write_text("")
+    config.of(Paths).state.write_text("")
     assert about("state", examine_machine(config)) == [
         ("problem", f"{tmp_path}/state is not a folder", "correct paths.state")
     ]
@@ -394,8 +394,8 @@ def test_a_state_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
 
 def test_a_running_house_is_seen(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.paths.state.mkdir()
-    with (config.paths.state / "lock").open("w") as lock:
+    config.of(Paths).state.mkdir()
+    with (config.of(Paths).state / "lock").open("w") as lock:
         lock.write("4711\n")
         lock.flush()
         assert about("process", examine_machine(config)) == [("ok", "Elwood is not running", "")]
@@ -407,7 +407,7 @@ def test_a_running_house_is_seen(tmp_path: Path) -> None:
 
 def test_a_damaged_journal_is_a_problem(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    folder = config.paths.state / "sessions"
+    folder = config.of(Paths).state / "sessions"
     folder.mkdir(parents=True)
     (folder / "good.jsonl").write_text("")
     (folder / "bad.jsonl").write_text('{"seq": 1}\n{"seq": 2}\n')
@@ -499,8 +499,8 @@ def test_commands_are_not_broken_over_lines() -> None:
 
 async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.paths.state.mkdir()
-    config.paths.workspace.mkdir()
+    config.of(Paths).state.mkdir()
+    config.of(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     # Wherever the tests run, something true is said: which rung, or why none.
     assert finding.what.startswith(("commands run in", "commands cannot be run"))
@@ -516,8 +516,8 @@ async def test_the_sandbox_is_tried(tmp_path: Path) -> None:
 )
 async def test_what_was_chosen_is_said(tmp_path: Path, kind: str, level: str, word: str) -> None:
     config = configured(tmp_path, f'sandbox.kind = "{kind}"\n')
-    config.paths.state.mkdir()
-    config.paths.workspace.mkdir()
+    config.of(Paths).state.mkdir()
+    config.of(Paths).workspace.mkdir()
     (finding,) = await local(config, shell.check)
     assert finding.level == level
     assert word in finding.what
@@ -535,8 +535,8 @@ async def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]
 async def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
     task = '[[tasks]]\ntitle = "News"\nwhen = "daily"\nprompt = "x"\ntools = ["serch_web"]\n'
     config = configured(tmp_path, task)
-    config.paths.workspace.mkdir(parents=True, exist_ok=True)
-    (config.paths.workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
+    config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
+    (config.of(Paths).workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
     [heartbeat, tasks] = await planned(config)
     assert heartbeat[:2] == ("warning", "heartbeat")
     assert "often" in heartbeat[2]
@@ -545,7 +545,7 @@ async def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
 
 async def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    config.paths.workspace.mkdir(parents=True, exist_ok=True)
+    config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
     assert (await planned(config)) == [("ok", "heartbeat", "0 tasks in HEARTBEAT.md")]
     taken = take(Scope.of(config), clock=lambda: NOW - 86_400, keep=7)
     assert (await planned(config))[1:] == [("ok", "backup", "the last one is 24 h old")]

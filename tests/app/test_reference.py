@@ -7,9 +7,12 @@ import attrs
 import pytest
 
 import elwood
+from elwood.agent.models.settings import Providers
 from elwood.app.config.load import load
 from elwood.app.config.reference import reference, template
 from elwood.app.config.sections import SECTIONS
+from elwood.features.tasks.settings import ConfiguredTasks
+from elwood.features.telegram.settings import TelegramSettings
 
 REFERENCE = Path(elwood.__file__).parents[1] / "docs" / "reference" / "config.md"
 
@@ -36,9 +39,9 @@ def test_the_first_file_is_valid_with_every_line_switched_on(tmp_path: Path) -> 
     text = re.sub(r"/run/secrets/[a-z-]+", str(token), text)
     (tmp_path / "all.toml").write_text(text)
     config = load(tmp_path / "all.toml", {"HOME": "/home/ada"})
-    assert config.telegram.owners == (123456789,)
-    assert "local" in config.providers
-    assert [task.id for task in config.tasks] == ["inbox"]
+    assert config.of(TelegramSettings).owners == (123456789,)
+    assert "local" in config.of(Providers).by_name
+    assert [task.id for task in config.of(ConfiguredTasks).tasks] == ["inbox"]
     assert text.count("\n[") == len(SECTIONS)
 
 

@@ -11,7 +11,10 @@ from typing import Literal
 import pytest
 import trio
 
-from elwood.foundation.sandbox import Command, SandboxSettings, landlock, pick
+from elwood.foundation.sandbox import landlock
+from elwood.foundation.sandbox.command import Command
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home, make_home, without_bubblewrap, without_programs
 
 ROUNDS = 40

@@ -19,6 +19,7 @@ from trio.testing import MockClock
 
 from elwood.agent.channels.channel import Body, Channel, Doors
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.conversation.brought_along import OFFERED, without_days
 from elwood.agent.conversation.message import (
     Completion,
     Human,
@@ -38,8 +39,6 @@ from elwood.app import main as app
 from elwood.app.config.settings import Config
 from elwood.features.control.actor import look
 from elwood.features.control.view import Inspection
-from elwood.features.daily_notes.notes import without_recall
-from elwood.features.memory.ranking import OFFERED
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
@@ -81,7 +80,7 @@ def newest(request: ModelRequest) -> str:
     if isinstance(last, Notice):
         return last.text
     assert isinstance(last, Human)
-    return without_recall(last.text).split("\n", 1)[-1]
+    return without_days(last.text).split("\n", 1)[-1]
 
 
 async def obedient(request: ModelRequest) -> Completion:

@@ -24,6 +24,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
+from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Reception, Refused
 from elwood.agent.conversation.message import Human, Prompt, Results
@@ -37,7 +38,7 @@ from elwood.agent.models.messages import (
     ModelsMail,
     Unembedded,
 )
-from elwood.agent.models.spending import Spent, Used
+from elwood.agent.models.spending.report import Spent, Used
 from elwood.agent.session.actor import SessionActor
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
@@ -46,7 +47,6 @@ from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.tools.tool import Hands
-from elwood.features.daily_notes.notes import without_recall
 from elwood.foundation.runtime import (
     ActorTable,
     Blocking,
@@ -125,7 +125,7 @@ async def echo(request: Complete) -> Completed:
         if isinstance(message, Results):
             words += [result.text for result in message.results]
         elif isinstance(message, Human):
-            words.append(without_recall(message.text).split("\n", 1)[-1])
+            words.append(without_days(message.text).split("\n", 1)[-1])
         else:
             break
     return answer("re: " + " | ".join(reversed(words)))

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import trio
 
+from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.turns import UNANSWERED
-from elwood.features.daily_notes.notes import without_recall
 from elwood.features.telegram.outbox import UNFINISHED
 from elwood.foundation.storage.chain import is_sound
 from tests.fake_http import serving
@@ -290,7 +290,7 @@ def words(message: Json) -> str:
 
     What stands before word of a turn that ended without an answer is not to be gone on with.
     """
-    texts = [without_recall(block["text"]) for block in blocks(message) if block["type"] == "text"]
+    texts = [without_days(block["text"]) for block in blocks(message) if block["type"] == "text"]
     ended = [number for number, text in enumerate(texts) if text.startswith(UNANSWERED[:40])]
     return "\n".join(texts[ended[-1] + 1 :] if ended else texts)
 

@@ -55,8 +55,9 @@ from elwood.app.config.settings import Config
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread, inline
-from elwood.foundation.sandbox import NoSandbox, SandboxSettings, pick
-from elwood.foundation.sandbox.command import Rung
+from elwood.foundation.sandbox.command import NoSandbox, Rung
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import decoder, is_sound

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from trio.testing import MockClock
 
-from elwood.agent.models.ledger import UsageEntry
+from elwood.agent.models.spending.ledger import UsageEntry
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.journal import Verified, verify
 from tests.journeys.home import Home, home

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.models.ledger import Charged, Ledger, UsageEntry
 from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending.ledger import Charged, Ledger, UsageEntry
 from elwood.agent.models.vectors import Embeddings, hashed
 from elwood.features.memory.messages import Recall
 from elwood.features.memory.vectors import PAUSE
@@ -82,7 +82,7 @@ async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(
         async with h.life() as life:
             for _ in range(REPEATED):
                 found = await life.house.memory.address.ask(Recall(query="tea", limit=5))
-                assert found.notes[0].key == "tea"
+                assert found[0].key == "tea"
                 await trio.sleep(PAUSE + 1)
             stuck = [one.what for one in life.house.actor_table.stuck()]
         assert len(embedder.asked) == asked

@@ -14,9 +14,9 @@ from elwood.agent.session.log.entries import Observed
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.talk import ASK_USER
 from elwood.app.config.settings import Config
-from elwood.features.daily_notes.session_part import GATHER
+from elwood.features.daily_notes.extension import GATHER
 from elwood.features.memory.note import parse
-from elwood.features.memory.observing import PROMPT
+from elwood.features.memory.observe import PROMPT
 from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.settings import Paths
 from tests.agent.session.scripted import answer, call

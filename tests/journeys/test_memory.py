@@ -6,11 +6,11 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
+from elwood.agent.conversation.brought_along import OFFERED
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
-from elwood.features.memory.ranking import OFFERED
 from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY
 from tests.agent.session.scripted import answer, call
 from tests.features.memory.remembering import holding

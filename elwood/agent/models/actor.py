@@ -11,11 +11,8 @@ import trio
 
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models import routing
-from elwood.agent.models.attempt import UnderWay
-from elwood.agent.models.budget import No
-from elwood.agent.models.catalogue import check_models
-from elwood.agent.models.circuit_breaker import SHARED, Lane, Ticket
-from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.circuit_breaker import SHARED, CircuitBreaker, Ticket
+from elwood.agent.models.embeddings import Embedder, PaidEmbedding
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -28,11 +25,20 @@ from elwood.agent.models.messages import (
     ModelUnavailable,
     Spending,
 )
-from elwood.agent.models.paid_embeddings import PaidEmbedding
-from elwood.agent.models.provider import ModelFailure, ModelRequest, Provider
-from elwood.agent.models.routing import PAUSES, Fault, GiveUp, NextModel, Reaction, Wait, split_name
+from elwood.agent.models.provider import Catalogued, ModelFailure, ModelRequest, Provider
+from elwood.agent.models.routing import (
+    PAUSES,
+    Fault,
+    GiveUp,
+    NextModel,
+    Reaction,
+    Wait,
+    on_failure,
+    split_name,
+    warnings,
+)
 from elwood.agent.models.settings import ModelSettings, candidates
-from elwood.agent.models.usage_book import Caller, UsageBook
+from elwood.agent.models.spending.store import Caller, UsageBook
 from elwood.foundation.runtime import (
     Mailbox,
     clear_error,
@@ -55,6 +61,44 @@ LAST_NOTE = 5.0
 TELLING, LAST_TELLING = 3_600.0, 2.0
 # Failures of a response that had begun, and is billed all the same.
 _BILLED = {"cut", "stalled", "nonsense"}
+
+
+@attrs.define
+class ModelAttempt:
+    """An *ask*, and how it goes: the *model* asked now, *since* when, and the *rest* to try."""
+
+    ask: Complete
+    model: str
+    rest: tuple[str, ...]
+    since: float = attrs.field(factory=trio.current_time)
+
+    @property
+    def caller(self) -> Caller:
+        """For whom it is asked."""
+        return Caller(self.ask.session, self.ask.job, self.ask.purse)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the present model has been tried for."""
+        return trio.current_time() - self.since
+
+    def move_on(self, model: str) -> None:
+        """Try *model* next."""
+        self.rest = self.rest[self.rest.index(model) + 1 :]
+        self.model = model
+        self.since = trio.current_time()
+
+    def on_failure(self, fault: Fault, *, times: int = 1, jitter: float = 0.0) -> Reaction:
+        """Decide what is done about *fault*, the *times*-th of its kind."""
+        return on_failure(
+            fault,
+            model=self.model,
+            rest=self.rest,
+            times=times,
+            elapsed=self.elapsed,
+            jitter=jitter,
+            left=self.ask.until - trio.current_time(),
+        )
 
 
 class Models:
@@ -82,7 +126,7 @@ class Models:
         self._providers = providers
         self._settings = settings
         self._jitter = jitter
-        self._lanes = {name: Lane(in_flight[name]) for name in providers}
+        self._breakers = {name: CircuitBreaker(in_flight[name]) for name in providers}
         self._calls = 0
 
     async def run(self, mailbox: Mailbox[ModelsMail]) -> None:
@@ -100,8 +144,8 @@ class Models:
                         case Embed():
                             calls.start_soon(self._embedding.answer, message)
                         case MayAsk(session=session, job=job, purse=purse):
-                            verdict = self._book.allowed(Caller(session, job, purse))
-                            message.reply.set(verdict.why if isinstance(verdict, No) else "")
+                            why = self._book.limit_reached(Caller(session, job, purse))
+                            message.reply.set(why or "")
                         case Spending(session=session, purses=purses):
                             message.reply.set(self._book.spent(session, purses))
                         case _:
@@ -111,7 +155,7 @@ class Models:
 
     async def _check_models(self, scope: trio.CancelScope) -> None:
         with scope:
-            await check_models(self._settings, self._providers)
+            await _check_models(self._settings, self._providers)
 
     async def _tell(self, warning: str) -> None:
         """Tell the owner of a limit; what is not told in time stands in the log."""
@@ -144,97 +188,103 @@ class Models:
 
     async def _answer(self, ask: Complete) -> Completed:
         model, *others = candidates(self._settings, ask.role)
-        way = UnderWay(ask, model, tuple(others))
+        attempt = ModelAttempt(ask, model, tuple(others))
         troubles: list[str] = []
         while True:
-            result = await self._ask(way)
+            result = await self._ask(attempt)
             match result:
                 case NextModel(following, why):
                     log.warning("model changed", extra={"why": why, "model": following})
                     troubles.append(why)
-                    way.move_on(following)
+                    attempt.move_on(following)
                 case GiveUp(why, permanent):
-                    log.warning("model gave up", extra={"why": why, "model": way.model})
+                    log.warning("model gave up", extra={"why": why, "model": attempt.model})
                     return ModelUnavailable("; ".join([*troubles, why]), permanent)
                 case _:
                     return result
 
-    async def _ask(self, way: UnderWay) -> Completed | NextModel | GiveUp:
+    async def _ask(self, attempt: ModelAttempt) -> Completed | NextModel | GiveUp:
         """Ask one model until it answers, or until another should be tried."""
-        name, _ = split_name(way.model)
-        lane = self._lanes.get(name)
-        if lane is None:
+        name, _ = split_name(attempt.model)
+        breaker = self._breakers.get(name)
+        if breaker is None:
             why = f"there is no provider {name!r} in the configuration"
-            return NextModel(way.rest[0], why) if way.rest else GiveUp(why, permanent=True)
-        attempts = Counter[routing.FailureKind]()
+            return NextModel(attempt.rest[0], why) if attempt.rest else GiveUp(why, permanent=True)
+        failures = Counter[routing.FailureKind]()
         while True:
-            ticket = await self._enter(way, lane, name)
+            ticket = await self._enter(attempt, breaker, name)
             if not isinstance(ticket, Ticket):
                 return ticket
             try:
                 if not await self._book.settle():
                     return ModelUnavailable("the disk is full, no cost can be noted: make room")
-                verdict = self._book.allowed(way.caller)
-                if isinstance(verdict, No):
-                    return BudgetSpent(verdict.why)
-                return await self._attempt(way, lane)
+                if (limit := self._book.limit_reached(attempt.caller)) is not None:
+                    return BudgetSpent(limit)
+                return await self._send(attempt, breaker)
             except ModelFailure as error:
                 if error.kind == "too_long":
                     return ContextTooLong(str(error))
                 if error.kind == "history":
                     return BadHistory(error.problem, str(error))
                 fault = Fault(error.kind, error.detail, error.retry_after, error.should_retry)
-                attempts[fault.kind] += 1
-                reaction = self._judge(way, lane, ticket, fault, attempts[fault.kind])
+                failures[fault.kind] += 1
+                reaction = self._decide(attempt, breaker, ticket, fault, failures[fault.kind])
             finally:
-                lane.leave(ticket)
+                breaker.leave(ticket)
             if not isinstance(reaction, Wait):
                 return reaction
-            if fault.kind not in SHARED:  # else the lane holds us back, together with the others
+            if fault.kind not in SHARED:  # else the breaker holds us back, together with the others
                 await trio.sleep(reaction.seconds)
 
-    async def _enter(self, way: UnderWay, lane: Lane, name: str) -> Ticket | NextModel | GiveUp:
+    async def _enter(
+        self, attempt: ModelAttempt, breaker: CircuitBreaker, name: str
+    ) -> Ticket | NextModel | GiveUp:
         """Wait for a place, but not longer than there is hope."""
         while True:
-            fault, left = lane.fault, lane.not_before - trio.current_time()
+            fault, left = breaker.fault, breaker.not_before - trio.current_time()
             if fault is not None and left > 0:
-                reaction = way.react(attrs.evolve(fault, retry_after=left))
+                reaction = attempt.on_failure(attrs.evolve(fault, retry_after=left))
                 if not isinstance(reaction, Wait):
                     return reaction
             kind = fault.kind if fault is not None else "rate_limit"
-            limit = routing.patience(kind, way.model, way.rest)
+            limit = routing.patience(kind, attempt.model, attempt.rest)
             with (
-                trio.move_on_at(min(way.since + limit, way.ask.until)) as patience,
+                trio.move_on_at(min(attempt.since + limit, attempt.ask.until)) as patience,
                 waiting(f"a place at {name}", limit=limit),
             ):
-                ticket = await lane.enter()
+                ticket = await breaker.enter()
                 if ticket is not None:
                     return ticket
             if patience.cancelled_caught:
-                fault = lane.fault or Fault("rate_limit", "all its places are taken")
-                reaction = way.react(attrs.evolve(fault, retry_after=limit + 1.0))
+                fault = breaker.fault or Fault("rate_limit", "all its places are taken")
+                reaction = attempt.on_failure(attrs.evolve(fault, retry_after=limit + 1.0))
                 if not isinstance(reaction, Wait):
                     return reaction
 
-    def _judge(
-        self, way: UnderWay, lane: Lane, ticket: Ticket, fault: Fault, attempt: int
+    def _decide(
+        self,
+        attempt: ModelAttempt,
+        breaker: CircuitBreaker,
+        ticket: Ticket,
+        fault: Fault,
+        times: int,
     ) -> Reaction:
         is_shared = fault.kind in SHARED
         if is_shared:
-            attempt = lane.failed(ticket, fault)
-        reaction = way.react(fault, attempt=attempt, jitter=self._jitter())
+            times = breaker.failed(ticket, fault)
+        reaction = attempt.on_failure(fault, times=times, jitter=self._jitter())
         seconds = reaction.seconds if isinstance(reaction, Wait) else fault.retry_after or 0.0
         if is_shared:
-            lane.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
-        why = routing.describe(way.model, fault)
-        log.info("attempt failed", extra={"why": why, "attempt": attempt, "then": str(reaction)})
-        if not isinstance(reaction, Wait) or way.elapsed + seconds > SHOW_AFTER:
-            report_error(split_name(way.model)[0], why, times=attempt)
+            breaker.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
+        why = routing.describe(attempt.model, fault)
+        log.info("attempt failed", extra={"why": why, "times": times, "then": str(reaction)})
+        if not isinstance(reaction, Wait) or attempt.elapsed + seconds > SHOW_AFTER:
+            report_error(split_name(attempt.model)[0], why, times=times)
         return reaction
 
-    async def _attempt(self, way: UnderWay, lane: Lane) -> Completion:
-        ask = way.ask
-        name, model = split_name(way.model)
+    async def _send(self, attempt: ModelAttempt, breaker: CircuitBreaker) -> Completion:
+        ask = attempt.ask
+        name, model = split_name(attempt.model)
         told: str | None = None
         completion: Completion | None = None
         failure = ModelFailure(name, "stalled", "it was not done when time was up")
@@ -242,7 +292,7 @@ class Models:
         def on_text(text: str) -> None:
             nonlocal told
             if told is None:
-                lane.well()
+                breaker.succeeded()
             told = text
             if text and ask.progress is not None:
                 # Progress is lossy by contract.
@@ -257,7 +307,7 @@ class Models:
             no_thinking=ask.no_thinking,
         )
         try:
-            what = f"a response of {way.model}"
+            what = f"a response of {attempt.model}"
             with trio.move_on_at(ask.until), waiting(what, limit=LONGEST):
                 completion = await self._providers[name].complete(request, on_text)
         except ModelFailure as error:
@@ -266,14 +316,31 @@ class Models:
             if told is not None:
                 guess = rough(ask.prompt, ask.messages, told)
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_NOTE):
-                    await self._book.note(way.caller, way.model, guess)
+                    await self._book.note(attempt.caller, attempt.model, guess)
             raise
         if completion is None:
             if told is not None and failure.kind in _BILLED:
                 guess = rough(ask.prompt, ask.messages, told)
-                await self._book.note(way.caller, way.model, guess)
+                await self._book.note(attempt.caller, attempt.model, guess)
             raise failure
-        lane.well()
+        breaker.succeeded()
         clear_error(name)
-        self._book.owe(way.caller, way.model, completion.usage)
+        self._book.owe(attempt.caller, attempt.model, completion.usage)
         return completion
+
+
+async def _check_models(settings: ModelSettings, providers: Mapping[str, Provider]) -> None:
+    """Warn of configured models that are retired or unknown; failing to is no failure."""
+    names = dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks))
+    for provider, client in providers.items():
+        if not isinstance(client, Catalogued):
+            continue
+        try:
+            found = warnings(names, provider, await client.offers())
+        except ModelFailure as error:
+            level = logging.WARNING if error.kind in PAUSES else logging.INFO
+            log.log(level, "models not checked", extra={"why": str(error)})
+            continue
+        for model, why in found.items():
+            log.warning("model at risk", extra={"model": model, "why": why})
+            report_error(f"model {model}", why)

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from elwood.agent.models.prices import PRICES
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import Limits, Providers, models_in_use
+from elwood.agent.models.spending.ledger import PRICES
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.settings import Config
 

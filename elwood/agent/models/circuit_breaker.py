@@ -15,7 +15,7 @@ class Ticket:
     """The right to make one call."""
 
 
-class Lane:
+class CircuitBreaker:
     """At most *in_flight* calls at once; while *fault* is set, a single one from *not_before* on.
 
     *failures* counts the failed probes in a row; ten calls that fail together count once.  Times
@@ -58,7 +58,7 @@ class Lane:
         self._slots.release()
         self._end_probe(ticket)
 
-    def well(self) -> None:
+    def succeeded(self) -> None:
         """The provider has begun to answer: everybody may go on."""
         if self.fault is not None:
             self.fault = None

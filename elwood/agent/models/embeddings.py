@@ -1,4 +1,7 @@
-"""Clients that turn texts into vectors (protocols/ollama.md §4, openai.md §6)."""
+"""Vectors of texts: the services that make them, and what that costs.
+
+The services speak as protocols/ollama.md §4 and openai.md §6 say.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -6,10 +9,15 @@ from typing import Protocol, TypeVar
 import msgspec
 import trio
 
+from elwood.agent.conversation.message import Usage
+from elwood.agent.models.messages import Embed, ModelsMail, Unembedded
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ProviderSettings
+from elwood.agent.models.spending.store import Caller, UsageBook
 from elwood.agent.models.vectors import Embeddings, Vector, hashed
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
+from elwood.foundation.runtime import ActorUnavailable, Address
+from elwood.foundation.text.tokens import estimate
 
 T = TypeVar("T")
 
@@ -183,3 +191,61 @@ def _sound(name: str, vectors: Sequence[list[float]], count: int) -> list[Vector
 
 def _cut(text: str) -> str:
     return text[:MAX_TEXT].encode("utf-8", "replace").decode()
+
+
+# Seconds for an answer: those of the service, and as many for the book to be written.
+PATIENCE = 2 * DEADLINE
+# They serve all conversations, and none of them pays: a day and a month do.
+NOBODY = Caller("")
+BY_WORDS = "Notes are found by words alone meanwhile."
+
+
+class PaidEmbedding:
+    """Asks *embedder* if no limit is reached, and notes in *book* what it cost."""
+
+    def __init__(self, embedder: Embedder | None, book: UsageBook) -> None:
+        self._embedder = embedder
+        self._book = book
+
+    async def answer(self, ask: Embed) -> None:
+        """Answer *ask*; also if nobody waits any more, as it is billed all the same."""
+        ask.reply.set(await self._embed(ask.texts))
+        await self._book.settle()
+
+    async def _embed(self, texts: Sequence[str]) -> Embeddings | Unembedded:
+        if self._embedder is None:
+            return Unembedded("no model is configured that makes vectors")
+        if not await self._book.settle():
+            return Unembedded("the disk is full, no cost can be noted: make room")
+        if (why := self._book.limit_reached(NOBODY)) is not None:
+            return Unembedded(f"{why} {BY_WORDS}")
+        try:
+            made = await self._embedder.embed(texts)
+        except EmbeddingFailed as error:
+            return Unembedded(error.why, refused=error.refused)
+        if made.tokens is None:
+            usage = Usage(input=sum(map(estimate, texts)), estimated=True)
+        else:
+            usage = Usage(input=made.tokens)
+        if usage.input:
+            self._book.owe(NOBODY, self._embedder.model, usage)
+        return made
+
+
+class ThroughModels:
+    """Has the *models* actor ask for vectors; *model* names what makes them."""
+
+    def __init__(self, model: str, models: Address[ModelsMail]) -> None:
+        self.model = model
+        self._models = models
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Return one vector per text.  Raises EmbeddingFailed."""
+        try:
+            with trio.fail_after(PATIENCE):
+                answer = await self._models.ask(Embed(texts=tuple(texts)))
+        except (ActorUnavailable, trio.TooSlowError) as error:
+            raise EmbeddingFailed("the models cannot be asked now") from error
+        if isinstance(answer, Unembedded):
+            raise EmbeddingFailed(answer.why, refused=answer.refused)
+        return answer

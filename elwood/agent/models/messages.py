@@ -9,7 +9,7 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.spending import Spent
+from elwood.agent.models.spending.report import Spent
 from elwood.agent.models.vectors import Embeddings
 from elwood.foundation.runtime import Request
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
 from elwood.agent.models import anthropic, openai
-from elwood.agent.models.api_call import Line
-from elwood.agent.models.openai_form import Form
+from elwood.agent.models.client import ApiEndpoint
+from elwood.agent.models.openai import Form
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
@@ -27,13 +27,13 @@ def make_provider(
     *now* is the Unix clock, *new_id* names tool calls that a service left without a name.
     """
     url = settings.base_url
-    line = Line(name, client, url, key=settings.key, stall=settings.stall, now=now)
+    endpoint = ApiEndpoint(name, client, url, key=settings.key, stall=settings.stall, now=now)
     match settings.api:
         case "anthropic":
-            return anthropic.Anthropic(line, version=settings.version)
+            return anthropic.Anthropic(endpoint, version=settings.version)
         case "openai":
             return openai.OpenAI(
-                line, echo=settings.echo_reasoning, limit=settings.limit_field, new_id=new_id
+                endpoint, echo=settings.echo_reasoning, limit=settings.limit_field, new_id=new_id
             )
         case "offline":
             return _offline()()

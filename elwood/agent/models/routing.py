@@ -75,7 +75,7 @@ def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> di
 
 @attrs.frozen
 class Fault:
-    """A failed attempt, as a provider's client reports it; times in seconds."""
+    """A failed times, as a provider's client reports it; times in seconds."""
 
     kind: FailureKind
     detail: str = ""
@@ -170,29 +170,29 @@ def describe(model: str, fault: Fault) -> str:
     return f"{provider} ({name}) {_WORDS[fault.kind]}{detail}"
 
 
-def react(
+def on_failure(
     fault: Fault,
     *,
     model: str,
     rest: tuple[str, ...],
-    attempt: int,
+    times: int,
     elapsed: float,
     jitter: float,
     left: float = math.inf,
 ) -> Reaction:
-    """Decide what follows the *attempt*-th failure (from 1) of *model* in a row.
+    """Decide what follows the *times*-th failure (from 1) of *model* in a row.
 
     *rest* are the models still to try, *elapsed* the seconds since this one was first wanted,
     *jitter* a random number from 0 to 1; in *left* seconds nobody will want an answer any more.
 
-    >>> react(Fault("overloaded"), model="a/m", rest=(), attempt=2, elapsed=1.0, jitter=0.0)
+    >>> on_failure(Fault("overloaded"), model="a/m", rest=(), times=2, elapsed=1.0, jitter=0.0)
     Wait(seconds=1.0)
-    >>> react(Fault("no_model"), model="a/m", rest=("b/n",), attempt=1, elapsed=0.0, jitter=0.0)
+    >>> on_failure(Fault("no_model"), model="a/m", rest=("b/n",), times=1, elapsed=0.0, jitter=0.0)
     NextModel(model='b/n', why='a (m) does not have this model (any more): choose another')
     """
     kind = fault.kind
-    if _retriable(fault, attempt):
-        seconds = _delay(fault, attempt, jitter)
+    if _retriable(fault, times):
+        seconds = _delay(fault, times, jitter)
         if elapsed + seconds <= patience(kind, model, rest) and seconds < left:
             return Wait(seconds)
     rest = _useful(kind, model, rest) if left > 0 else ()
@@ -202,21 +202,21 @@ def react(
     return GiveUp(why, permanent=kind in {"bad_key", "forbidden", "spend_limit", "no_model"})
 
 
-def _retriable(fault: Fault, attempt: int) -> bool:
+def _retriable(fault: Fault, times: int) -> bool:
     if fault.should_retry is False:
         return False  # the header wins (LLM-07)
-    if attempt > RETRIES.get(fault.kind, attempt):
+    if times > RETRIES.get(fault.kind, times):
         return False
     if fault.kind in _TRANSIENT or fault.kind == "nonsense":
         return True
     return fault.should_retry is True and fault.kind == "rejected"
 
 
-def _delay(fault: Fault, attempt: int, jitter: float) -> float:
+def _delay(fault: Fault, times: int, jitter: float) -> float:
     if fault.retry_after is not None:
         # A little later than asked, never earlier: all who wait were told the same.
         return fault.retry_after + jitter * min(5.0, 0.1 + 0.25 * fault.retry_after)
     longest = 30.0 if fault.kind == "offline" else _BACKOFF[-1]
-    delay = min(longest, _BACKOFF[min(attempt, len(_BACKOFF)) - 1])
+    delay = min(longest, _BACKOFF[min(times, len(_BACKOFF)) - 1])
     # Short waits lose up to a quarter, as the SDK does; long ones get full jitter (LLM-04).
     return delay * (1 - 0.25 * jitter) if delay <= 8.0 else max(8.0, delay * (1 - jitter))

@@ -20,7 +20,7 @@ from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.memory.observe import Observer
+from elwood.features.memory.extension import Observer
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import (
     Mailbox,
@@ -66,7 +66,9 @@ class SessionActor:
         limit = house.delivery_limit
         self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
         self._runner = TurnRunner(id_, self._log, self._delivery, house)
-        self._observer = Observer(id_, self._log, house)
+        self._observer: Observer | None = None
+        if house.learning is not None:
+            self._observer = Observer(id_, self._log, house.learning, house.idle)
         self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
@@ -105,8 +107,10 @@ class SessionActor:
         await let_go(self._log, house.restored, house.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
-            nursery.start_soon(self._runner.daily.note)
-            nursery.start_soon(self._observer.run)
+            if self._runner.daily is not None:
+                nursery.start_soon(self._runner.daily.turns_ended)
+            if self._observer is not None:
+                nursery.start_soon(self._observer.run)
             await self._put_away_if_due()
             left = []
             for received in commands(self._log.state):
@@ -128,9 +132,11 @@ class SessionActor:
             while self._runner.is_working or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
-        await self._runner.daily.settle()
+        if self._runner.daily is not None:
+            await self._runner.daily.settle()
         state = self._log.state
-        if state.is_idle and not state.pending and not self._observer.is_behind:
+        is_behind = self._observer is not None and self._observer.is_behind
+        if state.is_idle and not state.pending and not is_behind:
             await self._house.mark(self._id, False)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:

@@ -25,7 +25,7 @@ from elwood.agent.tools.catalog import choose
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app.config.settings import Config
 from elwood.app.equipment import Equipment
-from elwood.features.memory.learning_deps import Learning
+from elwood.features.memory.extension import Learning
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
 from elwood.foundation.environment import Environment
@@ -139,6 +139,7 @@ class Conversations:
             models=near.models,
             approvals=near.approvals,
             memory=near.memory,
+            searches=self._equipment.searches,
             timetable=near.timetable,
             offered=config.memory.offered,
             outboxes=near.outboxes,

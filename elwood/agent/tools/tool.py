@@ -21,6 +21,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun, job_of
 from elwood.agent.policy.settings import Word
 from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.searches import TextSearch
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.installer import Places
@@ -30,7 +31,7 @@ from elwood.features.tasks.messages import TimetableMail
 from elwood.features.web.client import Web
 from elwood.features.web.search_client import Search
 from elwood.foundation.runtime import Address, Blocking
-from elwood.foundation.sandbox import Executor, NoSandbox
+from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import escape_invisible
 
@@ -102,12 +103,12 @@ class Hands:
     is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation,
     *sees* whether a text stands in a result that the model still sees.  *sandbox* runs commands, or
     says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *memory*
-    there is none of it.  *skills* are those there are; *git* and *places* take others
-    in.  *facts* are those of the plan that was allowed: what runs must still be that.  *root* is
-    the workspace, held open from its first use on: make one for the whole house.  *timetable* is
-    asked about tasks, if there are any; *zone* is the owner's (an IANA name), *now* the wall clock
-    in Unix seconds, *session* the conversation, *job* the task whose run this is, or "";
-    *reach* is what a task may have at most that is made now.
+    there is none of it.  *searches* are what the memory is searched by.  *skills* are those there
+    are; *git* and *places* take others in.  *facts* are those of the plan that was allowed: what
+    runs must still be that.  *root* is the workspace, held open from its first use on: make one
+    for the whole house.  *timetable* is asked about tasks, if there are any; *zone* is the owner's
+    (an IANA name), *now* the wall clock in Unix seconds, *session* the conversation, *job* the task
+    whose run this is, or ""; *reach* is what a task may have at most that is made now.
     """
 
     workspace: Path
@@ -120,6 +121,7 @@ class Hands:
     search: Search | None = None
     voice: Voice | None = None
     memory: Address[MemoryMail] | None = None
+    searches: Sequence[TextSearch] = ()
     facts: Mapping[str, str] = attrs.field(factory=dict)
     skills: Shelf | None = None
     git: Git | None = None

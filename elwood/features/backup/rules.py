@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from elwood.foundation.text.lines import columns
+
 # Of what `Manifest` and the archive around it look like; what is newer is not restored.
 VERSION = 1
 # Weeks of which the newest backup is kept, beside the newest ones of all: a month to notice that
@@ -187,11 +189,7 @@ def listing(rows: Sequence[Backup], when: Sequence[str], ages: Sequence[str]) ->
     for number, (row, at, age) in enumerate(zip(rows, when, ages, strict=True), 1):
         looks = "whole" if row.whole else "DAMAGED"
         cells.append((str(number), at, size_text(row.size), age, looks))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
-        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in cells
-    ]
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    return "\n".join(columns(cells))
 
 
 def told(left_out: Sequence[LeftOut], most: int = 20) -> list[str]:

@@ -4,12 +4,12 @@ Times are ages in seconds, since the clock of the house means nothing outside of
 """
 
 import textwrap
-import unicodedata
 from collections.abc import Iterator
 
 import msgspec
 
-from elwood.foundation.text.lines import duration
+from elwood.foundation.text.lines import clip, duration
+from elwood.foundation.text.lines import width as columns
 
 # Characters of one text from the house; errors can be long.
 MAX_TEXT = 300
@@ -110,39 +110,6 @@ def shorten(inspection: Inspection, keep: int) -> Inspection:
     )
 
 
-def cells(text: str) -> int:
-    """Count the columns of a terminal that *text* takes.
-
-    >>> cells("né"), cells("ne\\u0301"), cells("日本")
-    (2, 2, 4)
-    """
-    return sum(
-        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
-        for c in text
-    )
-
-
-def clip(text: str, width: int) -> str:
-    """Make *text* one harmless line of at most *width* columns.
-
-    What would move the cursor, turn the direction of writing or is otherwise invisible becomes
-    a question mark: errors quote strangers.
-
-    >>> clip("a\\x1b[2Jb", 10), clip("abcdef", 4), clip("日本語", 4)
-    ('a?[2Jb', 'abc…', '日…')
-    """
-    text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
-    if cells(text) <= width:
-        return text
-    kept, room = "", width - 1
-    for character in text:
-        room -= cells(character)
-        if room < 0:
-            break
-        kept += character
-    return f"{kept}…" if width > 0 else ""
-
-
 def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:
     """Draw the house as a tree, at most *width* columns wide; *now* is Unix seconds.
 
@@ -158,15 +125,15 @@ def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> s
         told = f"{seen.actor}: {seen.what}" if seen.actor else seen.what
         lines += [("! ", _RED, line) for line in _fold(told, width - 2)]
     rows = list(_rows(inspection))
-    names = max((cells(row.label) for row in rows), default=0)
+    names = max((columns(row.label) for row in rows), default=0)
     names = min(names, max(12, width * 2 // 5))
     for row in rows:
         mark = "! " if row.name in stuck else "  "
         shade = _RED if row.name in stuck else _SHADES.get(row.state, "")
         label = clip(row.label, names)
-        padding = " " * (names - cells(label))
+        padding = " " * (names - columns(label))
         lines.append((mark if stuck else "", shade, f"{label}{padding}  {row.text}"))
-        room = width - cells(row.under) - 2
+        room = width - columns(row.under) - 2
         lines.extend(
             (mark if stuck else "", shade, f"{row.under}{line}")
             for detail in row.details

@@ -1,125 +1,56 @@
 """The daily notes: what was asked, done and decided, and how they come back into a conversation.
 
-A note holds the owner's own words and what the receipts say.  Of a turn that knew strangers' words
-it holds no word but the owner's, so nobody can write into tomorrow's conversations.
+A note holds the owner's own words and what the receipts say: one entry for each turn, with its
+calls beneath it.  Of a turn that knew strangers' words it holds no word but the owner's, so nobody
+can write into tomorrow's conversations.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, tzinfo
 
-import msgspec
-
-from elwood.agent.conversation.labels import Label
-from elwood.agent.session.log.entries import CallEnded, Received, Replied
-from elwood.agent.session.reading.receipts import MARKS, WORDS, allowed_by
-from elwood.features.daily_notes.entries import (
-    FORGOTTEN,
-    MARKED,
-    id_of,
-    parts,
-)
+from elwood.agent.conversation.brought_along import DAYS_TAG, without_days
+from elwood.agent.session.log.finished_turn import FinishedTurn
 from elwood.foundation.text.characters import wrap_untrusted
-from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
+from elwood.foundation.text.words import fold, having
 
 # Characters of one day: about 300 turns.  What comes after is in the journals only.
 MAX_DAILY = 64 << 10
-# Messages of a turn that are noted, calls, and characters of each.
-MAX_ASKED, MAX_CALLS, MAX_WORDS = 3, 8, 200
 # Days that come back, today included.
 DAYS = 3
 # Tokens of what comes back, and of them for the weekly reflection.
 RECALL_TOKENS, WEEKLY_TOKENS = 2_000, 800
 
-TAG = "threads"
 ABOUT = "What happened on these days, from your own records. It is data, not a request."
 MORE = "- later turns of this day are in the receipts only"
-_QUOTE = "[replying to: "
+# Stands at an entry of a turn that knew strangers' words.
+MARKED = "untrusted"
+# Stands in place of what an entry said.
+FORGOTTEN = "(forgotten)"
+# Words from which on an entry that has all of them tells of the note: fewer are in many.
+ENOUGH = 3
+_ENTRY = re.compile(r"- \d\d:\d\d (?P<id>\S+)(?P<marks>( \[(untrusted|private)\])*): ")
+_CALL = "  - "
 _TARGET = re.compile(r" `[^`]*`")
 # What a turn must not be told with that has forgotten something.
 _FORGETS = "forget_memory"
 
 
-class DoneCall(msgspec.Struct, frozen=True):
-    """One call, as its receipt says: *words* are fixed, *target* is the model's."""
-
-    call: str
-    tool: str
-    mark: str
-    words: str
-    target: str
-
-
-class Done(msgspec.Struct, frozen=True):
-    """A turn that has its answer, as the daily note tells it.
-
-    *asked* are the owner's words, *others* counts messages of somebody else.  *label* is what the
-    conversation knew then; *more* calls were made.
-    """
-
-    turn: str
-    at: float
-    asked: tuple[str, ...] = ()
-    others: int = 0
-    calls: tuple[DoneCall, ...] = ()
-    more: int = 0
-    failed: bool = False
-    label: Label = Label(untrusted=True)
-
-
-def done(
-    at: float,
-    inputs: Iterable[Received],
-    receipts: Iterable[CallEnded],
-    replied: Replied,
-    label: Label,
-) -> Done | None:
-    """Sum up a turn that is answered by *replied* at Unix time *at*.
-
-    None for the run of a task that did nothing and had nothing to say: there are many.
-
-    >>> from elwood.agent.conversation.route import Route
-    >>> replied = Replied("t1", "t1", ("1",), Route("console"), "It is blue.")
-    >>> asked = Received("1", "what colour?", "me", Route("console"), 0.0)
-    >>> done(0.0, [asked], [], replied, Label()).asked
-    ('what colour?',)
-    """
-    given, calls = list(inputs), list(receipts)
-    if replied.quiet and not calls:
-        return None
-    own = [one for one in given if not one.untrusted and one.text.strip()]
-    return Done(
-        turn=replied.turn or "",
-        at=at,
-        asked=tuple(_asked(one) for one in own[:MAX_ASKED]),
-        others=sum(one.untrusted for one in given),
-        calls=tuple(_call(one, label) for one in calls[:MAX_CALLS]),
-        more=len(calls[MAX_CALLS:]),
-        failed=replied.failed,
-        label=label,
-    )
-
-
-def _asked(received: Received) -> str:
-    if received.errand is not None:
-        return f"(the task {received.errand.job})"
-    return _words(_own(received.text))
-
-
-def add(note: str, turns: Iterable[tuple[str, Done]], zone: tzinfo) -> str:
+def add(note: str, turns: Iterable[tuple[str, FinishedTurn]], zone: tzinfo) -> str:
     r"""Write *turns*, each with its session, at the end of their day's *note*.
 
     A turn that stands there already is not written again; people may have edited the rest.
 
     >>> from datetime import UTC
-    >>> note = add("", [("s", Done("t1", 0.0, ("hi",), label=Label()))], UTC)
+    >>> from elwood.agent.conversation.labels import CLEAN
+    >>> note = add("", [("s", FinishedTurn("t1", 0.0, ("hi",), label=CLEAN))], UTC)
     >>> print(note)
     # Thursday 1970-01-01
     <BLANKLINE>
     - 00:00 s/t1: `hi`
     <BLANKLINE>
-    >>> add(note, [("s", Done("t1", 0.0))], UTC) == note
+    >>> add(note, [("s", FinishedTurn("t1", 0.0))], UTC) == note
     True
     """
     there = set(map(id_of, note.split("\n")))
@@ -176,35 +107,7 @@ def recall(notes: Mapping[str, str], weekly: str, today: str, budget: int = RECA
             break
     if not parts:
         return ""
-    return wrap_untrusted(TAG, "\n".join([ABOUT, *parts]), about) + "\n"
-
-
-def without_recall(text: str) -> str:
-    r"""Return what a turn's text says without what came back from the days before.
-
-    >>> without_recall(recall({"1970-01-01": "- 00:00 s/t1: `a`"}, "", "1970-01-02") + "[now]\nhi")
-    '[now]\nhi'
-    """
-    return text[len(recalled(text)) :]
-
-
-def recalled(text: str) -> str:
-    """Return the part of a turn's text that came back from the days before; empty if none did.
-
-    >>> recalled("hello")
-    ''
-    """
-    head, end, _ = text.partition(f"\n</{TAG}>\n")
-    return head + end if end and text.startswith(f"<{TAG} day=") else ""
-
-
-def is_private(text: str) -> bool:
-    """Tell whether a turn's text brings private data with it: a reflection, made of anything.
-
-    >>> is_private("hello"), is_private(recall({}, "We moved house.", "1970-01-02"))
-    (False, True)
-    """
-    return re.match(rf'<{TAG} day="[^"]*" label="private">', text) is not None
+    return wrap_untrusted(DAYS_TAG, "\n".join([ABOUT, *parts]), about) + "\n"
 
 
 def is_first(texts: Iterable[str], today: str) -> bool:
@@ -215,7 +118,7 @@ def is_first(texts: Iterable[str], today: str) -> bool:
     >>> is_first(["[Thursday 1970-01-01 00:01 UTC] hi"], "1970-01-02")
     True
     """
-    heads = (without_recall(text).partition("\n")[0] for text in texts)
+    heads = (without_days(text).partition("\n")[0] for text in texts)
     return not any(re.match(rf"\[\w+ {re.escape(today)} ", head) for head in heads)
 
 
@@ -237,7 +140,7 @@ def _entries(note: str) -> Iterator[str]:
             yield "\n".join([first, *shown])
 
 
-def _entry(id_: str, turn: Done, when: datetime) -> Iterator[str]:
+def _entry(id_: str, turn: FinishedTurn, when: datetime) -> Iterator[str]:
     marks = "".join(f" [{n}]" for n in (MARKED, "private") if getattr(turn.label, n))
     forgets = any(call.tool == _FORGETS for call in turn.calls)
     said = [FORGOTTEN] if forgets else [f"`{text}`" for text in turn.asked]
@@ -252,30 +155,73 @@ def _entry(id_: str, turn: Done, when: datetime) -> Iterator[str]:
         yield f"  - and {turn.more} more calls"
 
 
-def _call(receipt: CallEnded, label: Label) -> DoneCall:
-    words = f" ({WORDS[receipt.outcome]})" if receipt.outcome in WORDS else ""
-    if receipt.ruling:
-        words += f" · {allowed_by(receipt.ruling)}"
-    # The names of tools and the ids of calls are a model's words as well.
-    strange = label.untrusted
-    return DoneCall(
-        call="call" if strange else re.sub(r"\W", "", receipt.call)[:64],
-        tool="a tool" if strange else re.sub(r"\W", "", receipt.tool)[:64],
-        mark=MARKS[receipt.outcome],
-        words=words,
-        target="" if strange else _words(receipt.target),
+# --- entries --------------------------------------------------------------------------------------
+
+
+def id_of(line: str) -> str:
+    """Name the turn of the entry that begins with *line*; "" if none does.
+
+    >>> id_of("- 08:00 s/t1 [private]: `hi`"), id_of("- hi")
+    ('s/t1', '')
+    """
+    found = _ENTRY.match(line)
+    return found["id"] if found else ""
+
+
+def entry_marks(line: str) -> frozenset[str] | None:
+    """Say how the entry that begins with *line* is marked; None if it is no entry of ours.
+
+    >>> sorted(entry_marks("- 08:00 s/t1 [untrusted] [private]: `hi`")), entry_marks("- hi")
+    (['private', 'untrusted'], None)
+    """
+    found = _ENTRY.match(line)
+    return None if found is None else frozenset(re.findall(r"\w+", found["marks"]))
+
+
+def parts(text: str) -> Iterator[tuple[list[str], frozenset[str] | None]]:
+    r"""Cut a note into entries, with their marks, and other lines, with None; all of it.
+
+    >>> list(parts("mine\n- 08:00 s/t1: `a`\n  - ok tool"))
+    [(['mine'], None), (['- 08:00 s/t1: `a`', '  - ok tool'], frozenset())]
+    """
+    lines: list[str] = []
+    marks: frozenset[str] | None = None
+    for line in text.split("\n"):
+        if marks is not None and line.startswith(_CALL):
+            lines.append(line)
+            continue
+        if lines:
+            yield lines, marks
+        lines, marks = [line], entry_marks(line)
+    yield lines, marks
+
+
+def may_tell(text: str, chosen: Sequence[str], key: str) -> bool:
+    """Tell whether *text* could have something for `cleansed`: quick, as most have nothing."""
+    plain = fold(text)
+    return f"save_memory `{key}`" in text or (
+        len(chosen) > 0 and all(word in plain for word in chosen)
     )
 
 
-def _own(text: str) -> str:
-    """Leave out what somebody replied to: those words may be anybody's."""
-    return text.rpartition("]\n")[2] if text.startswith(_QUOTE) else text
+def cleansed(text: str, chosen: Sequence[str], key: str) -> str:
+    r"""Blank the entries of a note that tell what was forgotten: the words *chosen*, the *key*.
 
+    Those of the turn that saved it, and those that have all the words, if they are enough.  Lines
+    of people stay.
 
-def _words(text: str) -> str:
-    """Make *text* fit between backticks in one line.
-
-    >>> _words("`a`\\n\\n# b")
-    "'a' # b"
+    >>> print(cleansed("- 08:00 s/t1: `my pin is 1`\n  - ✓ save_memory `pin` #c\nmine", (), "pin"))
+    - 08:00 s/t1: (forgotten)
+    mine
     """
-    return one_line(text[: 4 * MAX_WORDS].replace("`", "'"), MAX_WORDS)
+    kept: list[str] = []
+    for lines, marks in parts(text):
+        whole = "\n".join(lines)
+        tells = len(chosen) >= ENOUGH and having(whole, chosen) == len(chosen)
+        if marks is not None and (tells or f"save_memory `{key}`" in whole):
+            head = _ENTRY.match(lines[0])
+            assert head is not None
+            kept.append(f"{head[0]}{FORGOTTEN}")
+        else:
+            kept += lines
+    return "\n".join(kept)

@@ -1,27 +1,39 @@
-"""The daily notes in the workspace: turns are written into them, and read back the next day.
+"""The daily notes in the workspace: written after turns, read back the next day, and searched.
 
 People may read and edit them, and tools too: what a conversation with strangers' words has written
 is marked, keeps its mark, and does not come back.
 """
 
+import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
+from pathlib import Path
 
 import trio
 
+from elwood.agent.session.log.finished_turn import FinishedTurn
+from elwood.agent.tools.searches import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,
-    Done,
     add,
+    cleansed,
     days_until,
+    may_tell,
     recall,
 )
+from elwood.features.daily_notes.pages import FOLDERS, Page, excerpt, page, passages
 from elwood.features.daily_notes.reflections import week_of
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.indexed_files import IndexedFiles
+from elwood.foundation.storage.search_index import Document, SearchQuery, ranked, stamp_of
+from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
+from elwood.foundation.text.words import asked, having
+
+log = logging.getLogger("elwood.daily_notes")
 
 # Bytes of one note that are read: all characters may be long ones.
 _MAX_FILE = 4 * MAX_DAILY
@@ -30,9 +42,19 @@ _WEEKS = (0, 7)
 # Seconds for which what comes back is not read again: many conversations may begin at once, and
 # turns are as late in their notes.
 _FRESH = 2.0
+# The index, in the state folder.
+INDEX = "threads.db"
+# Pages of one kind that are looked at: 27 years of days.
+MAX_PAGES = 10_000
+# Pages that are read for one search, as many as it may show: of each, what fits is picked out.
+MAX_READ = 20
+# Pages that are indexed in one transaction: a day has as much to it as a hundred notes.
+STEP = 16
+# Seconds for which a search does not look for changes of the pages again.
+LOOK_EVERY = 5.0
 
 
-class Threads:
+class DailyNotes:
     """The notes in ``threads/`` of the folder *root*; make one for the house.
 
     Days begin at midnight in *zone*.  *redact* takes the secrets out of what comes back.  Raises
@@ -47,7 +69,7 @@ class Threads:
         self._blocking = blocking
         self._redact = redact
         # By session; written together by whoever comes first.
-        self._gathered: dict[str, Done] = {}
+        self._gathered: dict[str, FinishedTurn] = {}
         self._writing = trio.Lock()
         self._reading = trio.Lock()
         self._recalled = ("", "")
@@ -57,7 +79,7 @@ class Threads:
         """Return the date at Unix time *now*, ISO 8601."""
         return datetime.fromtimestamp(now, self._zone).date().isoformat()
 
-    def gather(self, session: str, turn: Done) -> None:
+    def gather(self, session: str, turn: FinishedTurn) -> None:
         """Have *turn* written with the next one of its day; who says so must `settle` it later."""
         self._gathered[session] = turn
 
@@ -113,7 +135,7 @@ class Threads:
                 del self._gathered[session]
         self._until = -math.inf
 
-    def _note(self, path: str, turns: Sequence[tuple[str, Done]]) -> None:
+    def _note(self, path: str, turns: Sequence[tuple[str, FinishedTurn]]) -> None:
         try:
             with self._root.file(path) as file:
                 data, stat, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
@@ -146,3 +168,169 @@ class Threads:
 
 def _daily(day: str) -> str:
     return f"threads/daily/{day}.md"
+
+
+class PageFiles:
+    """The pages in ``threads/`` of the folder *root*; their keys are their paths."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._there: frozenset[str] = frozenset()
+
+    def stamps(self) -> Iterator[tuple[str, str]]:
+        """Go through all pages, by path and stamp, in no order."""
+        found = [one for folder in FOLDERS for one in self._of(folder)]
+        self._there = frozenset(path for path, _ in found)
+        yield from found
+
+    def there(self, key: str) -> bool:
+        """Tell whether there was a page of this path when they were last gone through."""
+        return key in self._there
+
+    def document(self, key: str) -> Document | None:
+        """Read what the index takes in of a page."""
+        if (found := self._read(key)) is None:
+            return None
+        read, stamp = found
+        return Document(
+            key=key,
+            stamp=stamp,
+            text=read.text,
+            tags=read.names,
+            untrusted=read.untrusted,
+            updated=read.last,
+        )
+
+    def read(self, key: str) -> Page | None:
+        """Read a page; None if there is none, or nothing that we may read."""
+        found = self._read(key)
+        return None if found is None else found[0]
+
+    def _read(self, key: str) -> tuple[Page, str] | None:
+        try:
+            with self._root.file(key) as file:
+                data, stat, untrusted = file.read(_MAX_FILE), file.stat, file.untrusted
+        except (PathRefused, Unconfined):
+            return None
+        found = page(key, data.decode("utf-8", "replace"), untrusted=untrusted)
+        return None if found is None else (found, stamp_of(stat))
+
+    def cleanse(self, key: str, chosen: Sequence[str], about: str) -> tuple[str, bool]:
+        """Blank what the page *key* says of what was forgotten; return what may still say it.
+
+        The flag says that it was changed.  Raises PathRefused and Unconfined.
+        """
+        with self._root.file(key) as file:
+            data, found, untrusted = file.read(_MAX_FILE + 1), file.stat, file.untrusted
+        text = data.decode("utf-8", "surrogateescape")
+        if not may_tell(text, chosen, about):
+            return "", False
+        clean = cleansed(text, chosen, about)
+        if clean == text or len(data) > _MAX_FILE:
+            return text, False
+        written = clean.encode("utf-8", "surrogateescape")
+        self._root.write(key, written, untrusted=untrusted, expect=found)
+        return clean, True
+
+    def _of(self, folder: str) -> list[tuple[str, str]]:
+        try:
+            found = self._root.stats(folder, MAX_PAGES)
+        except PathMissing:
+            return []
+        except (PathRefused, Unconfined) as error:
+            log.warning("pages are not searched", extra={"why": str(error)})
+            return []
+        named = FOLDERS[folder]
+        return [(f"{folder}/{n}", stamp_of(stat)) for n, stat in found if named.fullmatch(n)]
+
+
+class DailyNoteSearch:
+    """Searches the daily notes and reflections of *workspace*; make one for the house.
+
+    Their index, *state*/threads.db, is brought up to them when somebody searches: whoever edits or
+    removes a page changes what is found.
+    """
+
+    name = "daily notes"
+
+    def __init__(self, state: Path, workspace: Path, blocking: Blocking) -> None:
+        self._files = PageFiles(Root(workspace))
+        self._indexed = IndexedFiles(self._files, state / INDEX, step=STEP)
+        self._blocking = blocking
+        self._writing = trio.Lock()
+        self._is_checked = False
+        self._looked = -math.inf
+
+    async def search(self, query: str, limit: int) -> list[SearchResult]:
+        """Find what the *limit* best pages say, as their files are now."""
+        try:
+            async with self._writing:
+                await self._bring_up()
+            return await self._blocking(partial(self._search, query, limit))
+        except DatabaseUnusable as error:
+            log.warning("daily notes not searched", extra={"why": str(error)})
+            self._is_checked, self._looked = False, -math.inf
+            return []
+
+    async def forget(self, key: str, text: str) -> list[str]:
+        """Blank what entries say of the note *key*; name the pages that still say its *text*.
+
+        Those are people's words, or pages that we may not write.  Raises ForgettingFailed.
+        """
+        chosen = asked(text)
+        try:
+            async with self._writing:
+                left = await self._blocking(partial(self._cleanse, chosen, key))
+                self._looked = -math.inf
+                await self._bring_up()  # and of what was removed before no byte stays there either
+        except (Unconfined, DatabaseUnusable) as error:
+            raise ForgettingFailed(str(error)) from error
+        return left
+
+    async def tidy(self) -> None:
+        """Keep the index fast."""
+        async with self._writing:
+            await self._blocking(self._indexed.tidy)
+
+    async def _bring_up(self) -> None:
+        if trio.current_time() < self._looked + LOOK_EVERY:
+            return
+        if not self._is_checked:
+            await self._blocking(self._indexed.check)
+            self._is_checked = True
+        steps = self._indexed.catch_up()
+        while await self._blocking(lambda: next(steps, None)) is not None:
+            pass
+        self._looked = trio.current_time()
+
+    def _search(self, query: str, limit: int) -> list[SearchResult]:
+        chosen = asked(query)
+        found: list[SearchResult] = []
+        wanted = SearchQuery(query=query, now=0.0)
+        for key in ranked(self._indexed.index.search(wanted, CancelToken()))[:MAX_READ]:
+            if len(found) == limit:
+                break
+            read = self._files.read(key)
+            said = None if read is None else excerpt(read, chosen)
+            if said is not None:
+                found.append(said)
+        return found
+
+    def _cleanse(self, chosen: Sequence[str], about: str) -> list[str]:
+        left = []
+        for key in sorted(key for key, _ in self._files.stamps()):
+            try:
+                try:
+                    said, changed = self._files.cleanse(key, chosen, about)
+                except PathRefused:  # perhaps a turn was written into it at this very moment
+                    said, changed = self._files.cleanse(key, chosen, about)
+            except PathMissing:
+                continue
+            except PathRefused:
+                left.append(key)  # whoever sees to it must not be kept from the others
+                continue
+            if changed:
+                self._indexed.drop([key])
+            if any(having(one.text, chosen) == len(chosen) for one in passages(said)):
+                left.append(key)
+        return left

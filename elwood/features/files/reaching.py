@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from elwood.agent.tools.tool import Hands
-from elwood.foundation.sandbox import NoSandbox
+from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.storage.files import Root
 
 

@@ -2,45 +2,43 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import Protocol, TypeVar, assert_never
 
+import msgspec
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.models.embeddings import Embedder
-from elwood.features.daily_notes.index import Pages, forget, search
+from elwood.agent.tools.searches import ForgettingFailed, TextSearch
+from elwood.features.memory.learning import Lesson
 from elwood.features.memory.messages import (
-    Buried,
-    Discard,
     Forget,
-    KeptNotes,
+    Forgotten,
+    Learn,
+    ListKnown,
     MemoryMail,
     Overlook,
     PendingNotes,
     ReadNotes,
     Rebuild,
     Recall,
-    Recalled,
     Remember,
+    Saved,
+    SettleObservation,
     Suggest,
     Tidy,
     Undo,
+    Undone,
+    Unlearned,
+    Unsaved,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.results import (
-    Forgotten,
-    Saved,
-    Undone,
-    Unsaved,
-    in_words,
-)
-from elwood.features.memory.store import Memory
-from elwood.features.memory.tidy import tidy
-from elwood.features.memory.upkeep import Upkeep
-from elwood.features.memory.vectors import Vectors
-from elwood.foundation.runtime import Blocking, Mailbox
+from elwood.features.memory.store import NoteStore, NotesUnwritten
+from elwood.features.memory.vectors import NoteVectors
+from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
+from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import Abandoned, CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import DiskFull
@@ -57,26 +55,32 @@ LOOK_WAIT = 0.25
 LAST_CLOSE = 2.0
 # Notes that are looked at for a suggestion.
 SUGGESTED = 20
+# Seconds after which a search has the files looked through for changes by hand; with many files
+# that is as many times the time it takes, so that it is a twentieth of the work at most.
+LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
+# Seconds after which an index is tried again that could not be brought up to date.
+TRY_AGAIN = 60.0
+
+INDEX = "memory index"
 
 
-class Remembering:
-    """Owns *memory*, and the index of *pages*, if there are any.
+class Memory:
+    """Owns the notes in *store*; what is forgotten has to go from the *others*, too.
 
     *embedder* makes vectors, if there is one.  *now* is Unix time.
     """
 
     def __init__(
         self,
-        memory: Memory,
+        store: NoteStore,
         *,
         blocking: Blocking,
         now: Callable[[], float],
         embedder: Embedder | None = None,
-        pages: Pages | None = None,
+        others: Sequence[TextSearch] = (),
     ) -> None:
-        self._memory = memory
-        self._pages = pages
-        self._catalogs = (memory.shelf, *([] if pages is None else [pages]))
+        self._store = store
+        self._others = others
         self._blocking = blocking
         self._now = now
         self._embedder = embedder
@@ -85,20 +89,17 @@ class Remembering:
 
     def _reset(self) -> None:
         self._writing = trio.Lock()
-        self._vectors = (
-            Vectors(self._embedder, self._memory, self._blocking, self._write)
-            if self._embedder is not None
-            else None
-        )
+        self._vectors: NoteVectors | None = None
+        if self._embedder is not None:
+            index, read = self._store.indexed.index, self._store.read
+            self._vectors = NoteVectors(self._embedder, index, read, self._blocking, self._write)
         wanted = self._vectors.wanted if self._vectors is not None else lambda: None
-        self._upkeep = Upkeep(self._catalogs, self._write, wanted)
+        self._upkeep = IndexUpkeep(self._store.indexed, self._write, wanted)
 
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
         """Answer until stopped."""
         self._reset()
-        shelf = self._memory.shelf
-        for catalog in self._catalogs:
-            await self._blocking(catalog.open)
+        await self._blocking(self._store.open)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._upkeep.run)
@@ -106,19 +107,21 @@ class Remembering:
                     nursery.start_soon(self._vectors.run)
                 async for message in mailbox:
                     match message:
-                        case Suggest() if shelf.is_empty:
+                        case Suggest() if self._store.indexed.is_empty:
                             self._upkeep.want()
-                            message.reply.set(Recalled(()))
+                            message.reply.set(())
                         case Recall() | Suggest():
                             nursery.start_soon(self._search, message)
-                        case ReadNotes() | PendingNotes() | KeptNotes() | Buried() | Overlook():
+                        case ReadNotes() | PendingNotes() | ListKnown() | Overlook():
                             nursery.start_soon(self._read, message)
                         case Remember():
                             message.reply.set(await self._remember(message))
+                        case Learn():
+                            message.reply.set(await self._learn(message))
+                        case SettleObservation():
+                            message.reply.set(await self._settle(message))
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
-                        case Discard(keys=keys, bury=bury):
-                            message.reply.set(await self._discard(keys, bury))
                         case Undo():
                             message.reply.set(await self._undo())
                         case Rebuild():
@@ -130,43 +133,53 @@ class Remembering:
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + LAST_CLOSE):
-                for catalog in self._catalogs:
-                    await self._blocking(catalog.close)
+                await self._blocking(self._store.indexed.close)
 
     # --- writing ---------------------------------------------------------------------------------
 
     async def _remember(self, message: Remember) -> tuple[Saved | Unsaved, ...]:
-        save = partial(self._memory.save, message.drafts)
-        with_batch = partial(save, batch=message.batch, learned=message.learned)
-        answers = await self._write(with_batch)
+        answers = await self._write(partial(self._store.save, message.drafts, batch=message.batch))
         if self._vectors is not None:
             self._vectors.wanted()
         return tuple(answers)
 
-    async def _forget(self, keys: tuple[str, ...]) -> CommandResult:
+    async def _learn(self, message: Learn) -> Lesson | Unlearned:
+        found, batch, settings = message.found, message.batch, message.settings
+        learn = partial(self._store.learn, found, batch, settings, corrected=message.corrected)
         try:
-            forgotten = await self._write(lambda: forget(self._memory, self._pages, keys))
-        except DiskFull as error:
-            forgotten = Forgotten(why=str(error))
-        return CommandResult(in_words(forgotten), ok=bool(forgotten.keys) and not forgotten.why)
+            lesson = await self._write(learn)
+        except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
+            return Unlearned(str(error))
+        if self._vectors is not None:
+            self._vectors.wanted()
+        return lesson
 
-    async def _discard(self, keys: tuple[str, ...], bury: tuple[str, ...]) -> CommandResult:
+    async def _settle(self, message: SettleObservation) -> CommandResult:
+        settle = partial(self._store.settle, message.code, message.at, is_kept=message.keep)
         try:
-            why = await self._write(lambda: self._memory.discard(keys, bury))
+            done = await self._write(settle)
+        except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
+            return CommandResult(f"Not all of it could be done: {error}", ok=False)
+        return CommandResult(done or "There is nothing of that kind.", ok=bool(done))
+
+    async def _forget(self, keys: tuple[str, ...]) -> CommandResult:
+        notes = await self._blocking(partial(self._store.read, keys))
+        try:
+            forgotten = await self._write(partial(self._store.forget, keys))
         except DiskFull as error:
-            why = str(error)
-        return CommandResult(why or "Let go.", ok=not why)
+            return CommandResult(Forgotten(why=str(error)).text, ok=False)
+        forgotten = await forgotten_elsewhere(forgotten, notes, self._others)
+        return CommandResult(forgotten.text, forgotten.ok)
 
     async def _undo(self) -> Undone | None:
         try:
-            return await self._write(self._memory.undo)
-        except DiskFull as error:
+            return await self._write(self._store.undo)
+        except (DiskFull, DatabaseUnusable) as error:
             return Undone(why=str(error))
 
     async def _rebuild(self) -> CommandResult:
         try:
-            for catalog in self._catalogs:
-                await self._write(catalog.discard)
+            await self._write(self._store.indexed.index.discard)
         except DatabaseUnusable as error:
             return CommandResult(str(error), ok=False)
         self._upkeep.insist()
@@ -174,12 +187,10 @@ class Remembering:
 
     async def _tidy(self) -> CommandResult:
         try:
-            count, why = await self._write(partial(tidy, self._memory.shelf, self._now()))
-            if self._pages is not None:
-                await self._write(self._pages.tidy)
-        except DiskFull as error:
-            count, why = 0, str(error)
-        return CommandResult(why or f"{count} notes that were out of date removed", ok=not why)
+            count = await self._write(partial(self._store.tidy, self._now()))
+        except (DiskFull, DatabaseUnusable) as error:
+            return CommandResult(str(error), ok=False)
+        return CommandResult(f"{count} notes that were out of date removed", ok=True)
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:
@@ -187,23 +198,44 @@ class Remembering:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _read(
-        self, message: ReadNotes | PendingNotes | KeptNotes | Buried | Overlook
-    ) -> None:
-        memory = self._memory
-        async with self._readers:
-            match message:
-                case ReadNotes(keys=keys):
-                    message.reply.set(tuple(await self._blocking(lambda: memory.read(keys))))
-                case PendingNotes(limit=limit):
-                    newest = partial(memory.newest, limit, pending=True)
-                    message.reply.set(tuple(await self._blocking(newest)))
-                case KeptNotes(limit=limit):
-                    message.reply.set(tuple(await self._blocking(lambda: memory.newest(limit))))
-                case Buried(hashes=hashes):
-                    message.reply.set(await self._blocking(lambda: memory.buried(hashes)))
-                case Overlook(limit=limit):
-                    message.reply.set(await self._blocking(lambda: memory.overview(limit)))
+    async def _read(self, message: ReadNotes | PendingNotes | ListKnown | Overlook) -> None:
+        store = self._store
+        match message:
+            case ReadNotes(keys=keys):
+                async with self._readers:
+                    message.reply.set(tuple(await self._blocking(lambda: store.read(keys))))
+            case PendingNotes(limit=limit):
+                newest = partial(store.newest, limit, pending=True)
+                message.reply.set(tuple(await self._indexed(newest, [])))
+            case ListKnown():
+                message.reply.set(await self._indexed(store.known, ()))
+            case Overlook(limit=limit):
+                message.reply.set(await self._indexed(lambda: store.overview(limit), None))
+
+    async def _indexed(self, fn: Callable[[], T], nothing: T) -> T:
+        """Read by the index, which is brought up to the files before if it has to be.
+
+        Gives *nothing* if that cannot be done; people are told of it as a trouble.
+        """
+        if not await self._blocking(lambda: self._store.indexed.is_ready):
+            await self._upkeep.finish()
+        for last in (False, True):
+            try:
+                async with self._readers:
+                    return await self._blocking(fn)
+            except DatabaseUnusable as error:
+                log.warning("memory index not read", extra={"why": str(error)})
+                if last or not await self._repaired():
+                    break
+        return nothing
+
+    async def _repaired(self) -> bool:
+        try:
+            await self._write(self._store.indexed.repair)
+        except DatabaseUnusable as error:
+            report_error(INDEX, str(error))
+            return False
+        return True
 
     async def _search(self, message: Recall | Suggest) -> None:
         async with trio.open_nursery() as nursery:
@@ -213,48 +245,149 @@ class Remembering:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(leave)
-            message.reply.set(Recalled(tuple(await self._found(message))))
+            message.reply.set(tuple(await self._found(message)))
             nursery.cancel_scope.cancel()
 
-    async def _found(self, message: Recall | Suggest) -> list[Note]:
-        # A turn waits for suggestions: they come of what is known.
-        await self._upkeep.look(wait=0 if isinstance(message, Suggest) else LOOK_WAIT)
-        pages: Pages | None = None
+    async def _found(self, message: Recall | Suggest) -> Sequence[Note]:
+        store = self._store
         match message:
-            case Recall(query=query, limit=limit, every=True):
-                asked = SearchQuery(query=query, now=-math.inf, words="all")
-            case Recall(query=query, limit=limit):
-                vector = None if self._vectors is None else await self._vectors.of(query)
-                asked = SearchQuery(query=query, now=self._now(), vector=vector)
-                pages = self._pages
             case Suggest(message=text):
-                asked = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
-                limit = SUGGESTED
-        model = self._vectors.model if self._vectors is not None else ""
-        async with self._readers:
-            return await self._interruptibly(
-                lambda cancel: search(self._memory, pages, asked, limit, cancel, model)
-            )
+                # A turn waits for suggestions: they come of what is known.
+                self._upkeep.want()
+                query = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
 
-    async def _interruptibly(self, fn: Callable[[CancelToken], list[Note]]) -> list[Note]:
-        """Run a search that ends when we are cancelled, instead of being waited for."""
+                def suggest(cancel: CancelToken) -> list[Note]:
+                    return store.search(query, SUGGESTED, cancel) if store.indexed.is_ready else []
+
+                return await self._interruptibly(partial(self._in_reader, suggest))
+            case Recall(query=words, limit=limit, every=every):
+                await self._upkeep.look()
+                if every:
+                    query = SearchQuery(query=words, now=-math.inf, words="all")
+                else:
+                    vector = None if self._vectors is None else await self._vectors.of(words)
+                    query = SearchQuery(query=words, now=self._now(), vector=vector)
+                model = self._vectors.model if self._vectors is not None else ""
+
+                async def recall(cancel: CancelToken) -> list[Note]:
+                    return await self._indexed(
+                        lambda: store.search(query, limit, cancel, model), []
+                    )
+
+                return await self._interruptibly(recall)
+
+    async def _in_reader(self, fn: Callable[[CancelToken], T], cancel: CancelToken) -> T:
+        async with self._readers:
+            return await self._blocking(partial(fn, cancel))
+
+    async def _interruptibly(
+        self, search: Callable[[CancelToken], Awaitable[list[Note]]]
+    ) -> list[Note]:
+        """Search in a way that ends when we are cancelled, instead of being waited for."""
         cancel = CancelToken()
         found: list[Note] = []
+        async with trio.open_nursery() as nursery:
 
-        async def watch() -> None:
-            try:
-                await trio.sleep_forever()
-            finally:
-                cancel.cancel()
+            async def watch() -> None:
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    cancel.cancel()
 
-        def run() -> None:
+            nursery.start_soon(watch)
             try:
-                found.extend(fn(cancel))
+                found = await search(cancel)
             except Abandoned:
                 log.debug("search broken off")
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            await self._blocking(run)
             nursery.cancel_scope.cancel()
         return found
+
+
+async def forgotten_elsewhere(
+    forgotten: Forgotten, notes: Sequence[Note], others: Sequence[TextSearch]
+) -> Forgotten:
+    """Let *others* forget *notes*, too, which were *forgotten*; say what is left of them."""
+    left: set[str] = set()
+    why = [forgotten.why] if forgotten.why else []
+    for other in others:
+        try:
+            for note in notes:
+                left.update(await other.forget(note.key, note.text))
+        except ForgettingFailed as error:
+            why.append(f"the {other.name} may still say it ({error})")
+    return msgspec.structs.replace(forgotten, left=tuple(sorted(left)), why="; ".join(why))
+
+
+class Write(Protocol):
+    """Runs a function as the only writer of the memory."""
+
+    def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class IndexUpkeep:
+    """Brings the index of *files*, which anybody may change, up to them; *done* is told then."""
+
+    def __init__(self, files: IndexedFiles, write: Write, done: Callable[[], object]) -> None:
+        self._files = files
+        self._write = write
+        self._tell = done
+        self._due = trio.Event()
+        self._done = trio.Event()
+        self._looked = -math.inf
+        self._took = 0.0
+        self._is_checked = False
+
+    async def run(self) -> None:
+        """Look now, and whenever that is wanted, until cancelled."""
+        self._due.set()
+        while True:
+            await self._due.wait()
+            self._due = trio.Event()
+            began = trio.current_time()
+            try:
+                if not self._is_checked:
+                    await self._write(self._files.check)
+                await self._go_through(self._files.catch_up())
+            except DatabaseUnusable as error:
+                log.warning("memory index not up to date", extra={"why": str(error)})
+                report_error(INDEX, str(error))
+                self._looked = trio.current_time() + TRY_AGAIN
+            else:
+                clear_error(INDEX)
+                self._is_checked = True
+                self._looked = trio.current_time()
+                self._took = self._looked - began
+            self._done.set()
+            self._done = trio.Event()
+            self._tell()
+
+    def insist(self) -> None:
+        """Have the files looked through, whenever that was done last."""
+        self._due.set()
+
+    def want(self) -> bool:
+        """Have changes by hand looked for; False if that was done just now."""
+        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
+            return False
+        self._due.set()
+        return True
+
+    async def look(self) -> None:
+        """Have changes by hand looked for, if that was not done just now, and wait a little."""
+        done = self._done
+        if self.want():
+            with trio.move_on_after(LOOK_WAIT):
+                await done.wait()
+
+    async def finish(self) -> None:
+        """Have the files looked through, and wait until that is done, or cannot be."""
+        done = self._done
+        self._due.set()
+        await done.wait()
+
+    async def _go_through(self, steps: Iterator[int]) -> None:
+        count = 0
+        while (took := await self._write(lambda: next(steps, None))) is not None:
+            count += took
+        if count:
+            log.info("memory index up to date", extra={"files taken in": count})

@@ -1,30 +1,30 @@
 """What ``elwood memory`` does: shows, finds and forgets notes, beside a running house or without.
 
-Reading goes by the files and the index, and changes nothing.  What changes something is the
-house's to do while one runs; else it is done here, under the lock of the state folder.
+Reading goes by the files and the index, which is brought up to them first unless a house keeps it.
+What changes something is the house's to do while one runs; else it is done here, under the lock of
+the state folder.
 """
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from elwood.features.control import client
-from elwood.features.control import protocol as wire
-from elwood.features.daily_notes import index as pages
-from elwood.features.daily_notes.index import Pages
+import trio
+
+from elwood.agent.tools.searches import SearchResult, TextSearch
+from elwood.features.memory.actor import forgotten_elsewhere
 from elwood.features.memory.note import Note
-from elwood.features.memory.results import Forgotten, in_words
-from elwood.features.memory.store import Memory
+from elwood.features.memory.ranking import joined
+from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import results
 from elwood.foundation.runtime import inline
-from elwood.foundation.settings import Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.storage.syscalls import DiskFull, JournalBroken
-
-Act = Callable[[Memory], Forgotten | int]
+from elwood.foundation.text.words import asked
 
 # Characters of a note in a list.
 GLIMPSE = 80
@@ -32,36 +32,49 @@ GLIMPSE = 80
 
 def show_list(state: Path, limit: int) -> int:
     """Print the newest notes, those that wait for the owner first; return the exit code."""
-    memory = _memory(state)
-    notes = [*memory.newest(limit, pending=True), *memory.newest(limit)][:limit]
+    store = _store(state)
+    notes = _read(
+        store,
+        state,
+        lambda: [*store.newest(limit, pending=True), *store.newest(limit)][:limit],
+    )
+    if notes is None:
+        return 1
     if not notes:
         print("there are no notes", file=sys.stderr)
     for note in notes:
-        print(_line(note))
-    for name in memory.shelf.files.passed_over():
+        marks = ["pending"] if note.status == "pending" else []
+        print(_line(note.updated, note.key, note.text, note.untrusted, marks))
+    for name in store.files.passed_over():
         print(f"{name}: not read, as its name is no key (a-z, 0-9, -)", file=sys.stderr)
     return 0
 
 
-def search(paths: Paths, query: str, limit: int) -> int:
-    """Print the notes, and lines of daily notes, that have the words of *query*.
+def search(state: Path, query: str, limit: int, others: Sequence[TextSearch]) -> int:
+    """Print the notes, and what *others* find, that have the words of *query*.
 
     Returns the exit code.
     """
-    asked = SearchQuery(query=query, now=time.time())
-    notes = pages.search(
-        _memory(paths.state), Pages(paths.state, paths.workspace), asked, limit, CancelToken()
-    )
-    for note in notes:
-        print(_line(note))
-    if not notes:
+    store = _store(state)
+    wanted = SearchQuery(query=query, now=time.time())
+    notes = _read(store, state, lambda: store.search(wanted, limit, CancelToken()))
+    if notes is None:
+        return 1
+
+    async def found_elsewhere() -> list[SearchResult]:
+        return [found for one in others for found in await one.search(query, limit)]
+
+    found = joined(results(notes, query), trio.run(found_elsewhere), asked(query))[:limit]
+    for one in found:
+        print(_line(one.updated, one.origin, one.text, one.label.untrusted))
+    if not found:
         print("no note has any of these words", file=sys.stderr)
-    return 0 if notes else 1
+    return 0 if found else 1
 
 
 def show(state: Path, key: str) -> int:
     """Print one note as its file is; return the exit code."""
-    filed = _memory(state).shelf.files.read(key)
+    filed = _store(state).files.read(key)
     if filed is None:
         print(f"there is no note called {key}", file=sys.stderr)
         return 1
@@ -69,67 +82,69 @@ def show(state: Path, key: str) -> int:
     return 0
 
 
-def forget(paths: Paths, keys: tuple[str, ...]) -> int:
-    """Forget notes for good; return the exit code."""
-    if _is_answered(paths.runtime):
-        return client.settle(paths.runtime, wire.Forget(keys))
-    days = Pages(paths.state, paths.workspace)
-    return _alone(paths.state, lambda memory: pages.forget(memory, days, keys))
+def forget(state: Path, keys: tuple[str, ...], others: Sequence[TextSearch]) -> int:
+    """Forget notes for good, while no house runs; return the exit code."""
+
+    def act(store: NoteStore) -> int:
+        notes = store.read(keys)
+        forgotten = store.forget(keys)
+        forgotten = trio.run(forgotten_elsewhere, forgotten, notes, others)
+        print(forgotten.text, file=sys.stdout if forgotten.ok else sys.stderr)
+        return 0 if forgotten.ok else 1
+
+    return _alone(state, act)
 
 
-def rebuild(paths: Paths) -> int:
-    """Make the indexes anew; return the exit code."""
-    if _is_answered(paths.runtime):
-        return client.settle(paths.runtime, wire.Rebuild())
+def rebuild(state: Path) -> int:
+    """Make the index anew, while no house runs; return the exit code."""
 
-    def act(memory: Memory) -> int:
-        threads = Pages(paths.state, paths.workspace)
+    def act(store: NoteStore) -> int:
+        store.indexed.index.discard()
+        print(f"The index has {sum(store.indexed.catch_up()):,} notes.")
+        return 0
+
+    return _alone(state, act)
+
+
+def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[Note] | None:
+    """Read by the index, made anew if it is no good and no house keeps it; None if it cannot be."""
+    try:
         try:
-            threads.rebuild()
+            with holding(state):
+                return store.indexed.look_up(lambda _: fn())
+        except AlreadyRunning:
+            return fn()
         finally:
-            threads.close()
-        return memory.shelf.rebuild()
+            store.indexed.close()
+    except (DatabaseUnusable, OSError) as error:
+        print(f"the index of the notes cannot be used: {error}", file=sys.stderr)
+        return None
 
-    return _alone(paths.state, act)
 
-
-def _alone(state: Path, act: Act) -> int:
+def _alone(state: Path, act: Callable[[NoteStore], int]) -> int:
     """Change something while no house runs, and no other command does."""
     try:
         with holding(state):
-            memory = _memory(state)
+            store = _store(state)
             try:
-                done = act(memory)
+                return act(store)
             finally:
-                memory.shelf.close()
+                store.indexed.close()
     except (AlreadyRunning, DiskFull, JournalBroken, DatabaseUnusable) as error:
         print(error, file=sys.stderr)
-        return 1
     except OSError as error:
         print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
-        return 1
-    if isinstance(done, int):
-        print(f"The index has {done:,} notes.")
-        return 0
-    ok = bool(done.keys) and not done.why
-    print(in_words(done), file=sys.stdout if ok else sys.stderr)
-    return 0 if ok else 1
+    return 1
 
 
-def _is_answered(runtime_dir: Path) -> bool:
-    """Tell whether a house runs; one that hangs does, too, and its word is waited for."""
-    return client.is_reachable(runtime_dir)
-
-
-def _memory(state: Path) -> Memory:
+def _store(state: Path) -> NoteStore:
     # Whoever looks after the memory has set how many notes there may be; here none are added.
-    return Memory(state, Disk(blocking=inline, clock=time.time), max_notes=0)
+    return NoteStore(state, Disk(blocking=inline, clock=time.time), max_notes=0)
 
 
-def _line(note: Note) -> str:
-    marks = ["pending"] if note.status == "pending" else []
-    marks += ["untrusted"] if note.untrusted else []
+def _line(updated: str, name: str, text: str, untrusted: bool, marks: Sequence[str] = ()) -> str:
+    marks = [*marks, "untrusted"] if untrusted else marks
     said = f" [{', '.join(marks)}]" if marks else ""
-    text = " ".join(note.text.split())
+    text = " ".join(text.split())
     cut = "…" if len(text) > GLIMPSE else ""
-    return f"{note.updated[:10]:10}  {note.key}{said}: {text[:GLIMPSE]}{cut}"
+    return f"{updated[:10]:10}  {name}{said}: {text[:GLIMPSE]}{cut}"

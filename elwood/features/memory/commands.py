@@ -1,28 +1,27 @@
-"""What a session does with the memory besides its tools: offering notes, and /memory."""
+"""``/memory``: what is remembered, for the owner."""
+
+from collections.abc import Sequence
 
 import trio
 
-from elwood.agent.conversation.labels import Label
-from elwood.agent.session.log.branch import private_texts
-from elwood.agent.session.log.entries import Received, Reminded
-from elwood.agent.session.log.state import Session, is_command
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.memory.learning_deps import Unwritten
+from elwood.agent.session.log.entries import Received
+from elwood.agent.tools.searches import SearchResult, TextSearch
+from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     MemoryMail,
+    MemoryOverview,
     Overlook,
+    PendingNotes,
     ReadNotes,
-    Recall,
-    Suggest,
+    SettleObservation,
     Undo,
+    Undone,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.ranking import offered, relevant
-from elwood.features.memory.results import Overview, Undone
+from elwood.features.memory.store import MOST_PENDING
+from elwood.features.memory.tools import results, search_all
 from elwood.foundation.runtime import ActorUnavailable, Address
 
-# Seconds that a turn waits for notes that may help: an answer must not be late for them.
-SUGGEST_WAIT = 0.5
 # Seconds for a command.
 COMMAND_LIMIT = 20.0
 # Notes of a list, and characters of each there.
@@ -38,96 +37,61 @@ USAGE = (
 UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
 
-async def reminder(house: Surroundings, session: Session) -> Reminded | None:
-    """Choose notes that may help in the turn that has begun; None if there are none.
-
-    Only the owner's own words, in a private chat that has read none of strangers, bring notes
-    along: they hold private data, and nobody asked for them.  What is in view is not offered again.
-    """
-    turn = session.turn
-    if house.memory is None or not house.offered or turn is None or not turn.inputs:
-        return None
-    if turn.errand is not None:
-        return None  # it can look them up
-    strange = session.taint.label.untrusted or any(one.untrusted for one in turn.inputs)
-    if strange or not turn.route.private or turn.attempts > 1:
-        return None
-    message = "\n".join(one.text for one in turn.inputs if not is_command(one))
-    notes: tuple[Note, ...] = ()
-    with trio.move_on_after(SUGGEST_WAIT):
-        try:
-            notes = (await house.memory.ask(Suggest(message=message))).notes
-        except ActorUnavailable:
-            return None
-    if not notes:
-        return None
-    seen = "\n".join(private_texts(session.path, (), summed_up=False))
-    chosen = relevant([n for n in notes if n.text not in seen], message, house.offered)
-    if not chosen:
-        return None
-    private = any(note.label.private for note in chosen)
-    return Reminded(turn.id, house.redact(offered(chosen)), Label(private=private))
-
-
-async def memory_command(received: Received, given: str, house: Surroundings) -> str:
-    """Carry out ``/memory``, for the owner only."""
+async def memory_command(
+    received: Received,
+    given: str,
+    memory: Address[MemoryMail],
+    searches: Sequence[TextSearch],
+    now: float,
+) -> str:
+    """Carry out ``/memory`` with the words *given*, for the owner only, at Unix time *now*."""
     if received.untrusted:
         return "What I remember is for my owner only."
-    if house.memory is None:
-        return "There is no memory here."
     answer = UNAVAILABLE
     with trio.move_on_after(COMMAND_LIMIT):
         try:
-            if house.learning is not None and given.split()[:1] in (
-                ["pending"],
-                ["keep"],
-                ["drop"],
-            ):
-                answer = await house.learning.command(given, house.now())
-            else:
-                answer = await _answer(given, house.memory)
+            answer = await _answer(given, memory, searches, now)
         except ActorUnavailable:
             return UNAVAILABLE
-        except Unwritten as error:
-            return f"Not all of it could be done: {error}"
     return answer
 
 
-async def _answer(given: str, memory: Address[MemoryMail]) -> str:
+async def _answer(
+    given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch], now: float
+) -> str:
     match given.split(maxsplit=1):
         case []:
             return overview(await memory.ask(Overlook(limit=LISTED)))
         case ["undo"]:
             return undone(await memory.ask(Undo()))
         case ["search", words]:
-            found = (await memory.ask(Recall(query=words, limit=LISTED))).notes
+            found = await search_all(searches, words, LISTED)
             return shown(found) or "No note has any of these words."
         case ["show", key]:
-            return shown(await memory.ask(ReadNotes(keys=(key.lower(),)))) or (
-                f"There is no note called {key}."
-            )
+            notes = await memory.ask(ReadNotes(keys=(key.lower(),)))
+            return shown(results(notes, "")) or f"There is no note called {key}."
+        case ["pending"]:
+            notes = await memory.ask(PendingNotes(limit=MOST_PENDING))
+            return listing(observations_of(notes))
+        case ["keep" | "drop" as word, code]:
+            settle = SettleObservation(code=code.strip(), keep=word == "keep", at=now)
+            return (await memory.ask(settle)).text
         case _:
             return USAGE
 
 
-def overview(seen: Overview) -> str:
-    """Say what is remembered.
-
-    >>> overview(Overview()).splitlines()[0]
-    'Nobody can say now how much I remember.'
-    """
-    counts = seen.counts
-    if counts is None:
-        lines = ["Nobody can say now how much I remember."]
-    else:
-        kinds = [
-            (counts.pending, "wait for your word"),
-            (counts.untrusted, "may hold strangers' words"),
-            (counts.expired, "are out of date"),
-        ]
-        told = [f"{number} {what}" for number, what in kinds if number]
-        number = "1 note" if counts.all == 1 else f"{counts.all:,} notes"
-        lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
+def overview(seen: MemoryOverview | None) -> str:
+    """Say what is remembered."""
+    if seen is None:
+        return f"Nobody can say now how much I remember.\n\n{USAGE}"
+    kinds = [
+        (seen.counts.pending, "wait for your word"),
+        (seen.counts.untrusted, "may hold strangers' words"),
+        (seen.counts.expired, "are out of date"),
+    ]
+    told = [f"{number} {what}" for number, what in kinds if number]
+    number = "1 note" if seen.counts.all == 1 else f"{seen.counts.all:,} notes"
+    lines = [f"I remember {number}" + (f"; {', '.join(told)}." if told else ".")]
     for title, notes in (("Newest", seen.newest), ("Waiting", seen.pending)):
         if notes:
             lines += ["", f"{title}:", *map(_glimpse, notes)]
@@ -156,18 +120,17 @@ def undone(done: Undone | None) -> str:
     return " ".join(told) or "There was nothing left of it to take back."
 
 
-def shown(notes: tuple[Note, ...]) -> str:
-    """Show *notes* whole, as far as they fit into one answer."""
-    room = MAX_SHOWN // max(1, len(notes))
+def shown(found: Sequence[SearchResult]) -> str:
+    """Show what was *found* whole, as far as it fits into one answer."""
+    room = MAX_SHOWN // max(1, len(found))
     parts = []
-    for note in notes:
-        about = [note.updated[:10]] if note.updated else []
-        about += ["waits for your word"] if note.status == "pending" else []
-        about += ["may hold strangers' words"] if note.untrusted else []
-        about += [f"from {note.source}"] if note.source else []
-        cut = "…" if len(note.text) > room else ""
-        head = f"{note.key} ({'; '.join(about)})" if about else note.key
-        parts.append(f"{head}\n{note.text[:room]}{cut}")
+    for one in found:
+        about = [one.updated[:10]] if one.updated else []
+        about += ["may hold strangers' words"] if one.label.untrusted else []
+        about += [one.about] if one.about else []
+        cut = "…" if len(one.text) > room else ""
+        head = f"{one.origin} ({'; '.join(about)})" if about else one.origin
+        parts.append(f"{head}\n{one.text[:room]}{cut}")
     return "\n\n".join(parts)
 
 

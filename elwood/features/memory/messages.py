@@ -1,46 +1,125 @@
-"""What the memory is told and asked."""
+"""What the memory is told and asked, and what it answers."""
 
 import attrs
+import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
+from elwood.features.memory.learning import KnownFact, Lesson, Observation
 from elwood.features.memory.note import Draft, Note
-from elwood.features.memory.results import (
-    Overview,
-    Saved,
-    Undone,
-    Unsaved,
-)
+from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import Request
+from elwood.foundation.storage.search_index import IndexCounts
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """The note stands in its file.
+
+    *known*: *key* said the same already, in nearly these words; that note may be *untrusted*.
+    """
+
+    key: str
+    replaced: bool = False
+    known: bool = False
+    untrusted: bool = False
+
+
+class Unsaved(msgspec.Struct, frozen=True):
+    """Nothing was written; *why* is for who wanted it saved.
+
+    *forgotten* says that it was to be learned, and had been forgotten.
+    """
+
+    key: str
+    why: str
+    forgotten: bool = False
+
+
+# What forgetting does not reach, said wherever something was forgotten.
+STAYS = (
+    "No file of the memory has it any more, nor have the entries of the daily notes, and it will "
+    "not be learned again by itself. What was said in conversations still stands in their logs."
+)
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """These notes are gone; *absent* ones were not there.  *why* says what could not be done.
+
+    *left* names what else still has the words of one of them, and is the owner's to edit.
+    """
+
+    keys: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    why: str = ""
+    left: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Say what was forgotten, and what was not.
+
+        >>> Forgotten(absent=("tea",)).text
+        'There is no note called tea.'
+        """
+        told = [f"Forgot {', '.join(self.keys)}. {STAYS}"] if self.keys else []
+        if self.left:
+            told.append(f"These say it, can be edited, and are searched: {', '.join(self.left)}.")
+        if self.absent:
+            told.append(f"There is no note called {', '.join(self.absent)}.")
+        if self.why:
+            told.append(f"Not all could be done: {self.why}.")
+        return " ".join(told)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was forgotten, and wholly."""
+        return bool(self.keys) and not self.why
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """The newest batch, of Unix time *at*, was taken back.
+
+    Its notes, by what they are about, were removed, put back as they were before, or left, as they
+    have changed since.  *why* says what could not be done.
+    """
+
+    at: float = 0.0
+    removed: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    why: str = ""
+
+
+class MemoryOverview(msgspec.Struct, frozen=True):
+    """How much there is, and what came last; *passed_over* names files that are no notes."""
+
+    counts: IndexCounts
+    newest: tuple[Note, ...] = ()
+    pending: tuple[Note, ...] = ()
+    passed_over: tuple[str, ...] = ()
+
+
+class Unlearned(msgspec.Struct, frozen=True):
+    """Not all of it was written; doing it again later does no harm."""
+
+    why: str
 
 
 @attrs.frozen(kw_only=True)
 class Remember(Request[tuple[Saved | Unsaved, ...]]):
-    """Keep *drafts*; each is answered, in order.  From a tool, or from who learns.
+    """Keep *drafts*; each is answered, in order.
 
-    What has the same *batch* is taken back together; without one it is this request.  *learned*
-    ones are wanted by nobody in particular: what was forgotten is not kept again.  Repeating it
+    What has the same *batch* is taken back together; without one it is this request.  Repeating it
     changes nothing but the time.
     """
 
     drafts: tuple[Draft, ...]
     batch: str = ""
-    learned: bool = False
-
-
-@attrs.frozen
-class Recalled:
-    """The notes that were found, the best first."""
-
-    notes: tuple[Note, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Recall(Request[Recalled]):
+class Recall(Request[tuple[Note, ...]]):
     """Find kept notes by the words, and the meaning, of *query*.  Abandoning it breaks it off.
 
-    Daily notes and reflections are found as notes, too: the key is the file in the workspace, the
-    text what of it fits.  With *every*, only notes of the memory, and of these only those that have
-    all the words, but those as well that are out of date.
+    With *every*, only those that have all the words, but also those that are out of date.
     """
 
     query: str
@@ -49,7 +128,7 @@ class Recall(Request[Recalled]):
 
 
 @attrs.frozen(kw_only=True)
-class Suggest(Request[Recalled]):
+class Suggest(Request[tuple[Note, ...]]):
     """Find notes that may help with *message*, which nobody asked for: none of strangers' words."""
 
     message: str
@@ -70,28 +149,31 @@ class PendingNotes(Request[tuple[Note, ...]]):
 
 
 @attrs.frozen(kw_only=True)
-class KeptNotes(Request[tuple[Note, ...]]):
-    """Read the newest *limit* notes that are kept."""
-
-    limit: int
+class ListKnown(Request[tuple[KnownFact | Observation, ...]]):
+    """List what is kept and was noticed, the newest, so that it is not learned again."""
 
 
 @attrs.frozen(kw_only=True)
-class Discard(Request[CommandResult]):
-    """Let pending notes go; what has the hashes *bury* (`digests`) is not learned again.
+class Learn(Request[Lesson | Unlearned]):
+    """Take in the facts *found* by one look at a conversation, the *batch*.
 
+    *corrected*: the owner put something right.  What was forgotten is not learned again.
     Repeating it changes nothing.
     """
 
-    keys: tuple[str, ...]
-    bury: tuple[str, ...] = ()
+    found: tuple[Observation, ...]
+    batch: str
+    settings: LearningSettings
+    corrected: bool
 
 
 @attrs.frozen(kw_only=True)
-class Buried(Request[frozenset[str]]):
-    """Which of *hashes* (`digests`) are those of what was forgotten?"""
+class SettleObservation(Request[CommandResult]):
+    """The owner says to keep or to drop what is called *code*, at Unix time *at*."""
 
-    hashes: tuple[str, ...]
+    code: str
+    keep: bool
+    at: float
 
 
 @attrs.frozen(kw_only=True)
@@ -107,8 +189,11 @@ class Undo(Request[Undone | None]):
 
 
 @attrs.frozen(kw_only=True)
-class Overlook(Request[Overview]):
-    """How much is remembered, and what came last?  Shows *limit* notes of each kind."""
+class Overlook(Request[MemoryOverview | None]):
+    """How much is remembered, and what came last?  Shows *limit* notes of each kind.
+
+    None if nobody can say now.
+    """
 
     limit: int
 
@@ -129,9 +214,9 @@ MemoryMail = (
     | Suggest
     | ReadNotes
     | PendingNotes
-    | KeptNotes
-    | Discard
-    | Buried
+    | ListKnown
+    | Learn
+    | SettleObservation
     | Forget
     | Undo
     | Overlook

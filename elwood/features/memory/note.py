@@ -6,12 +6,12 @@ it says that it is not, and as pending if it says what we do not know.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from math import inf
 from typing import Literal
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.labels import Label
 from elwood.foundation.text.lines import one_line
@@ -38,8 +38,7 @@ _HEAD = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n+(.*))?", re.DOTALL)
 _FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(.*)")
 
 
-@attrs.frozen
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """What is remembered under *key*; *source* says from where.  Times as ISO 8601 in UTC.
 
     *importance* is from 1 to 5; *ttl* is how long it is of use after *updated* (``30d``), for ever
@@ -64,9 +63,22 @@ class Note:
         """Whether it may hold strangers' words."""
         return self.label.untrusted
 
+    @property
+    def is_observation(self) -> bool:
+        """Whether it was noticed in a conversation (`learning.Observation`): many may be alike."""
+        return is_observed(self.more)
 
-@attrs.frozen
-class Draft:
+    @property
+    def subject(self) -> str:
+        """What it is about: as what it is kept, or would be.
+
+        >>> Note("tea", "Green.").subject, Note("seen-1", "Green.", more=("about: tea",)).subject
+        ('tea', 'tea')
+        """
+        return fields_of(self.more).get("about") or self.key
+
+
+class Draft(msgspec.Struct, frozen=True):
     """What is to be remembered; None leaves what a note of this key says already."""
 
     key: str
@@ -157,6 +169,16 @@ def moment(value: str) -> float | None:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (OverflowError, OSError):
         return None
+
+
+def fields_of(more: Iterable[str]) -> dict[str, str]:
+    """Read the lines that stand above a text."""
+    return {name.strip(): value.strip() for name, _, value in (m.partition(":") for m in more)}
+
+
+def is_observed(more: Iterable[str] | None) -> bool:
+    """Tell whether these lines above a text say that it was noticed in a conversation."""
+    return any(line.startswith("about:") for line in more or ())
 
 
 def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

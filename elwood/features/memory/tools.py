@@ -1,9 +1,10 @@
 """The tools that keep facts for later conversations, look them up, and forget them."""
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Annotated
 
-import attrs
 import msgspec
 import trio
 from msgspec import Meta
@@ -13,13 +14,8 @@ from elwood.agent.conversation.actions import SaveMemory as Saving
 from elwood.agent.conversation.actions import SearchMemory as Searching
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import (
-    Hands,
-    Output,
-    Tool,
-    ToolFailure,
-)
-from elwood.features.memory.learning import MAX_PENDING
+from elwood.agent.tools.searches import SearchResult, TextSearch
+from elwood.agent.tools.tool import Hands, Output, Tool, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
     MemoryMail,
@@ -27,19 +23,12 @@ from elwood.features.memory.messages import (
     ReadNotes,
     Recall,
     Remember,
+    Saved,
+    Unsaved,
 )
-from elwood.features.memory.note import (
-    MAX_NOTE,
-    MAX_TAGS,
-    MOST,
-    TAG,
-    TTL,
-    Draft,
-    Note,
-)
-from elwood.features.memory.observations import is_sighting, subject
-from elwood.features.memory.ranking import worth
-from elwood.features.memory.results import Saved, Unsaved
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
+from elwood.features.memory.ranking import fit, joined
+from elwood.features.memory.store import MOST_PENDING
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked
 
@@ -109,15 +98,15 @@ async def save_memory(given: SaveMemory, hands: Hands) -> str | Output:
 
 
 async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
-    """Find notes, and lines of daily notes, by words."""
+    """Find notes, and what else can be searched, by words."""
     if not re.search(r"[^\W_]", given.query):
         raise ToolFailure("query has no words; give some that the notes should have")
-    found = await _memory(hands).ask(Recall(query=given.query, limit=given.limit))
-    if not found.notes:
+    found = await search_all(hands.searches, given.query, given.limit)
+    if not found:
         return "no note has any of these words"
-    room = MAX_SHOWN // len(found.notes)
-    text = "\n\n".join(_shown(note, room) for note in found.notes)
-    strange = [note.key for note in found.notes if note.untrusted]
+    room = MAX_SHOWN // len(found)
+    text = "\n\n".join(_shown(one, room) for one in found)
+    strange = [one.origin for one in found if one.label.untrusted]
     origin = f"memory: {', '.join(strange)}" if strange else ""
     return Output(text, untrusted=bool(strange), private=True, origin=origin)
 
@@ -174,22 +163,22 @@ async def plan_forget(given: ForgetMemory, hands: Hands) -> Plan:
 
 async def _meant(given: ForgetMemory, memory: Address[MemoryMail]) -> list[Note]:
     """Find what is to be forgotten, also what was only noticed, or is out of date."""
-    waiting = await memory.ask(PendingNotes(limit=2 * MAX_PENDING))
+    waiting = await memory.ask(PendingNotes(limit=MOST_PENDING))
     if given.key:
         notes = await memory.ask(ReadNotes(keys=(given.key,)))
-        return list(notes) or [note for note in waiting if subject(note) == given.key]
+        return list(notes) or [note for note in waiting if note.subject == given.key]
     words = Recall(query=given.query, limit=MAX_FOUND + 1, every=True)
     chosen = asked(given.query)
     noticed = (
         note
         for note in waiting
-        if worth(attrs.evolve(note, key=subject(note)), chosen)[0] == len(chosen)
+        if fit(msgspec.structs.replace(note, key=note.subject), chosen) == len(chosen)
     )
-    return [*(await memory.ask(words)).notes, *noticed] if chosen else []
+    return [*await memory.ask(words), *noticed] if chosen else []
 
 
 def _named(note: Note) -> str:
-    return f"{subject(note)} (noticed)" if is_sighting(note.more) else note.key
+    return f"{note.subject} (noticed)" if note.is_observation else note.key
 
 
 _MARKED = ", marked as from a conversation with strangers' words"
@@ -201,16 +190,61 @@ def _memory(hands: Hands) -> Address[MemoryMail]:
     return hands.memory
 
 
-def _shown(note: Note, room: int) -> str:
-    about = [f"tags: {', '.join(note.tags)}"] if note.tags else []
-    about += [f"updated {note.updated}"] if note.updated else []
-    about += [f"from {note.source}"] if note.source else []
-    about += ["may hold strangers' words"] if note.untrusted else []
-    head = f"## {note.key}" + (f" ({'; '.join(about)})" if about else "")
-    text = note.text
+async def search_all(searches: Sequence[TextSearch], query: str, limit: int) -> list[SearchResult]:
+    """Find the best *limit* texts of all *searches*; those of the first come first."""
+    first, *others = [await one.search(query, limit) for one in searches]
+    return joined(first, chain.from_iterable(others), asked(query))[:limit]
+
+
+def _shown(found: SearchResult, room: int) -> str:
+    about = [f"updated {found.updated}"] if found.updated else []
+    about += [found.about] if found.about else []
+    about += ["may hold strangers' words"] if found.label.untrusted else []
+    head = f"## {found.origin}" + (f" ({'; '.join(about)})" if about else "")
+    text = found.text
     if len(text) > room:
         text = f"{text[:room]}\n[cut: {len(text) - room} more characters; limit=1 shows more]"
     return f"{head}\n{text}"
+
+
+class NoteSearch:
+    """The search for notes of the *memory*; what is forgotten there it forgets by itself."""
+
+    name = "notes"
+
+    def __init__(self, memory: Address[MemoryMail]) -> None:
+        self._memory = memory
+
+    async def search(self, query: str, limit: int) -> list[SearchResult]:
+        """Find the best *limit* notes."""
+        notes = await self._memory.ask(Recall(query=query, limit=limit))
+        return results(notes, query)
+
+    async def forget(self, key: str, text: str) -> list[str]:
+        """Do nothing."""
+        await trio.lowlevel.checkpoint()
+        return []
+
+
+def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
+    """Show *notes* as what a search for *query* has found."""
+    chosen = asked(query)
+    found = []
+    for note in notes:
+        about = ["waits for your word"] if note.status == "pending" else []
+        about += [f"tags: {', '.join(note.tags)}"] if note.tags else []
+        about += [f"from {note.source}"] if note.source else []
+        found.append(
+            SearchResult(
+                text=note.text,
+                origin=note.key,
+                label=note.label,
+                updated=note.updated,
+                about="; ".join(about),
+                words=fit(note, chosen),
+            )
+        )
+    return found
 
 
 SAVE_MEMORY = Tool(

@@ -13,7 +13,6 @@ import msgspec
 
 from elwood.features.memory.learning import digests
 from elwood.features.memory.note import Note, parse
-from elwood.features.memory.observations import subject
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.syscalls import judged
 
@@ -24,7 +23,7 @@ MAX_BEFORE = 4 << 20
 MAX_FORGOTTEN = 20_000
 
 
-class Write(msgspec.Struct, frozen=True):
+class NoteWrite(msgspec.Struct, frozen=True):
     """The note *key* was *before* (None: not there), and then had the hash *after*."""
 
     key: str
@@ -32,30 +31,30 @@ class Write(msgspec.Struct, frozen=True):
     after: bytes
 
 
-class Batch(msgspec.Struct, frozen=True):
+class UndoBatch(msgspec.Struct, frozen=True):
     """What one call, or one look back at a conversation, wrote."""
 
     id: str
     at: float
     learned: bool
-    writes: tuple[Write, ...]
+    writes: tuple[NoteWrite, ...]
 
 
-class Batches:
+class UndoLog:
     """The newest batches, in the file *path*; what cannot be read there is as good as none."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
         self._disk = disk
 
-    def read(self) -> list[Batch]:
+    def read(self) -> list[UndoBatch]:
         """List them, the newest last.  Raises DiskFull, JournalBroken."""
         try:
-            return msgspec.json.decode(_read(self._path), type=list[Batch])
+            return msgspec.json.decode(_read(self._path), type=list[UndoBatch])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: UndoBatch) -> None:
         """Note *batch* before it is written; one of the same id is continued.
 
         Raises DiskFull, JournalBroken.
@@ -82,13 +81,13 @@ class Batches:
         *said* are hashes (`said_hash`).  Raises DiskFull, JournalBroken.
         """
 
-        def is_kept(write: Write) -> bool:
+        def is_kept(write: NoteWrite) -> bool:
             if write.key in keys:
                 return False
             if write.before is None:
                 return True
             before = parse(write.key, write.before.decode("utf-8", "replace"))
-            return subject(before) not in keys and said_hash(before) not in said
+            return before.subject not in keys and said_hash(before) not in said
 
         batches = self.read()
         left = [
@@ -99,7 +98,7 @@ class Batches:
             self._write([batch for batch in left if batch.writes])
         self._disk.remove(self._path.with_name(f".{self._path.name}.tmp"))
 
-    def _write(self, batches: list[Batch]) -> None:
+    def _write(self, batches: list[UndoBatch]) -> None:
         del batches[:-MAX_BATCHES]
         while len(batches) > 1 and sum(map(_size, batches)) > MAX_BEFORE:
             del batches[0]
@@ -114,7 +113,7 @@ class Tombstones:
         self._disk = disk
 
     def buried(self, hashes: Iterable[str]) -> frozenset[str]:
-        """Tell which of *hashes* (`core.learning.digests`) are here."""
+        """Tell which of *hashes* (`learning.digests`) are here."""
         salt, marks = self._read()
         known = set(marks)
         return frozenset(hash_ for hash_ in hashes if _mark(salt, hash_) in known)
@@ -167,5 +166,5 @@ def _mark(salt: str, hash_: str) -> str:
     return hashlib.blake2b(hash_.encode(), digest_size=16, key=key).hexdigest()
 
 
-def _size(batch: Batch) -> int:
+def _size(batch: UndoBatch) -> int:
     return sum(len(write.before or b"") for write in batch.writes)

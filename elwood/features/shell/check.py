@@ -1,7 +1,8 @@
 """What the doctor asks about commands: is there a sandbox for them?"""
 
 from elwood.foundation.checks import CheckContext, Finding
-from elwood.foundation.sandbox import NoSandbox, pick
+from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Paths
 

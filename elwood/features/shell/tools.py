@@ -28,13 +28,7 @@ from elwood.features.shell.judge import (
 )
 from elwood.features.shell.judge import Plan as Script
 from elwood.features.shell.shell_words import Unclear
-from elwood.foundation.sandbox import (
-    Command,
-    Executor,
-    NoSandbox,
-    Outcome,
-    SandboxFailed,
-)
+from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Outcome, SandboxFailed
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 

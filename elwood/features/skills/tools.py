@@ -25,7 +25,7 @@ from elwood.features.skills.store import (
     Shelf,
     files_of,
 )
-from elwood.foundation.sandbox import NoSandbox
+from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.text.lines import escape_name

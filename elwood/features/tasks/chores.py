@@ -10,7 +10,7 @@ import trio
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.daily_notes.reflections import due_reflections, request
-from elwood.features.daily_notes.store import Threads
+from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail, Tidy
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cadence, Every
@@ -124,12 +124,14 @@ def quiet(folder: Path, since: float, until: float) -> list[str]:
 
 @attrs.frozen
 class TidyMemory:
-    """Has the memory tidied up."""
+    """Has the memory tidied up, and the index of the daily notes."""
 
     memory: Address[MemoryMail]
+    daily: DailyNoteSearch
 
     async def __call__(self, last: float) -> Report:
         """Ask for it."""
+        await self.daily.tidy()
         try:
             done = await self.memory.ask(Tidy())
         except ActorUnavailable as error:
@@ -141,7 +143,7 @@ class TidyMemory:
 class Reflecting:
     """Has the week or the month that is over reflected on, one at a time, the oldest first."""
 
-    threads: Threads
+    threads: DailyNotes
     now: Callable[[], float]
 
     async def __call__(self, last: float) -> Report:

@@ -14,7 +14,7 @@ from elwood.agent.models.messages import MayAsk, ModelsMail
 from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
 from elwood.app.config.settings import Config
-from elwood.features.daily_notes.store import Threads
+from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.chores import (
@@ -77,7 +77,8 @@ class Clockwork:
         places: Callable[[], Sequence[Route]],
         tell: TellOwner,
         channels: Sequence[Channel],
-        threads: Threads,
+        threads: DailyNotes,
+        daily: DailyNoteSearch,
         heard: LastHeard,
         full: Callable[[], str],
     ) -> None:
@@ -93,6 +94,7 @@ class Clockwork:
         self._tell = tell
         self._channels = {channel.name: channel for channel in channels}
         self._threads = threads
+        self._daily = daily
         self._heard = heard
         self._full = full
         self._root = Root(config.paths.workspace)
@@ -187,7 +189,7 @@ class Clockwork:
 
         return {
             SWEEP: Sweep(logs, self._sessions, after, now, blocking),
-            MEMORY: TidyMemory(self._memory),
+            MEMORY: TidyMemory(self._memory, self._daily),
             REFLECTIONS: Reflecting(self._threads, now),
             BACKUP: back_up,
         }

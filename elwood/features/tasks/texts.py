@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from elwood.agent.conversation.task_run import QUIET, Purse
-from elwood.agent.models.budget import dollars
+from elwood.agent.models.spending.budget import dollars
 from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Cadence, Once, next_active, next_at

@@ -1,18 +1,19 @@
-"""Files that can be searched and their index, kept together.
+"""Files that can be searched, and their index in SQLite with FTS5.
 
-The files are the truth; whatever the index lacks it takes from them.  Everything here blocks.
+The files are the truth.  The index can be thrown away at any time: what it lacks it takes from
+them, and one that is damaged is made anew before it is asked again.  Everything here blocks.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from elwood.foundation.storage.search_index import Document, Lookup, SearchIndex
+from elwood.foundation.storage.search_index import Document, SearchIndex
 from elwood.foundation.storage.sqlite import DatabaseUnusable
 
-log = logging.getLogger("elwood.memory")
+log = logging.getLogger("elwood.search")
 
 T = TypeVar("T")
 
@@ -37,22 +38,25 @@ class DocumentFiles(Protocol):
 class IndexedFiles:
     """The *files*, and their index in the file *path*, which takes in *step* of them at once.
 
-    *plain* looks into the files as long as the index cannot be relied on.
+    Whoever reads checks `is_ready` before; all other methods are for the only writer.
     """
 
-    def __init__(
-        self, files: DocumentFiles, path: Path, plain: Lookup, *, step: int = STEP
-    ) -> None:
+    def __init__(self, files: DocumentFiles, path: Path, *, step: int = STEP) -> None:
         self.index = SearchIndex(path)
-        self._documents = files
-        self._plain = plain
+        self._files = files
         self._step = step
         # Files that the index should have taken in and could not, since it caught up.
         self._missed = 0
-        # How many files there are, as long as that is known.
-        self._count: int | None = None
         # None was there when the files were last looked through, and none was put there since.
         self.is_empty = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the index has all that was ever put, and lacks only changes by others."""
+        try:
+            return self.index.exists and not self._missed and self.index.is_complete
+        except DatabaseUnusable:
+            return False
 
     def open(self) -> None:
         """Open the index for writing, if there is one."""
@@ -69,7 +73,7 @@ class IndexedFiles:
             self._attempt(self.index.check)
 
     def catch_up(self) -> Iterator[int]:
-        """Bring the index up to the files, in steps: yields how many notes each took in.
+        """Bring the index up to the files, in steps: yields how many files each took in.
 
         Whoever goes through the steps may do other things between them.  Raises DatabaseUnusable.
         """
@@ -84,89 +88,111 @@ class IndexedFiles:
 
     def _catch_up(self) -> Iterator[int]:
         missed, known, there = self._missed, 0, 0
-        names = self._documents.stamps()
+        names = self._files.stamps()
+        self.need_open()
         while step := dict(islice(names, self._step)):
-            self._need_open()
+            self.need_open()
             before = self.index.stamps(list(step))
             known += len(before)
             changed = [key for key, stamp in step.items() if before.get(key) != stamp]
-            read = map(self._documents.document, changed)
-            if found := [document for document in read if document is not None]:
+            found = [one for key in changed if (one := self._files.document(key)) is not None]
+            if found:
                 self.index.put(found)
-                self._count = None
             there += len(step)
             yield len(found)
         self.is_empty = there == 0
-        if self.index.exists:
-            self._need_open()
-            yield from self._drop_gone(known)
-            if not self.index.is_complete:
-                self.index.complete()
+        self.need_open()
+        yield from self._drop_gone(known)
+        if not self.index.is_complete:
+            self.index.complete()
         self._missed -= missed
 
-    def discard(self) -> None:
-        """Throw the index away; `catch_up` makes it anew.  Raises DatabaseUnusable."""
-        self.index.discard()
+    def repair(self) -> None:
+        """Throw the index away if it is damaged, and bring it up to the files.
+
+        Raises DatabaseUnusable.
+        """
+        self.check()
+        for _ in self.catch_up():
+            pass
+
+    def look_up(self, fn: Callable[[SearchIndex], T]) -> T:
+        """Look up by the index, which is made anew before if it is no good.
+
+        Raises DatabaseUnusable.
+        """
+        try:
+            if self.is_ready:
+                return fn(self.index)
+        except DatabaseUnusable as error:
+            log.warning("search index repaired", extra={"why": str(error)})
+        self.repair()
+        return fn(self.index)
+
+    def twins(self, said: bytes) -> list[str]:
+        """Name what has this fingerprint (`words.saying`), as far as the index knows."""
+        found: list[str] = []
+        if self.index.exists:
+            self._attempt(lambda: found.extend(self.index.twin(said)))
+        return found
+
+    def put(self, key: str) -> None:
+        """Take in the file *key*, which was written; what cannot be done now is done later."""
+        document = self._files.document(key)
+        self.is_empty = False
+
+        def index() -> None:
+            self.need_open()
+            if document is not None:
+                self.index.put([document])
+
+        if not self._attempt(index):
+            self._missed += 1
+
+    def drop(self, keys: Sequence[str]) -> None:
+        """Let no byte of these files, which were removed, stay in the index.
+
+        Raises DatabaseUnusable.
+        """
+        if not keys or not self.index.exists:
+            return
+        try:
+            self.need_open()
+            self.index.drop(keys)
+        except DatabaseUnusable as error:
+            # Then the index goes as a whole: it can be made anew, and must not keep them.
+            log.warning("search index thrown away", extra={"why": str(error)})
+            self.index.discard()
 
     def tidy(self) -> None:
         """Keep the index fast, if there is one."""
         if self.index.exists:
-            self._need_open()
+            self.need_open()
             self._attempt(self.index.tidy)
 
-    def rebuild(self) -> int:
-        """Make the index anew, at once; return how many notes it has.  Raises DatabaseUnusable."""
-        self.index.discard()
-        return sum(self.catch_up())
-
-    def by(self, fn: Callable[[Lookup], T]) -> T:
-        """Look up by the index or, as long as that cannot be relied on, in the files."""
-        if self.index.exists and not self._missed:
-            try:
-                if self.index.is_complete:
-                    return fn(self.index)
-            except DatabaseUnusable as error:
-                log.warning("looking into every note", extra={"why": f"index: {error}"})
-        return fn(self._plain)
-
-    def count(self) -> int:
-        """Count the notes."""
-        if self._count is None:
-            self._count = self._counted()
-        return self._count
-
-    def _counted(self) -> int:
-        if self.index.exists:
-            try:
-                if self.index.is_complete:
-                    return self.index.count()
-            except DatabaseUnusable as error:
-                log.warning("counting the files", extra={"why": f"index: {error}"})
-        return sum(1 for _ in self._documents.stamps())
+    def need_open(self) -> None:
+        """Open the index for writing, and make it if there is none.  Raises DatabaseUnusable."""
+        if not self.index.is_open:
+            self.index.open()
 
     def _drop_gone(self, known: int) -> Iterator[int]:
-        """Drop what has no file any more; *known* notes of the index were seen to have one."""
+        """Drop what has no file any more; *known* documents were seen to have one."""
         if self.index.count() == known:
             return
         after, gone = "", list[str]()
         while keys := self.index.keys(after, self._step):
             after = keys[-1]
-            gone += [key for key in keys if not self._documents.there(key)]
+            gone += [key for key in keys if not self._files.there(key)]
             yield 0
         if gone:
             self.index.drop(gone)
-            self._count = None
-
-    def _need_open(self) -> None:
-        if not self.index.is_open:
-            self.index.open()
 
     def _attempt(self, fn: Callable[[], object]) -> bool:
         """Do something with the index; tell whether that worked."""
         try:
             fn()
         except DatabaseUnusable as error:
-            log.warning("memory index not usable", extra={"why": str(error)})
+            log.warning("search index not usable", extra={"why": str(error)})
             if error.damaged:
                 self._discard()
             return False
@@ -176,4 +202,4 @@ class IndexedFiles:
         try:
             self.index.discard()
         except DatabaseUnusable as error:
-            log.warning("memory index not removed", extra={"why": str(error)})
+            log.warning("search index not removed", extra={"why": str(error)})

@@ -3,10 +3,11 @@
 Everything here blocks, and raises `sqlite.DatabaseUnusable`.
 """
 
+import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import attrs
 import msgspec
@@ -61,6 +62,11 @@ _UPDATE = f"UPDATE notes SET {', '.join(f'{name} = ?' for name in _COLUMNS)} WHE
 
 # The importance of what nobody has weighed, of 1 to 5.
 USUAL = 3
+# What one step of importance is worth.
+STEP_WEIGHT = 0.06
+# Hits whose scores are at least this part of the best one's among them fit about equally well: two
+# versions of a fact do, and then the newer comes first.
+ALIKE = 0.75
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,24 +124,47 @@ class IndexCounts(msgspec.Struct, frozen=True):
     vectors: int = 0
 
 
-class Lookup(Protocol):
-    """Where documents are looked up; all block."""
+def stamp_of(found: os.stat_result) -> str:
+    """Make the stamp of a file from what the disk says of it.
 
-    def search(self, query: SearchQuery, cancel: CancelToken, /) -> list[SearchHit]:
-        """Find by words, in no order."""
+    It is another one whenever the file has changed, except by an edit that leaves its size and
+    falls into the same tick of the file system's clock (a few milliseconds) as the one before.
+    """
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
-    def twin(self, said: bytes, /) -> list[str]:
-        """Name the documents whose text has this fingerprint (`words.saying`)."""
 
-    def newest(self, limit: int, *, pending: bool = False) -> list[str]:
-        """Name the newest documents, listed or not (*pending*), the newest first."""
+def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
+    """Put what fits about equally well together, the best first; within a group the newest.
 
-    def expired(self, before: float, limit: int, /) -> list[str]:
-        """Name *limit* documents at most whose time was up at Unix time *before*."""
+    *updated* only tells them apart, so no clock is needed.
+
+    >>> old, new = SearchHit("old", 1.1, "2026-01-01"), SearchHit("new", 1.0, "2026-02-01")
+    >>> [[hit.key for hit in group] for group in grouped([old, new, SearchHit("off", 0.2)])]
+    [['new', 'old'], ['off']]
+    """
+    weighed = sorted(
+        ((hit.score * (1 + STEP_WEIGHT * (hit.importance - USUAL)), hit) for hit in hits),
+        key=lambda one: (-one[0], one[1].key),
+    )
+    best = 0.0
+    groups: list[list[SearchHit]] = []
+    for score, hit in weighed:
+        if not groups or score < ALIKE * best:
+            best = score
+            groups.append([])
+        groups[-1].append(hit)
+    for group in groups:
+        group.sort(key=lambda hit: hit.updated, reverse=True)
+    return groups
+
+
+def ranked(hits: Iterable[SearchHit]) -> list[str]:
+    """Name the best first; of those that fit about equally well, the newest (`grouped`)."""
+    return [hit.key for group in grouped(hits) for hit in group]
 
 
 class SearchIndex(Database):
-    """The index in the file *path*; a `Lookup`."""
+    """The index in the file *path*."""
 
     def __init__(self, path: Path) -> None:
         self._is_secure = sqlite3.sqlite_version_info >= SECURE_FTS

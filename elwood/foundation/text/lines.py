@@ -1,6 +1,8 @@
 """What is put into a line or a cell: words of strangers, names of files, lengths of time."""
 
 import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 
 # Printable for Python, invisible for people: Hangul fillers and the Braille blank.
 _BLANK = "\u115f\u1160\u3164\uffa0\u2800"
@@ -48,3 +50,53 @@ def duration(seconds: float) -> str:
     if days < 2:
         return f"{hours} h {minutes % 60} min" if minutes % 60 else f"{hours} h"
     return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
+
+
+def width(text: str) -> int:
+    """Count the columns that *text* takes in a monospaced font.
+
+    >>> width("abc"), width("漢字"), width("e\\u0301")
+    (3, 4, 1)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def clip(text: str, limit: int) -> str:
+    """Make *text* one harmless line of at most *limit* columns.
+
+    What would move the cursor, turn the direction of writing or is otherwise invisible becomes
+    a question mark: errors quote strangers.
+
+    >>> clip("a\\x1b[2Jb", 10), clip("abcdef", 4), clip("日本語", 4)
+    ('a?[2Jb', 'abc…', '日…')
+    """
+    text = "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
+    if width(text) <= limit:
+        return text
+    kept, room = "", limit - 1
+    for character in text:
+        room -= width(character)
+        if room < 0:
+            break
+        kept += character
+    return f"{kept}…" if limit > 0 else ""
+
+
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in {"Mn", "Me", "Cf"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+
+
+def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Draw lines of *cells* below one another.
+
+    >>> list(columns([("a", "b"), ("long", "c")]))
+    ['a     b', 'long  c']
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        yield "  ".join(drawn).rstrip()

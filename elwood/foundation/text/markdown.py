@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets
+from elwood.foundation.text.lines import width
 from elwood.foundation.text.rich_text import Page, Span
 
 if TYPE_CHECKING:
@@ -199,17 +199,6 @@ Align = Literal["left", "center", "right"]
 MAX_WIDTH = 48
 
 
-def width(text: str) -> int:
-    """Count the columns that *text* takes in a monospaced font.
-
-    >>> width("abc"), width("漢字"), width("e\\u0301")
-    (3, 4, 1)
-    """
-    if text.isascii():
-        return len(text)
-    return sum(_columns(char) for char in text)
-
-
 def grid(
     rows: Sequence[Sequence[str]], aligns: Sequence[Align], limit: int = MAX_WIDTH
 ) -> str | None:
@@ -250,12 +239,6 @@ def _pad(cell: str, columns: int, align: Align) -> str:
     if align == "center":
         return " " * (room // 2) + cell + " " * (room - room // 2)
     return cell + " " * room
-
-
-def _columns(char: str) -> int:
-    if unicodedata.category(char) in {"Mn", "Me", "Cf"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
 
 
 BULLETS = "•◦▪"

@@ -31,7 +31,6 @@ from elwood.agent.conversation.message import (
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.actor import Models
-from elwood.agent.models.ledger import Ledger, UsageEntry, Warned
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -51,7 +50,8 @@ from elwood.agent.models.provider import (
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import FailureKind, Offer
 from elwood.agent.models.settings import Limits, ModelSettings, ProviderSettings
-from elwood.agent.models.usage_book import UsageBook
+from elwood.agent.models.spending.ledger import Ledger, UsageEntry, Warned
+from elwood.agent.models.spending.store import UsageBook
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import (
     ActorTable,

@@ -23,7 +23,7 @@ from elwood.agent.conversation.message import (
     mend,
 )
 from elwood.agent.models.anthropic import Anthropic, encode
-from elwood.agent.models.api_call import Line
+from elwood.agent.models.client import ApiEndpoint
 from elwood.agent.models.provider import ModelFailure, ModelRequest
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -52,7 +52,7 @@ async def provider(
 ) -> AsyncIterator[Anthropic]:
     client = Client()
     async with serving(fake.answer) as url:
-        line = Line("anthropic", client, url, key=Secret(key), stall=stall, now=lambda: 0.0)
+        line = ApiEndpoint("anthropic", client, url, key=Secret(key), stall=stall, now=lambda: 0.0)
         yield Anthropic(line, version="2026-10-21")
         await client.aclose()
 
@@ -330,7 +330,7 @@ async def test_the_connection_is_used_again_after_a_whole_response() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, counted, [listener])
         url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
-        line = Line("a", client, url, key=None, stall=5, now=lambda: 0.0)
+        line = ApiEndpoint("a", client, url, key=None, stall=5, now=lambda: 0.0)
         anthropic = Anthropic(line, version="2026-10-21")
         for _ in range(5):
             await anthropic.complete(wanted(), lambda text: None)
@@ -361,7 +361,7 @@ async def test_events_that_are_not_the_apis_are_a_servers_fault() -> None:
 
 async def test_nothing_listens() -> None:
     """LLM-08."""
-    line = Line("a", Client(), "http://127.0.0.1:1", key=None, stall=1.0, now=lambda: 0.0)
+    line = ApiEndpoint("a", Client(), "http://127.0.0.1:1", key=None, stall=1.0, now=lambda: 0.0)
     with pytest.raises(ModelFailure) as caught:
         await Anthropic(line, version="x").complete(wanted(), lambda text: None)
     assert caught.value.kind == "offline"

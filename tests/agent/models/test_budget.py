@@ -7,22 +7,28 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import Bill, No, Yes, allowed, in_warning, warnings
-from elwood.agent.models.ledger import (
+from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending.budget import (
+    Bill,
+    in_warning,
+    limit_reached,
+    warnings,
+)
+from elwood.agent.models.spending.ledger import (
     MAX_DAYS,
     MAX_JOB_DAYS,
     MAX_JOBS,
     MAX_SESSIONS,
+    PRICES,
     Account,
     Charged,
     Ledger,
     UsageEntry,
     Warned,
     charge,
+    cost,
 )
-from elwood.agent.models.prices import PRICES, cost
-from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import Used, spent
+from elwood.agent.models.spending.report import Used, spent
 
 HAIKU = PRICES["anthropic/claude-haiku-5-5"]
 SONNET = PRICES["anthropic/claude-sonnet-5-5"]
@@ -102,20 +108,20 @@ def test_limits_are_hard_and_say_when_they_reset(
     """LLM-42: 200 tokens of ours today, 400 of the day, 500 of the month."""
     others = (entry("other"), entry("other"))
     ledger = folded(entry(), entry(), entry(day="2026-11-20"), *others)
-    verdict = allowed(limits, ledger, "s", NOON, zone)
+    verdict = limit_reached(limits, ledger, "s", NOON, zone)
     if why is None:
-        assert verdict == Yes()
+        assert verdict is None
     else:
-        assert isinstance(verdict, No)
-        assert why in verdict.why
+        assert verdict is not None
+        assert why in verdict
 
 
 def test_a_new_day_resets_the_day_but_not_the_session() -> None:
     ledger = folded(entry())
-    assert isinstance(allowed(Limits(day_tokens=100), ledger, "s", NOON), No)
-    assert allowed(Limits(day_tokens=100), ledger, "s", NOON + DAY / 2 - 1) != Yes()
-    assert allowed(Limits(day_tokens=100), ledger, "s", NOON + DAY / 2) == Yes()
-    assert isinstance(allowed(Limits(session_tokens=100), ledger, "s", NOON + DAY), No)
+    assert limit_reached(Limits(day_tokens=100), ledger, "s", NOON) is not None
+    assert limit_reached(Limits(day_tokens=100), ledger, "s", NOON + DAY / 2 - 1) is not None
+    assert limit_reached(Limits(day_tokens=100), ledger, "s", NOON + DAY / 2) is None
+    assert limit_reached(Limits(session_tokens=100), ledger, "s", NOON + DAY) is not None
 
 
 def test_spending_is_summed_by_session_day_month_and_model() -> None:
@@ -139,22 +145,24 @@ def test_a_purse_bounds_a_job_over_all_its_conversations_and_nobody_else() -> No
     ledger = folded(
         entry("one", job="news"), entry("two", job="news"), entry("one", job="mail"), entry("two")
     )
-    assert allowed(Limits(), ledger, "three", NOON, job="news", purse=Purse(usd=2.01)) == Yes()
-    verdict = allowed(Limits(), ledger, "three", NOON, job="news", purse=Purse(200, 2.01))
-    assert isinstance(verdict, No)
-    assert "200 tokens a day for the job news" in verdict.why
-    assert "2026-11-22 00:00 UTC; to go on before that, raise the task's tokens" in verdict.why
-    assert allowed(Limits(), ledger, "three", NOON, job="mail", purse=Purse(200, 1.01)) == Yes()
-    assert allowed(Limits(), ledger, "one", NOON, purse=Purse(1)) == Yes()  # of no job
-    tomorrow = allowed(Limits(), ledger, "three", NOON + DAY, job="news", purse=Purse(200))
-    assert tomorrow == Yes()
+    assert limit_reached(Limits(), ledger, "three", NOON, job="news", purse=Purse(usd=2.01)) is None
+    verdict = limit_reached(Limits(), ledger, "three", NOON, job="news", purse=Purse(200, 2.01))
+    assert verdict is not None
+    assert "200 tokens a day for the job news" in verdict
+    assert "2026-11-22 00:00 UTC; to go on before that, raise the task's tokens" in verdict
+    assert (
+        limit_reached(Limits(), ledger, "three", NOON, job="mail", purse=Purse(200, 1.01)) is None
+    )
+    assert limit_reached(Limits(), ledger, "one", NOON, purse=Purse(1)) is None  # of no job
+    tomorrow = limit_reached(Limits(), ledger, "three", NOON + DAY, job="news", purse=Purse(200))
+    assert tomorrow is None
 
 
 def test_a_purse_of_dollars_bounds_a_job_whose_model_has_no_known_price() -> None:
     ledger = folded(Charged("one", "openai/m", TODAY, input=100, job="news"))
     few = Limits(job_tokens=100)
-    assert isinstance(allowed(few, ledger, "one", NOON, job="news", purse=Purse(usd=5)), No)
-    assert allowed(few, ledger, "one", NOON, job="news", purse=Purse(101)) == Yes()
+    assert limit_reached(few, ledger, "one", NOON, job="news", purse=Purse(usd=5)) is not None
+    assert limit_reached(few, ledger, "one", NOON, job="news", purse=Purse(101)) is None
 
 
 def test_jobs_are_summed_by_day_and_month() -> None:
@@ -308,9 +316,9 @@ def test_no_job_gets_a_call_when_its_purse_is_empty(bills: list[Bill]) -> None:
     bills.sort(key=lambda bill: bill.entry.day)
     days = {"2026-11-29": 8, "2026-11-30": 9, "2026-12-01": 10, "2026-12-02": 11}
     for bill in bills:
-        one, purse = bill.entry, bill.purse or Purse(150, 2.0)
+        one, purse = bill.entry, limits.purse(bill.purse)
         now = NOON + days[one.day] * DAY
-        verdict = allowed(limits, ledger, one.session, now, job=one.job, purse=bill.purse)
+        verdict = limit_reached(limits, ledger, one.session, now, job=one.job, purse=bill.purse)
         today = [other for other in made if other.day == one.day]
         month = [other for other in made if other.day[:7] == one.day[:7]]
         mine = [other for other in today if one.job and other.job == one.job]
@@ -320,7 +328,7 @@ def test_no_job_gets_a_call_when_its_purse_is_empty(bills: list[Bill]) -> None:
             or (purse.tokens is not None and sum(other.input for other in mine) >= purse.tokens)
             or (purse.usd is not None and sum(other.usd or 0 for other in mine) >= purse.usd)
         )
-        assert isinstance(verdict, No) == full
+        assert (verdict is not None) == full
         if not full:
             made.append(one)
             ledger.apply(0, 0.0, one)
@@ -351,6 +359,6 @@ def test_a_job_is_not_stopped_for_good_by_the_limit_of_a_conversation() -> None:
     entry = Charged("task-news", "a/m", "1970-01-01", input=20, job="news")
     assert warnings(limits, ledger, [Bill(entry)]) == ()
     ledger.apply(1, 0.0, entry)
-    assert allowed(limits, ledger, "task-news", 0.0, job="news") == Yes()
+    assert limit_reached(limits, ledger, "task-news", 0.0, job="news") is None
     ledger.apply(2, 0.0, Charged("task-news", "a/m", "1970-01-01", input=20))
-    assert allowed(limits, ledger, "task-news", 0.0) != Yes()
+    assert limit_reached(limits, ledger, "task-news", 0.0) is not None

@@ -22,7 +22,7 @@ from elwood.agent.conversation.message import (
     ToolSpec,
     Usage,
 )
-from elwood.agent.models.api_call import Line
+from elwood.agent.models.client import ApiEndpoint
 from elwood.agent.models.openai import OpenAI
 from elwood.agent.models.provider import ModelFailure, ModelRequest
 from elwood.agent.models.settings import EchoReasoning
@@ -55,7 +55,7 @@ async def provider(
     client = Client()
     ids = count(1)
     async with serving(fake.answer) as url:
-        line = Line("local", client, f"{url}/v1", key=key, stall=30, now=lambda: 0.0)
+        line = ApiEndpoint("local", client, f"{url}/v1", key=key, stall=30, now=lambda: 0.0)
         yield OpenAI(line, echo=echo, limit="max_tokens", new_id=lambda: f"new_{next(ids)}")
         await client.aclose()
 

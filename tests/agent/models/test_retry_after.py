@@ -2,7 +2,7 @@
 
 import pytest
 
-from elwood.agent.models.api_call import retry_after, should_retry
+from elwood.agent.models.client import retry_after, should_retry
 
 DATE = "Sat, 21 Nov 2026 12:00:30 GMT"
 AT = 1795262430.0

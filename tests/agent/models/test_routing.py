@@ -12,7 +12,7 @@ from elwood.agent.models.routing import (
     Offer,
     Reaction,
     Wait,
-    react,
+    on_failure,
     split_name,
     warnings,
 )
@@ -30,7 +30,7 @@ def after(
     jitter: float = 0.0,
 ) -> Reaction:
     fault = fault if isinstance(fault, Fault) else Fault(fault)
-    return react(fault, model="a/m", rest=rest, attempt=attempt, elapsed=elapsed, jitter=jitter)
+    return on_failure(fault, model="a/m", rest=rest, times=attempt, elapsed=elapsed, jitter=jitter)
 
 
 def outcome(reaction: Reaction) -> object:

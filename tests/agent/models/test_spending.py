@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.models.ledger import Charged, Ledger
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import (
+from elwood.agent.models.spending.ledger import Charged, Ledger
+from elwood.agent.models.spending.report import (
     TOP_JOBS,
     TOP_MODELS,
     WIDTH,
@@ -18,7 +18,7 @@ from elwood.agent.models.spending import (
     in_table,
     spent,
 )
-from elwood.features.control.view import cells
+from elwood.foundation.text.lines import width
 from elwood.foundation.text.markdown import as_terminal, to_entities
 
 NOTHING = Spent(today="2026-11-21", session=Used(), day=Used(), month=Used())
@@ -93,7 +93,7 @@ def test_the_table_fits_a_telephone_and_is_one_block_whatever_the_names(
         )
     )
     lines = block(table)
-    assert max(map(cells, lines)) <= WIDTH
+    assert max(map(width, lines)) <= WIDTH
     rich = to_entities(table)
     [pre] = [entity for entity in rich.entities if entity.type == "pre"]
     shown = rich.text.encode("utf-16-le")[2 * pre.offset : 2 * (pre.offset + pre.length)]

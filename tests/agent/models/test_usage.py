@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import No, Yes
-from elwood.agent.models.ledger import (
+from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending.ledger import (
     Charged,
     Ledger,
     UsageEntry,
     Warned,
 )
-from elwood.agent.models.settings import Limits
-from elwood.agent.models.usage_book import Caller, UsageBook
+from elwood.agent.models.spending.store import Caller, UsageBook
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
@@ -99,11 +98,11 @@ def test_limits_hold_and_each_is_warned_of_once_over_random_restarts(
                 case "restart":
                     book = await world.book()
                 case "owe":
-                    if book.allowed(caller) == Yes():
+                    if book.limit_reached(caller) is None:
                         book.owe(caller, "a/m", Usage(tokens))
                 case _:
                     assert await book.settle()
-                    if book.allowed(caller) == Yes():
+                    if book.limit_reached(caller) is None:
                         await book.note(caller, "a/m", Usage(tokens))
 
     trio.run(live)
@@ -143,11 +142,11 @@ async def test_a_kill_before_the_note_loses_that_call_alone(tmp_path: Path) -> N
     await book.note(caller, "a/m", Usage(140))
     book.owe(caller, "a/m", Usage(60))
     again = await world.book()
-    assert again.allowed(caller) == Yes()
+    assert again.limit_reached(caller) is None
     assert again.spent("s", {}).jobs[0].day.tokens == 140
     await again.note(caller, "a/m", Usage(60))
     third = await world.book()
-    assert isinstance(third.allowed(caller), No)
+    assert third.limit_reached(caller) is not None
     assert [text.partition(" is ")[0] for text in world.told] == [
         "93 % of the limit of 150 tokens a day for the job news",
     ]

@@ -24,9 +24,9 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.anthropic import Anthropic, encode
-from elwood.agent.models.api_call import Line
+from elwood.agent.models.client import ApiEndpoint
 from elwood.agent.models.messages import BadHistory, Complete, Completed
-from elwood.agent.models.openai_form import Form
+from elwood.agent.models.openai import Form
 from elwood.agent.models.provider import ModelFailure, ModelRequest
 from elwood.agent.session.log.entries import (
     CallDecided,
@@ -240,7 +240,7 @@ class Month:
         client, approver = Client(), Approver()
         async with serving(self.fake.answer) as url, trio.open_nursery() as nursery:
             nursery.start_soon(approver.run, approver.mailbox)
-            line = Line("anthropic", client, url, key=Secret("k"), stall=30, now=lambda: 0.0)
+            line = ApiEndpoint("anthropic", client, url, key=Secret("k"), stall=30, now=lambda: 0.0)
             self.provider = Anthropic(line, version="2026-10-21")
             self.talk = Talk(self, context=context, approver=approver)
             yield self.talk

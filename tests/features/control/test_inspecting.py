@@ -30,10 +30,10 @@ from elwood.features.control.view import (
     StuckSeen,
     TroubleSeen,
     WaitSeen,
-    cells,
-    clip,
     render,
 )
+from elwood.foundation.text.lines import clip
+from elwood.foundation.text.lines import width as columns
 
 POLL = WaitSeen("getUpdates", 12.0, 70.0)
 SEND = WaitSeen("sendMessage", 75.0, 60.0)
@@ -118,7 +118,7 @@ def test_a_long_error_is_told_to_its_end() -> None:
 def test_it_fits_the_terminal(width: int) -> None:
     lines = render(SEEN, now=12_520.0, width=width, colour=False).splitlines()
     assert len(lines) >= len(GOLDEN.splitlines())
-    assert max(cells(line) for line in lines) <= width
+    assert max(columns(line) for line in lines) <= width
 
 
 def test_an_error_cannot_play_with_the_terminal() -> None:
@@ -146,7 +146,7 @@ def test_what_did_not_fit_is_said() -> None:
 @given(st.text(max_size=50), st.integers(0, 30))
 def test_a_clipped_text_is_no_wider_than_asked(text: str, width: int) -> None:
     clipped = clip(text, width)
-    assert cells(clipped) <= width
+    assert columns(clipped) <= width
     assert clipped.isprintable()
 
 
@@ -334,7 +334,7 @@ def test_watch_draws_again_until_ctrl_c(folder: Path, speak: Speak) -> None:
     assert lines[0].startswith("Elwood 0.1.0")
     assert len(lines) == 9
     assert lines[-1] == "… 10 more lines"
-    assert max(cells(line) for line in lines) <= 80
+    assert max(columns(line) for line in lines) <= 80
 
 
 def read_until(terminal: int, enough: Callable[[str], bool]) -> str:

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.conversation.labels import CLEAN
@@ -18,9 +19,8 @@ from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import Entry, Received, Replied, TurnStarted
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.daily_notes.notes import without_recall
-from elwood.features.daily_notes.session_part import GATHER, NOTE
-from elwood.features.daily_notes.store import Threads
+from elwood.features.daily_notes.extension import GATHER, NOTE
+from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> World:
     world.archive = 30 * 86_400.0  # these conversations go on over days
 
     def around(one: House, given: Surroundings) -> Surroundings:
-        return attrs.evolve(given, threads=Threads(Root(tmp_path), world.zone, inline, str))
+        return attrs.evolve(given, threads=DailyNotes(Root(tmp_path), world.zone, inline, str))
 
     world.around = around
     return world
@@ -92,7 +92,7 @@ async def test_the_first_turn_of_a_day_begins_with_the_days_before_and_no_other_
         False,
     ]
     assert "s/t2: `two`" in three
-    assert without_recall(three).split("\n")[1] == "three"
+    assert without_days(three).split("\n")[1] == "three"
 
 
 async def test_a_new_conversation_begins_with_them_too(

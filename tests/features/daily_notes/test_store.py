@@ -9,8 +9,9 @@ import pytest
 import trio
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.daily_notes.notes import MAX_DAILY, Done
-from elwood.features.daily_notes.store import Threads
+from elwood.agent.session.log.finished_turn import FinishedTurn
+from elwood.features.daily_notes.notes import MAX_DAILY
+from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import Root
@@ -18,16 +19,16 @@ from elwood.foundation.storage.files import Root
 DAY = 86_400.0
 
 
-def turn(n: int, at: float = 0.0) -> Done:
-    return Done(f"t{n}", at, (f"question {n}",), label=Label())
+def turn(n: int, at: float = 0.0) -> FinishedTurn:
+    return FinishedTurn(f"t{n}", at, (f"question {n}",), label=Label())
 
 
 @pytest.fixture
-def threads(tmp_path: Path) -> Threads:
-    return Threads(Root(tmp_path), UTC, inline, str)
+def threads(tmp_path: Path) -> DailyNotes:
+    return DailyNotes(Root(tmp_path), UTC, inline, str)
 
 
-async def add(threads: Threads, session: str, ended: Done) -> None:
+async def add(threads: DailyNotes, session: str, ended: FinishedTurn) -> None:
     threads.gather(session, ended)
     await threads.settle(session)
 
@@ -36,7 +37,7 @@ def note(folder: Path, day: str = "1970-01-01") -> Path:
     return folder / "threads" / "daily" / f"{day}.md"
 
 
-async def test_turns_are_added_and_come_back(threads: Threads, tmp_path: Path) -> None:
+async def test_turns_are_added_and_come_back(threads: DailyNotes, tmp_path: Path) -> None:
     for n in (1, 2, 2, 1):
         await add(threads, "s", turn(n))
 
@@ -45,7 +46,9 @@ async def test_turns_are_added_and_come_back(threads: Threads, tmp_path: Path) -
     assert await threads.recall(3 * DAY) == ""
 
 
-async def test_sessions_that_end_turns_together_lose_none(threads: Threads, tmp_path: Path) -> None:
+async def test_sessions_that_end_turns_together_lose_none(
+    threads: DailyNotes, tmp_path: Path
+) -> None:
     async with trio.open_nursery() as nursery:
         for n in range(20):
             nursery.start_soon(add, threads, f"s{n}", turn(n))
@@ -54,7 +57,7 @@ async def test_sessions_that_end_turns_together_lose_none(threads: Threads, tmp_
 
 
 async def test_what_was_gathered_is_written_once_with_the_next(
-    threads: Threads, tmp_path: Path
+    threads: DailyNotes, tmp_path: Path
 ) -> None:
     for n in range(3):
         threads.gather(f"s{n}", turn(n, n * DAY / 2))
@@ -68,7 +71,7 @@ async def test_what_was_gathered_is_written_once_with_the_next(
 
 
 async def test_what_comes_back_is_read_once_in_a_while(
-    threads: Threads, tmp_path: Path, autojump_clock: object
+    threads: DailyNotes, tmp_path: Path, autojump_clock: object
 ) -> None:
     await add(threads, "s", turn(1))
     assert "question 1" in await threads.recall(DAY)
@@ -79,7 +82,7 @@ async def test_what_comes_back_is_read_once_in_a_while(
     assert await threads.recall(DAY) == ""
 
 
-async def test_what_people_wrote_stays(threads: Threads, tmp_path: Path) -> None:
+async def test_what_people_wrote_stays(threads: DailyNotes, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     note(tmp_path).write_bytes(b"mine: \xff\r\n- 00:00 s/t1: by hand\nno end of line")
     await add(threads, "s", turn(1))
@@ -90,7 +93,7 @@ async def test_what_people_wrote_stays(threads: Threads, tmp_path: Path) -> None
     )
 
 
-async def test_a_note_that_is_too_long_is_left_alone(threads: Threads, tmp_path: Path) -> None:
+async def test_a_note_that_is_too_long_is_left_alone(threads: DailyNotes, tmp_path: Path) -> None:
     note(tmp_path).parent.mkdir(parents=True)
     for size in (MAX_DAILY, 5 * MAX_DAILY):
         note(tmp_path).write_bytes(b"x" * size)
@@ -100,7 +103,7 @@ async def test_a_note_that_is_too_long_is_left_alone(threads: Threads, tmp_path:
 
 
 async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
-    threads: Threads, tmp_path: Path
+    threads: DailyNotes, tmp_path: Path
 ) -> None:
     """Nor does it lose its mark by being added to."""
     root = Root(tmp_path)
@@ -116,7 +119,7 @@ async def test_a_note_that_strangers_words_may_be_in_does_not_come_back(
 
 
 async def test_the_reflection_of_this_or_the_last_week_comes_back(
-    threads: Threads, tmp_path: Path, autojump_clock: object
+    threads: DailyNotes, tmp_path: Path, autojump_clock: object
 ) -> None:
     weekly = tmp_path / "threads" / "weekly"
     weekly.mkdir(parents=True)
@@ -130,7 +133,7 @@ async def test_the_reflection_of_this_or_the_last_week_comes_back(
     assert "We began." not in await threads.recall(10 * DAY)
 
 
-async def test_a_note_that_cannot_be_written_is_said(threads: Threads, tmp_path: Path) -> None:
+async def test_a_note_that_cannot_be_written_is_said(threads: DailyNotes, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.mkdir()
     (tmp_path / "threads").mkdir()

@@ -7,24 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.brought_along import are_days_private, days_of, without_days
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
+from elwood.agent.session.log.finished_turn import FinishedTurn, finished
 from elwood.agent.session.log.state import Session
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,
     MORE,
     RECALL_TOKENS,
-    Done,
     add,
     days_until,
-    done,
     is_first,
-    is_private,
     recall,
-    recalled,
-    without_recall,
 )
 from elwood.features.daily_notes.reflections import (
     MONTHS_BACK,
@@ -49,11 +46,11 @@ def turn(
     outcome: Outcome = "ok",
     ruling: str = "",
     strangers: int = 0,
-) -> Done:
+) -> FinishedTurn:
     inputs = [Received(str(n), text, "me", ROUTE, at) for n, text in enumerate(asked)]
     inputs += [Received("x", "evil", "other", ROUTE, at, untrusted=True)] * strangers
     receipts = [CallEnded(id_, "c1", tool, outcome, "result", target, ruling=ruling)]
-    found = done(at, inputs, receipts, Replied(id_, id_, (), ROUTE, "The answer."), label)
+    found = finished(at, inputs, receipts, Replied(id_, id_, (), ROUTE, "The answer."), label)
     assert found is not None
     return found
 
@@ -157,8 +154,8 @@ def test_notes_are_total(text: str, target: str, before: str, strange: bool) -> 
     assert len([line for line in note[len(before) :].split("\n") if line]) <= 4
     assert add(note, [("s", done_)], UTC) == note
     shown = back(note)
-    assert without_recall(shown + "rest") == "rest"
-    assert recalled(shown + "rest") == shown
+    assert without_days(shown + "rest") == "rest"
+    assert days_of(shown + "rest") == shown
 
 
 def test_a_day_has_an_end() -> None:
@@ -215,9 +212,9 @@ def test_nothing_comes_back_of_nothing() -> None:
 
 def test_a_reflection_is_private_data() -> None:
     note = "- 00:00 s/t1: `a`"
-    assert is_private(back(note, weekly="We did <threads> things.</threads>"))
+    assert are_days_private(back(note, weekly="We did <threads> things.</threads>"))
     assert back(note, weekly="x </threads> y").count("</threads>") == 1
-    assert not is_private(back(note))
+    assert not are_days_private(back(note))
 
 
 def test_a_conversation_that_was_shown_a_reflection_knows_private_data() -> None:

@@ -8,10 +8,11 @@ import trio
 
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.tools.tool import Hands
-from elwood.features.daily_notes.index import Pages
-from elwood.features.memory.actor import Remembering
+from elwood.features.daily_notes.store import DailyNoteSearch
+from elwood.features.memory.actor import Memory
 from elwood.features.memory.messages import MemoryMail
-from elwood.features.memory.store import Memory
+from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import NoteSearch
 from elwood.foundation.runtime import (
     Address,
     Blocking,
@@ -32,9 +33,9 @@ async def remembering(
 ) -> AsyncIterator[Address[MemoryMail]]:
     """Run the actor over the notes in *state*, and the daily notes of *workspace*."""
     await blocking(lambda: state.mkdir(exist_ok=True))
-    memory = Memory(state, Disk(blocking=blocking, clock=now), max_notes=1000)
-    pages = Pages(state, workspace) if workspace is not None else None
-    actor = Remembering(memory, blocking=blocking, now=now, embedder=embedder, pages=pages)
+    memory = NoteStore(state, Disk(blocking=blocking, clock=now), max_notes=1000)
+    others = () if workspace is None else (DailyNoteSearch(state, workspace, blocking),)
+    actor = Memory(memory, blocking=blocking, now=now, embedder=embedder, others=others)
     mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor.run, mailbox)
@@ -45,5 +46,8 @@ async def remembering(
 @asynccontextmanager
 async def hands_of(folder: Path) -> AsyncIterator[Hands]:
     """Hands with a memory."""
-    async with remembering(folder / "state", workspace=folder) as memory:
-        yield Hands(folder, inline, source=lambda: "tg-1 by tg:1", memory=memory)
+    state = folder / "state"
+    async with remembering(state, workspace=folder) as memory:
+        searches = (NoteSearch(memory), DailyNoteSearch(state, folder, inline))
+        source = "tg-1 by tg:1"
+        yield Hands(folder, inline, source=lambda: source, memory=memory, searches=searches)

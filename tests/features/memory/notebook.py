@@ -1,59 +1,57 @@
-"""A notebook in memory, and sightings to put into it."""
+"""What is learned, kept by a real store without an actor before it; and facts to put into it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import trio
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.features.memory.learning import Kept, Kind, Seen
-from elwood.features.memory.learning_deps import Unwritten
+from elwood.features.memory.learning import Kind, KnownFact, Observation, draft_of
+from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Unlearned
+from elwood.features.memory.store import NoteStore
+from elwood.foundation.runtime import Address, Mailbox, inline
+from elwood.foundation.storage.disk import Disk
 
 
-class MemoryNotebook:
-    """Keeps notes by name; outlives the house that uses it."""
+class Notebook(Address[MemoryMail]):
+    """Outlives the house that asks it; *full* is why nothing can be written."""
 
-    def __init__(self, *notes: Seen | Kept) -> None:
-        self.notes: dict[str, Seen | Kept] = {note.name: note for note in notes}
-        self.graves: set[str] = set()
-        self.batches: list[tuple[str, bool]] = []
-        self.full: Unwritten | None = None
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Mailbox("memory", 1))
+        folder.mkdir()
+        disk = Disk(blocking=inline, clock=lambda: 0.0)
+        self.store = NoteStore(folder, disk, max_notes=1000)
+        self.full = ""
+
+    async def ask(self, message: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        match message:
+            case ListKnown():
+                return self.store.indexed.look_up(lambda _: self.store.known())
+            case Learn(found=found, batch=batch, settings=settings, corrected=corrected):
+                if self.full:
+                    return Unlearned(self.full)
+                return self.store.learn(found, batch, settings, corrected=corrected)
+        raise AssertionError(message)
+
+    def hold(self, *notes: Observation | KnownFact) -> None:
+        self.store.save(map(draft_of, notes), batch="test")
 
     @property
-    def seen(self) -> list[Seen]:
-        return [note for note in self.notes.values() if isinstance(note, Seen)]
+    def notes(self) -> tuple[Observation | KnownFact, ...]:
+        return self.store.indexed.look_up(lambda _: self.store.known())
+
+    @property
+    def seen(self) -> list[Observation]:
+        return [note for note in self.notes if isinstance(note, Observation)]
+
+    @property
+    def facts(self) -> list[KnownFact]:
+        return [note for note in self.notes if isinstance(note, KnownFact)]
 
     @property
     def remembered(self) -> dict[str, str]:
-        return {n.key: n.text for n in self.notes.values() if isinstance(n, Kept)}
-
-    async def pending(self) -> Sequence[Seen]:
-        await trio.lowlevel.checkpoint()
-        return self.seen
-
-    async def kept(self, keys: Iterable[str]) -> Sequence[Kept]:
-        wanted = set(keys)
-        return [note for note in await self.newest() if note.key in wanted]
-
-    async def newest(self) -> Sequence[Kept]:
-        await trio.lowlevel.checkpoint()
-        return [note for note in self.notes.values() if isinstance(note, Kept)]
-
-    async def keep(self, notes: Sequence[Seen | Kept], batch: str, *, learned: bool) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.full is not None:
-            raise self.full
-        self.notes |= {note.name: note for note in notes}
-        self.batches.append((batch, learned))
-
-    async def drop(self, names: Sequence[str], bury: Sequence[str] = ()) -> None:
-        await trio.lowlevel.checkpoint()
-        self.graves |= set(bury)
-        for name in names:
-            self.notes.pop(name, None)
-
-    async def buried(self, hashes: Iterable[str]) -> Collection[str]:
-        await trio.lowlevel.checkpoint()
-        return self.graves & set(hashes)
+        return {fact.key: fact.text for fact in self.facts}
 
 
 def seen(
@@ -65,11 +63,11 @@ def seen(
     kind: Kind = "fact",
     label: Label = CLEAN,
     asked: bool = False,
-) -> Seen:
-    """One sighting, in a pass of its own."""
-    return Seen(key, text, kind, session, "t1", label, at, f"{session}/{at:.0f}", asked)
+) -> Observation:
+    """One observation, in a pass of its own."""
+    return Observation(key, text, kind, session, "t1", label, at, f"{session}/{at:.0f}", asked)
 
 
-def kept(text: str = "Likes tea.", key: str = "tea", *, label: Label = CLEAN) -> Kept:
+def kept(text: str = "Likes tea.", key: str = "tea", *, label: Label = CLEAN) -> KnownFact:
     """One memory."""
-    return Kept(key, text, "fact", label, 0.0)
+    return KnownFact(key, text, "fact", label, 0.0)

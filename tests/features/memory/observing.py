@@ -11,12 +11,10 @@ from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.memory.daily_quota import Allowance
-from elwood.features.memory.learning_deps import Learning
-from elwood.features.memory.observe import ROLE
+from elwood.features.memory.extension import ROLE, DailyQuota, Learning, OwnerQuestions
 from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer
-from tests.features.memory.notebook import MemoryNotebook
+from tests.features.memory.notebook import Notebook
 from tests.journeys.scene import ROUTE, House, World, echo
 
 QUIET = 120.0
@@ -35,7 +33,7 @@ class Scene:
         self.world.archive = 30 * 86_400.0
         self.world.model = self.model
         self.world.around = self.around
-        self.notebook = MemoryNotebook()
+        self.notebook = Notebook(folder / "notes")
         self.settings = LearningSettings(mode="auto", threshold=1)
         self.answers: list[Completed] = [answer(facts(TEA))]
         self.slow = 1.0
@@ -59,10 +57,13 @@ class Scene:
     def around(self, one: House, given: Surroundings) -> Surroundings:
         self.learning = Learning(
             settings=self.settings,
-            notebook=self.notebook,
-            allowance=Allowance(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
-            outboxes=given.outboxes,
-            places=lambda: (ROUTE,),
+            memory=self.notebook,
+            models=given.models,
+            quota=DailyQuota(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
+            questions=OwnerQuestions(given.outboxes, lambda: (ROUTE,)),
+            redact=given.redact,
+            now=given.now,
+            zone=given.zone,
         )
         return attrs.evolve(given, learning=self.learning)
 

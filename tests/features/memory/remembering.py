@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elwood.agent.conversation.labels import Label
+from elwood.features.memory.messages import Saved, Unsaved
 from elwood.features.memory.note import Draft, Note, Status
-from elwood.features.memory.results import Saved, Unsaved
-from elwood.features.memory.store import Memory
+from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.search_index import SearchQuery
@@ -32,40 +32,46 @@ def opened(
     clock: Callable[[], float] = lambda: 0.0,
     calls: Calls | None = None,
     max_notes: int = 1000,
-) -> Iterator[Memory]:
+) -> Iterator[NoteStore]:
     """One process with this memory, caught up."""
     state.mkdir(exist_ok=True)
-    memory = Memory(state, Disk(blocking=inline, clock=clock, calls=calls), max_notes=max_notes)
-    memory.shelf.open()
+    memory = NoteStore(state, Disk(blocking=inline, clock=clock, calls=calls), max_notes=max_notes)
+    memory.open()
     try:
-        for _ in memory.shelf.catch_up():
+        for _ in memory.indexed.catch_up():
             pass
         yield memory
     finally:
-        memory.shelf.close()
+        memory.indexed.close()
 
 
 def save(
-    memory: Memory, key: str, text: str, *tags: str, untrusted: bool = False
+    memory: NoteStore, key: str, text: str, *tags: str, untrusted: bool = False
 ) -> Saved | Unsaved:
     """Save one note."""
     [answer] = memory.save([draft(key, text, *tags, untrusted=untrusted)])
     return answer
 
 
-def find(memory: Memory, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
+def find(memory: NoteStore, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
     """Search."""
-    return memory.search(SearchQuery(query=query, now=now), limit, CancelToken())
+    wanted = SearchQuery(query=query, now=now)
+    return memory.indexed.look_up(lambda _: memory.search(wanted, limit, CancelToken()))
 
 
-def keys(memory: Memory, query: str, limit: int = 10) -> list[str]:
+def pending(memory: NoteStore) -> list[Note]:
+    """List what waits for the owner."""
+    return memory.indexed.look_up(lambda _: memory.newest(9, pending=True))
+
+
+def keys(memory: NoteStore, query: str, limit: int = 10) -> list[str]:
     """Search, and name what is found."""
     return [note.key for note in find(memory, query, limit)]
 
 
-def catch_up(memory: Memory) -> int:
+def catch_up(memory: NoteStore) -> int:
     """Bring the index up to the files; say how many notes it took in."""
-    return sum(memory.shelf.catch_up())
+    return sum(memory.indexed.catch_up())
 
 
 def holding(state: Path, *pieces: str) -> list[str]:

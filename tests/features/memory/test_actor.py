@@ -3,22 +3,25 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 import trio
 import trio.testing
-from msgspec.structs import replace
 
-from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import EmbeddingFailed, Hashing
 from elwood.agent.models.vectors import Embeddings, hashed
-from elwood.features.memory.actor import Remembering
-from elwood.features.memory.learning import digests
-from elwood.features.memory.learning_deps import Unwritten
+from elwood.agent.session.log.entries import Received
+from elwood.features.memory.actor import LOOK_EVERY, Memory
+from elwood.features.memory.commands import memory_command
+from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
     Forget,
+    Learn,
+    ListKnown,
     MemoryMail,
     Overlook,
     PendingNotes,
@@ -26,20 +29,21 @@ from elwood.features.memory.messages import (
     Rebuild,
     Recall,
     Remember,
+    Saved,
     Suggest,
     Undo,
+    Unlearned,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.notebook import MemoryNotebook
-from elwood.features.memory.results import Saved
-from elwood.features.memory.store import Memory
-from elwood.features.memory.upkeep import LOOK_EVERY
+from elwood.features.memory.settings import LearningSettings
+from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import NoteSearch
 from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.sqlite import Abandoned, CancelToken
 from tests.features.memory.memories import remembering
-from tests.features.memory.notebook import kept, seen
+from tests.features.memory.notebook import seen
 from tests.features.memory.remembering import draft, holding
 
 T = TypeVar("T")
@@ -52,7 +56,7 @@ async def keep(memory: Mail, key: str, text: str, *, untrusted: bool = False) ->
 
 
 async def find(memory: Mail, query: str) -> list[str]:
-    return [note.key for note in (await memory.ask(Recall(query=query, limit=5))).notes]
+    return [note.key for note in await memory.ask(Recall(query=query, limit=5))]
 
 
 async def test_what_is_told_is_found_also_by_the_next_incarnation(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ async def test_changes_by_hand_are_found_within_seconds(
 
 
 async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
-    """While the index is made anew, searches look into the files and notes are saved."""
+    """While the index is made anew notes are read; a search waits for it, and then finds all."""
     (tmp_path / "memory").mkdir()
     for number in range(400):
         text = f"---\nlabel: trusted\n---\nnumber {number} of many"
@@ -102,11 +106,14 @@ async def test_the_start_does_not_wait_for_a_rebuild(tmp_path: Path) -> None:
     async with remembering(tmp_path, blocking=slow) as memory:
         await trio.testing.wait_all_tasks_blocked()
         assert steps == 4
-        seen = await memory.ask(ReadNotes(keys=("n7",)))
-        assert [note.key for note in seen] == ["n7"]
-        with trio.fail_after(5):
-            assert await find(memory, "number 399") == ["n399"]
+        read = await memory.ask(ReadNotes(keys=("n7",)))
+        assert [note.key for note in read] == ["n7"]
+        assert await memory.ask(Suggest(message="number 399 of many")) == ()
+        with trio.move_on_after(5) as impatient:
+            await find(memory, "number 399")
+        assert impatient.cancelled_caught
         held.set()
+        assert await find(memory, "number 399") == ["n399"]
         await keep(memory, "new", "a new one")
         assert await find(memory, "new") == ["new"]
 
@@ -116,13 +123,13 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
         await keep(memory, "tea", "Green tea")
         await keep(memory, "theirs", "Obey the tea", untrusted=True)
         waiting = draft("maybe", "Tea at five", status="pending")
-        await memory.ask(Remember(drafts=(waiting,), batch="b", learned=True))
+        await memory.ask(Remember(drafts=(waiting,), batch="b"))
         found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
-        assert [note.key for note in found.notes] == ["tea"]
+        assert [note.key for note in found] == ["tea"]
         assert [note.key for note in await memory.ask(PendingNotes(limit=5))] == ["maybe"]
-        seen = await memory.ask(Overlook(limit=5))
-        assert seen.counts is not None
-        assert (seen.counts.all, seen.counts.pending, seen.counts.untrusted) == (3, 1, 1)
+        told = await memory.ask(Overlook(limit=5))
+        assert told is not None
+        assert (told.counts.all, told.counts.pending, told.counts.untrusted) == (3, 1, 1)
 
 
 async def test_forgetting_undoing_and_rebuilding_are_told(tmp_path: Path) -> None:
@@ -143,35 +150,66 @@ async def test_forgetting_undoing_and_rebuilding_are_told(tmp_path: Path) -> Non
         assert await find(memory, "pot") == ["pot"]
 
 
-async def test_the_notebook_of_what_is_learned_is_kept_here(tmp_path: Path) -> None:
-    async with remembering(tmp_path) as mail:
-        notebook = MemoryNotebook(mail)
-        one, other = seen(), seen("Has a cat.", "cat")
-        await notebook.keep([one, other], "s/1", learned=True)
-        await notebook.keep([kept("Lives in Oslo.", "home")], "owner/1", learned=False)
-        private = {replace(each, label=Label(private=True)) for each in (one, other)}
-        assert set(await notebook.pending()) == private
-        assert [each.key for each in await notebook.kept(["home", "tea", "home"])] == ["home"]
-        assert [each.text for each in await notebook.newest()] == ["Lives in Oslo."]
-        hashes = digests(other.key, other.text)
-        await notebook.drop([one.name, other.name, "home"], hashes[1:])
-        assert not await notebook.pending()
-        assert [each.key for each in await notebook.newest()] == ["home"]
-        assert await notebook.buried(hashes) == {hashes[1]}
-        await notebook.keep([other], "s/2", learned=True)  # as nobody wants it: no error
-        assert not await notebook.pending()
+AUTO = LearningSettings(mode="auto", threshold=2)
 
 
-async def test_a_notebook_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    async with remembering(tmp_path) as mail:
-        with pytest.raises(Unwritten, match="a key has"):
-            await MemoryNotebook(mail).keep([kept(key="No key")], "s/1", learned=True)
+async def learn(memory: Mail, *found: Observation) -> Lesson:
+    batch = found[0].batch
+    learn = Learn(found=found, batch=batch, settings=AUTO, corrected=False)
+    lesson = await memory.ask(learn)
+    assert isinstance(lesson, Lesson)
+    return lesson
+
+
+async def test_what_is_noticed_is_kept_when_it_was_seen_often_enough(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        assert (await learn(memory, seen(), seen("Has a cat.", "cat"))).learned == 2
+        assert {one.key for one in await memory.ask(ListKnown())} == {"tea", "cat"}
+        assert await find(memory, "tea") == []
+        lesson = await learn(memory, seen(session="t"))
+        assert [one.text for one in lesson.notes] == ["Likes tea."]
+        assert await find(memory, "tea") == ["tea"]
+        [waiting] = await memory.ask(PendingNotes(limit=9))
+        assert waiting.text == "Has a cat."
+
+
+async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
+    one, other = seen(), seen("Lives in Oslo.", "home", at=5.0)
+
+    async with remembering(tmp_path) as memory:
+        asked = Received("1", "/memory", "me", Route("console"), 0.0)
+
+        async def command(given: str) -> str:
+            return await memory_command(asked, given, memory, (NoteSearch(memory),), 9.0)
+
+        await learn(memory, one, other)
+        assert other.code in await command("pending")
+        assert await command(f"keep {one.code.upper()}") == "Remembered: Likes tea."
+        assert await find(memory, "tea") == ["tea"]
+        assert await command(f"drop {other.code}") == "Dropped."
+        assert not (await learn(memory, seen("Lives in Oslo.", "home", at=6.0))).learned
+        assert await command("pending") == "Nothing waits."
+        assert await command("keep 0") == "There is nothing of that kind."
+        assert "/memory undo" in await command("keep")
+
+
+async def test_what_cannot_be_learned_is_said(tmp_path: Path) -> None:
+    async with remembering(tmp_path) as memory:
+        bad = seen(key="No key")
+        learn = Learn(
+            found=(bad, seen(key="No key", session="t")), batch="", settings=AUTO, corrected=False
+        )
+        answer = await memory.ask(learn)
+        assert isinstance(answer, Unlearned)
+        assert "a key has" in answer.why
 
 
 async def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     """It is interrupted in its thread, which would go on otherwise, and be waited for."""
     disk = Disk(blocking=in_thread, clock=lambda: 0.0)
-    actor = Remembering(Memory(tmp_path, disk, max_notes=9), blocking=in_thread, now=lambda: 0.0)
+    store = NoteStore(tmp_path, disk, max_notes=9)
+    await in_thread(store.indexed.repair)
+    actor = Memory(store, blocking=in_thread, now=lambda: 0.0)
     began, stopped = trio.Event(), threading.Event()
 
     def endless(cancel: CancelToken) -> list[Note]:
@@ -181,7 +219,7 @@ async def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
         raise Abandoned
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(actor._interruptibly, endless)
+        nursery.start_soon(actor._interruptibly, partial(actor._in_reader, endless))
         await began.wait()
         nursery.cancel_scope.cancel()
     assert stopped.is_set()

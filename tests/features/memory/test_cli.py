@@ -11,9 +11,7 @@ import trio.testing
 from elwood.features.control.actor import Control
 from elwood.features.control.protocol import NAME
 from elwood.features.control.view import House
-from elwood.features.memory.cli import forget, rebuild
 from elwood.foundation.runtime import ActorTable, Mailbox, in_thread
-from elwood.foundation.settings import Paths
 from elwood.foundation.storage.lock import holding as lock
 from tests.app.test_cli import configured, elwood
 from tests.features.memory.memories import remembering
@@ -66,12 +64,12 @@ def test_daily_notes_are_found_too(home: Path) -> None:
 
 def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
     state = home / "state"
-    (state / "memory.db").unlink()
-    before = sorted(path.name for path in state.iterdir())
+    before = sorted(path.name for path in state.iterdir() if ".db" not in path.name)
     with lock(state):
         assert "tea" in elwood(home, "memory", "search", "tea").stdout
         assert "tea" in elwood(home, "memory", "list").stdout
-    assert sorted(path.name for path in state.iterdir()) == sorted([*before, "lock"])
+    after = sorted(path.name for path in state.iterdir() if ".db" not in path.name)
+    assert after == sorted([*before, "lock"])
 
 
 def test_without_a_house_notes_are_forgotten_here(home: Path) -> None:
@@ -97,11 +95,10 @@ def runtime() -> Iterator[Path]:
         yield Path(name)
 
 
-async def test_a_running_house_forgets_by_itself(
-    home: Path, runtime: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> None:
     state = home / "state"
-    paths = Paths(state=state, workspace=home / "workspace", runtime=runtime)
+    config = home / ".config" / "elwood" / "config.toml"
+    config.write_text(config.read_text() + f'runtime = "{runtime}"\n')
     with lock(state):
         async with remembering(state, blocking=in_thread) as memory:
             control = Control(
@@ -120,12 +117,11 @@ async def test_a_running_house_forgets_by_itself(
                     while not (runtime / NAME).exists():  # noqa: ASYNC110 - a thread makes it
                         await trio.sleep(0.01)
                 await trio.testing.wait_all_tasks_blocked(0.1)  # and listens
-                assert await in_thread(lambda: forget(paths, ("tea",))) == 0
-                assert await in_thread(lambda: forget(paths, ("tea",))) == 1
-                assert await in_thread(lambda: rebuild(paths)) == 0
+                done = await in_thread(lambda: elwood(home, "memory", "forget", "tea"))
+                again = await in_thread(lambda: elwood(home, "memory", "forget", "tea"))
+                rebuilt = await in_thread(lambda: elwood(home, "memory", "rebuild"))
                 mailbox.close()
         assert holding(state, "zanzibar") == []
-    told = capsys.readouterr()
-    assert "Forgot tea" in told.out
-    assert "being made anew" in told.out
-    assert "no note called tea" in told.err
+    assert "Forgot tea" in done.stdout
+    assert "no note called tea" in again.stderr
+    assert "being made anew" in rebuilt.stdout

@@ -12,10 +12,9 @@ from elwood.agent.models.messages import (
     Completed,
     ModelUnavailable,
 )
-from elwood.features.memory.learning_deps import Unwritten
 from elwood.features.memory.settings import LearningSettings
 from tests.agent.session.scripted import answer
-from tests.features.memory.notebook import MemoryNotebook, kept, seen
+from tests.features.memory.notebook import kept
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
 from tests.journeys.scene import house
 
@@ -111,11 +110,11 @@ async def test_a_crash_before_the_record_repeats_one_pass(
     async with house(scene.world) as h:
         await h.say("I like tea")
         await trio.sleep(60)
-    scene.notebook.full = Unwritten("no room")
+    scene.notebook.full = "no room"
     async with house(scene.world):
         await trio.sleep(1000)
     assert len(scene.passes) == 1
-    scene.notebook.full = None
+    scene.notebook.full = ""
     for _ in range(2):
         async with house(scene.world):
             await trio.sleep(1000)
@@ -221,7 +220,7 @@ async def test_nothing_forgotten_is_learned_again(scene: Scene, autojump_clock: 
         await h.say("I like tea")
         await trio.sleep(300)
         code = scene.notebook.seen[0].code
-        assert await scene.learning.command(f"drop {code}", 0.0) == "Dropped."
+        assert scene.notebook.store.settle(code, 0.0, is_kept=False) == "Dropped."
         await h.say("I like tea, as I said")
         await trio.sleep(300)
 
@@ -249,7 +248,7 @@ async def test_the_owner_is_asked_with_buttons_that_type_commands(
 
 async def test_a_correction_counts_at_once(scene: Scene, autojump_clock: object) -> None:
     scene.settings = LearningSettings(mode="suggest")
-    scene.notebook = MemoryNotebook(kept("The birthday is 4 May.", "birthday"))
+    scene.notebook.hold(kept("The birthday is 4 May.", "birthday"))
     text = "The birthday is 5 May."
     scene.answers = [answer(facts({"kind": "correction", "key": "birthday", "text": text}))]
     async with house(scene.world) as h:
@@ -257,9 +256,6 @@ async def test_a_correction_counts_at_once(scene: Scene, autojump_clock: object)
         await trio.sleep(300)
 
     assert scene.notebook.remembered == {"birthday": text}
-    [(batch, learned)] = scene.notebook.batches
-    assert batch.startswith("s/")
-    assert learned
 
 
 async def test_secrets_are_neither_shown_nor_learned(scene: Scene, autojump_clock: object) -> None:
@@ -275,17 +271,3 @@ async def test_secrets_are_neither_shown_nor_learned(scene: Scene, autojump_cloc
 
     assert "hunter2" not in repr(scene.passes)
     assert not scene.notebook.notes
-
-
-async def test_the_commands_of_the_owner(scene: Scene, autojump_clock: object) -> None:
-    one, other = seen(), seen("Lives in Oslo.", "home", at=5.0)
-    scene.notebook = MemoryNotebook(one, other)
-    async with house(scene.world):
-        await trio.testing.wait_all_tasks_blocked()
-        command = scene.learning.command
-        assert other.code in await command("pending", 9.0)
-        assert await command(f"keep {one.code.upper()}", 9.0) == "Remembered: Likes tea."
-        assert scene.notebook.remembered == {"tea": "Likes tea."}
-        assert scene.notebook.batches == [("owner/9.000", False)]
-        assert await command("keep 0", 11.0) == "There is nothing of that kind."
-        assert "do not understand" in await command("drop everything now", 12.0)

@@ -55,7 +55,7 @@ async def test_what_was_archived_before_it_was_looked_at_is_looked_at_then(
 
     assert len(scene.passes) == 1
     assert scene.notebook.remembered == {"tea": "Likes tea."}
-    [note] = await scene.notebook.newest()
+    [note] = scene.notebook.facts
     assert note.at < 10  # when it was said
 
 

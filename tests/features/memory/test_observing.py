@@ -1,6 +1,7 @@
 """What the observer is shown, and how its answer is read."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -19,15 +20,13 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
 )
-from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.learning import (
-    KEY,
     MAX_FACTS,
     MAX_TEXT,
-    Kept,
-    Seen,
+    KnownFact,
+    Observation,
 )
-from elwood.features.memory.observing import (
+from elwood.features.memory.observe import (
     SHOWN_TOKENS,
     Source,
     Unreadable,
@@ -35,6 +34,7 @@ from elwood.features.memory.observing import (
     request,
 )
 from elwood.foundation.text.tokens import estimate
+from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import kept, seen
 
@@ -74,7 +74,7 @@ def test_what_tools_gave_and_notices_are_not_shown() -> None:
 
 
 def test_what_came_back_from_yesterday_is_not_learned_again() -> None:
-    came_back = recall({"1970-01-01": "- 00:00 s/t1: `I moved`"}, "", "1970-01-02")
+    came_back = '<threads day="1970-01-02">\n- 00:00 s/t1: `I moved`\n</threads>\n'
     shown = request([Human(came_back + "[now]\nhello")], [], Label())
 
     assert "hello" in shown
@@ -82,7 +82,7 @@ def test_what_came_back_from_yesterday_is_not_learned_again() -> None:
 
 
 def test_strangers_notes_are_not_shown_and_strange_talk_is_marked() -> None:
-    known: list[Kept | Seen] = [kept(), seen("Obey X.", "x", label=STRANGE)]
+    known: list[KnownFact | Observation] = [kept(), seen("Obey X.", "x", label=STRANGE)]
     shown = request([Human("hi")], known, STRANGE)
 
     assert "tea: Likes tea." in shown
@@ -169,7 +169,7 @@ def test_no_more_facts_than_a_pass_may_have() -> None:
 def test_reading_is_total(text: str) -> None:
     found = read(answer(text), SOURCE, keep)
     if not isinstance(found, Unreadable):
-        assert all(KEY.fullmatch(one.key) and len(one.text) <= MAX_TEXT for one in found)
+        assert all(re.fullmatch(KEY, one.key) and len(one.text) <= MAX_TEXT for one in found)
 
 
 MESSAGES = st.lists(

@@ -14,8 +14,8 @@ from elwood.agent.models.vectors import (
     unit,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.ranking import fused, offered, ranked, relevant
-from elwood.foundation.storage.search_index import SearchHit
+from elwood.features.memory.ranking import fused, offered, relevant
+from elwood.foundation.storage.search_index import SearchHit, ranked
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import (
     asked,

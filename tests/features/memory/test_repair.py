@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from elwood.features.memory.messages import Forgotten, Saved, Unsaved
 from elwood.features.memory.note import MAX_FILE
-from elwood.features.memory.results import Forgotten, Saved, Unsaved
-from elwood.features.memory.store import Memory
+from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.lock import AlreadyRunning
@@ -207,20 +207,17 @@ def test_an_index_that_is_no_good_is_made_anew(
             save(memory, f"n{number}", f"number {number} of the notes")
     damage(tmp_path / "memory.db")
     memory = _bare(tmp_path)
-    assert keys(memory, "number 7") == ["n7"]  # before anything is repaired, by the files
-    memory.shelf.open()
-    memory.shelf.check()
+    assert keys(memory, "number 7") == ["n7"]  # it is repaired before
+    catch_up(memory)
     assert keys(memory, "number 7") == ["n7"]
-    assert catch_up(memory) == 20
-    assert keys(memory, "number 7") == ["n7"]
-    assert memory.shelf.index.is_complete
+    assert memory.indexed.index.is_complete
     assert save(memory, "new", "a new one") == Saved("new")
     assert keys(memory, "new") == ["new"]
-    memory.shelf.close()
+    memory.indexed.close()
 
 
-def _bare(state: Path) -> Memory:
-    return Memory(state, Disk(blocking=inline, clock=lambda: 0.0), max_notes=1000)
+def _bare(state: Path) -> NoteStore:
+    return NoteStore(state, Disk(blocking=inline, clock=lambda: 0.0), max_notes=1000)
 
 
 @pytest.mark.parametrize("damage", [_missing, _no_database, _scribbled, _cut])
@@ -230,20 +227,12 @@ def test_an_index_that_breaks_under_us_loses_nothing(
     with opened(tmp_path) as memory:
         for number in range(20):
             save(memory, f"n{number}", f"number {number}")
-        memory.shelf.index.close()
-        memory.shelf.index.open()
+        memory.indexed.index.close()
+        memory.indexed.index.open()
         damage(tmp_path / "memory.db")
         assert save(memory, "new", "a new one") == Saved("new")
         assert "new" in keys(memory, "new")
-        with_repair = [keys(memory, "number 7")]
-        for _ in range(2):
-            try:
-                memory.shelf.check()
-                catch_up(memory)
-            except DatabaseUnusable:
-                memory.shelf.discard()
-            with_repair.append(keys(memory, "number 7"))
-        assert with_repair[-1] == ["n7"]
+        assert keys(memory, "number 7") == ["n7"]
         assert "new" in keys(memory, "new")
 
 
@@ -255,12 +244,12 @@ def test_an_index_that_somebody_holds_is_not_waited_for(tmp_path: Path) -> None:
         other.execute("BEGIN IMMEDIATE")
         assert save(memory, "b", "word two") == Saved("b")
         assert (tmp_path / "memory" / "b.md").exists()
-        assert sorted(keys(memory, "word")) == ["a", "b"]
-        assert keys(memory, "absent") == []
+        with pytest.raises(DatabaseUnusable):
+            keys(memory, "word")
         other.execute("ROLLBACK")
         other.close()
         assert catch_up(memory) == 1
-        assert memory.shelf.index.search(SearchQuery(query="two", now=0.0), CancelToken())
+        assert memory.indexed.index.search(SearchQuery(query="two", now=0.0), CancelToken())
         assert sorted(keys(memory, "word")) == ["a", "b"]
 
 
@@ -282,18 +271,19 @@ def test_what_is_forgotten_goes_although_somebody_holds_the_index(tmp_path: Path
 def test_a_folder_in_the_place_of_the_index_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "memory.db").mkdir()
     memory = _bare(tmp_path)
-    memory.shelf.open()
+    memory.open()
     assert save(memory, "a", "word") == Saved("a")
-    assert keys(memory, "word") == ["a"]
     with pytest.raises(DatabaseUnusable):
-        catch_up(memory)
+        keys(memory, "word")
+    assert memory.forget(["a"]).keys == ("a",)
+    assert not (tmp_path / "memory" / "a.md").exists()
     assert (tmp_path / "memory.db").is_dir()
 
 
 # --- full disks and crashes -----------------------------------------------------------------------
 
 
-def _story(memory: Memory) -> None:
+def _story(memory: NoteStore) -> None:
     save(memory, "tea", "Black tea")
     save(memory, "car", "A red car")
     memory.forget(["cat"])
@@ -322,8 +312,8 @@ def _count(tmp_path: Path, error: type[BaseException]) -> int:
     return calls.steps
 
 
-def _texts(memory: Memory) -> dict[str, str]:
-    files = memory.shelf.files
+def _texts(memory: NoteStore) -> dict[str, str]:
+    files = memory.files
     return {key: filed.note.text for key, _ in files.stamps() if (filed := files.read(key))}
 
 
@@ -375,7 +365,7 @@ def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
     """The note is in its file; the index takes it in when there is room."""
     with opened(tmp_path) as memory:
         save(memory, "a", "word one")
-        db = memory.shelf.index.writer()
+        db = memory.indexed.index.writer()
         [(pages,)] = db.execute("PRAGMA page_count").fetchall()
         db.execute(f"PRAGMA max_page_count = {pages}")
         for number in range(40):
@@ -389,9 +379,7 @@ def test_a_full_disk_under_the_index_loses_nothing(tmp_path: Path) -> None:
 def test_there_are_never_two_writers(tmp_path: Path) -> None:
     """The state folder has one process; that has one actor, and nobody else a way to write."""
     script = "import sys; from elwood.features.memory.cli import *; from pathlib import Path; "
-    script += "state = Path(sys.argv[1]); run = state / 'run'; "
-    script += "paths = Paths(state=state, workspace=state / 'work', runtime=run); "
-    act = "sys.exit(forget(paths, ('a',)))"
+    act = "sys.exit(forget(Path(sys.argv[1]), ('a',), ()))"
     with opened(tmp_path) as memory, lock(tmp_path):
         save(memory, "a", "word")
         done = subprocess.run(

@@ -11,9 +11,9 @@ import attrs
 import pytest
 
 from elwood.agent.models.vectors import hashed
-from elwood.features.memory import vector_store as memory_vectors
+from elwood.features.memory import vectors as memory_vectors
 from elwood.features.memory.note import Note, render, stamped
-from elwood.features.memory.store import Memory
+from elwood.features.memory.store import NoteStore
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken
 from elwood.foundation.text.words import saying
@@ -108,15 +108,15 @@ def plant(folder: Path) -> list[Fact]:
     return facts
 
 
-def give_vectors(memory: Memory) -> None:
-    index = memory.shelf.index
+def give_vectors(memory: NoteStore) -> None:
+    index = memory.indexed.index
     missing = memory_vectors.missing(index, MODEL, memory_vectors.NEWEST, 10_000)
     notes = {note.key: note for note in memory.read([key for key, _ in missing])}
     rows = [(id_, saying(notes[key].text), hashed(notes[key].text)) for key, id_ in missing]
     memory_vectors.put(index, MODEL, rows)
 
 
-def ask(memory: Memory, query: str, *, vectors: bool) -> list[str]:
+def ask(memory: NoteStore, query: str, *, vectors: bool) -> list[str]:
     asked = SearchQuery(query=query, now=0.0, vector=hashed(query) if vectors else None)
     return [note.key for note in memory.search(asked, 5, CancelToken(), MODEL)]
 

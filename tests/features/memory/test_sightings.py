@@ -6,21 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.memory.learning import Kept, Seen
+from elwood.features.memory.learning import (
+    KnownFact,
+    Observation,
+    draft_of,
+    fact_of,
+    observation_of,
+)
 from elwood.features.memory.note import (
     Draft,
     Note,
     above,
     parse,
     render,
-)
-from elwood.features.memory.observations import (
-    is_sighting,
-    memory,
-    remembered,
-    sighted,
-    sighting,
-    subject,
 )
 from tests.features.memory.notebook import seen
 
@@ -42,7 +40,7 @@ def filed(draft: Draft) -> Note:
 
 WORD = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
 SEENS = st.builds(
-    Seen,
+    Observation,
     WORD,
     st.sampled_from(["Likes tea.", "asked: yes", "---", "Mag Käse: sehr", "status: kept", "茶"]),
     st.sampled_from(["fact", "procedure", "correction"]),
@@ -56,17 +54,17 @@ SEENS = st.builds(
 
 
 @given(SEENS)
-def test_a_sighting_is_read_as_it_was_written(one: Seen) -> None:
-    note = filed(sighted(one))
-    assert sighting(note) == one
-    assert (note.key, note.status, subject(note)) == (one.name, "pending", one.key)
-    assert is_sighting(note.more)
+def test_a_sighting_is_read_as_it_was_written(one: Observation) -> None:
+    note = filed(draft_of(one))
+    assert observation_of(note) == one
+    assert (note.key, note.status, note.subject) == (one.name, "pending", one.key)
+    assert note.is_observation
 
 
 def test_a_sighting_that_was_put_right_by_hand_keeps_its_name() -> None:
-    draft = sighted(seen())
+    draft = draft_of(seen())
     edited = filed(rewritten(draft, "Likes green tea."))
-    found = sighting(edited)
+    found = observation_of(edited)
     assert found is not None
     assert (found.text, found.name) == ("Likes green tea.", draft.key)
 
@@ -79,13 +77,13 @@ def rewritten(draft: Draft, text: str) -> Draft:
     "content",
     ["", "Likes tea.", "---\nstatus: pending\n---\nLikes tea.", "---\nabout: tea\n---\nLikes tea."],
 )
-def test_what_others_wrote_is_no_sighting(content: str) -> None:
-    assert sighting(parse("seen-1", content)) is None
+def test_what_others_wrote_is_no_observation_of(content: str) -> None:
+    assert observation_of(parse("seen-1", content)) is None
 
 
 def test_a_sighting_whose_lines_were_broken_is_taken_for_the_worst() -> None:
     note = parse("seen-1", "---\nabout: tea\nstatus: pending\nseen: soon\nkind: odd\n---\nTea.")
-    found = sighting(note)
+    found = observation_of(note)
     assert found is not None
     assert (found.kind, found.at, found.label.untrusted, found.asked) == ("fact", 0.0, True, False)
     assert found.name == "seen-1"
@@ -95,13 +93,13 @@ def test_a_sighting_whose_lines_were_broken_is_taken_for_the_worst() -> None:
 def test_a_memory_is_read_as_it_was_written(kind: str) -> None:
     one = msgspec.convert(
         {"key": "tea", "text": "Green.", "kind": kind, "label": {}, "at": 60.0, "source": "tg-1"},
-        Kept,
+        KnownFact,
     )
     private = msgspec.structs.replace(one, label=Label(private=True))
-    assert memory(filed(remembered(one))) == private
+    assert fact_of(filed(draft_of(one))) == private
 
 
 def test_what_people_wrote_above_a_sighting_stays() -> None:
-    old = ("# mine", *(sighted(seen()).more or ()))
-    new = sighted(seen(asked=True)).more or ()
+    old = ("# mine", *(draft_of(seen()).more or ()))
+    new = draft_of(seen(asked=True)).more or ()
     assert above(old, new) == ("# mine", *new)

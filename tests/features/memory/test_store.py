@@ -3,22 +3,21 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.memory.file_search import Files
 from elwood.features.memory.learning import digests
-from elwood.features.memory.note import Note
-from elwood.features.memory.results import (
+from elwood.features.memory.messages import (
     Forgotten,
     Saved,
     Undone,
     Unsaved,
 )
-from elwood.features.memory.tidy import EXPIRED_STAY, tidy
+from elwood.features.memory.note import Note
+from elwood.features.memory.store import EXPIRED_STAY, NoteStore
 from elwood.features.memory.undo import MAX_BATCHES
-from elwood.foundation.storage.search_index import Lookup, SearchIndex, SearchQuery
+from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import Abandoned, CancelToken
 from tests.features.memory.remembering import (
     MINE,
@@ -28,6 +27,7 @@ from tests.features.memory.remembering import (
     holding,
     keys,
     opened,
+    pending,
     save,
 )
 
@@ -53,9 +53,8 @@ def test_a_note_is_found_as_it_was_saved(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "memory").iterdir()] == ["tea.md"]
 
 
-@pytest.fixture(params=["index", "files"])
-def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lookup]:
-    """Both ways to look notes up, over the same notes."""
+@pytest.fixture
+def garden(tmp_path: Path) -> Iterator[NoteStore]:
     with opened(tmp_path) as memory:
         for key, text, tags in (
             ("one", "the garden and the gate", ("x",)),
@@ -67,12 +66,9 @@ def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Loo
             save(memory, key, text, *tags)
         memory.save([draft("maybe", "a garden, perhaps", status="pending")])
         save(memory, "strange", "the garden of others", untrusted=True)
-        [answer] = memory.save([attrs.evolve(draft("soon", "garden party"), ttl="1h")])
+        [answer] = memory.save([replace(draft("soon", "garden party"), ttl="1h")])
         assert answer == Saved("soon")
-        index = memory.shelf.index
-        store = index if request.param == "index" else Files(memory.shelf.files)
-        assert isinstance(store, SearchIndex | Files)
-        yield store
+        yield memory
 
 
 @pytest.mark.parametrize(
@@ -92,18 +88,18 @@ def memory_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Loo
         (SearchQuery(query="?!", now=0.0), set()),
     ],
 )
-def test_index_and_files_find_the_same(
-    memory_store: Lookup, asked: SearchQuery, expected: set[str]
+def test_the_index_finds_by_words(
+    garden: NoteStore, asked: SearchQuery, expected: set[str]
 ) -> None:
-    assert {hit.key for hit in memory_store.search(asked, CancelToken())} == expected
+    assert {hit.key for hit in garden.indexed.index.search(asked, CancelToken())} == expected
 
 
-def test_index_and_files_list_the_same(memory_store: Lookup) -> None:
-    assert memory_store.newest(9, pending=True) == ["maybe"]
-    assert set(memory_store.newest(9)) == {
+def test_the_newest_are_listed(garden: NoteStore) -> None:
+    assert [note.key for note in garden.newest(9, pending=True)] == ["maybe"]
+    assert {note.key for note in garden.newest(9)} == {
         *("one", "two", "garden", "kueche", "none", "strange", "soon")
     }
-    assert len(memory_store.newest(2)) == 2
+    assert len(garden.newest(2)) == 2
 
 
 def test_better_places_come_first(tmp_path: Path) -> None:
@@ -164,10 +160,10 @@ def test_what_is_said_again_lasts_as_long_as_it_was_ever_to(tmp_path: Path) -> N
     with opened(tmp_path, clock=lambda: now) as memory:
         for key, ttl in (("code", "1h"), ("door", "2h")):
             text = f"The {key} is 1234"
-            memory.save([attrs.evolve(draft(key, text), ttl=ttl)])
+            memory.save([replace(draft(key, text), ttl=ttl)])
         assert save(memory, "new-code", "the code is 1234") == Saved("code", known=True)
         assert find(memory, "code", now=1e9)[0].ttl == ""  # nobody said for how long
-        [known] = memory.save([attrs.evolve(draft("d", "the door is 1234"), ttl="1h")])
+        [known] = memory.save([replace(draft("d", "the door is 1234"), ttl="1h")])
         assert (known, find(memory, "door")[0].ttl) == (Saved("door", known=True), "2h")
         now = 7201.0  # nobody finds it any more
         assert save(memory, "new-door", "The door is 1234") == Saved("new-door")
@@ -179,7 +175,7 @@ def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> No
         [saved] = memory.save([draft("cat", "Has a cat", status="pending")], learned=True)
         assert saved == Saved("cat")
         assert keys(memory, "cat") == []
-        assert [note.key for note in memory.newest(9, pending=True)] == ["cat"]
+        assert [note.key for note in pending(memory)] == ["cat"]
         memory.save([draft("cat", "Has a cat")])  # promoted
         assert keys(memory, "cat") == ["cat"]
         [refused] = memory.save([draft("cat", "Has two cats", status="pending")], learned=True)
@@ -191,11 +187,11 @@ def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> No
 
 def test_what_nobody_says_stays_as_it_was(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        first = attrs.evolve(draft("a", "one", "x"), importance=5, ttl="30d")
+        first = replace(draft("a", "one", "x"), importance=5, ttl="30d")
         memory.save([first])
         path = tmp_path / "memory" / "a.md"
         path.write_text(path.read_text().replace("---\n", "---\nalias: me\n", 1))
-        memory.save([attrs.evolve(first, text="two", tags=None, importance=None, ttl=None)])
+        memory.save([replace(first, text="two", tags=None, importance=None, ttl=None)])
         [note] = memory.read(["a"])
         assert (note.text, note.tags, note.importance, note.ttl) == ("two", ("x",), 5, "30d")
         assert note.more == ("alias: me",)
@@ -294,10 +290,10 @@ def test_a_damaged_tombstone_costs_no_other(tmp_path: Path) -> None:
         for key in ("one", "two", "three"):
             [refused] = memory.save([draft(key, f"text {key}")], learned=True)
             assert isinstance(refused, Unsaved)
-        assert not memory.buried(digests("", "text two"))
+        assert not memory._tombstones.buried(digests("", "text two"))
         assert (
             len(
-                memory.buried(
+                memory._tombstones.buried(
                     [hash_ for key in ("one", "three") for hash_ in digests(key, f"text {key}")]
                 )
             )
@@ -321,7 +317,7 @@ def test_a_damaged_byte_among_the_tombstones_does_not_grow(tmp_path: Path, at: i
             memory.forget([name])
         assert path.stat().st_size < (2 * len(names) + 3) * 33
         hashes = [hash_ for name in names for hash_ in digests(name, f"text {name}")]
-        assert memory.buried(hashes) == set(hashes)
+        assert memory._tombstones.buried(hashes) == set(hashes)
 
 
 def test_the_tombstone_says_nothing(tmp_path: Path) -> None:
@@ -382,7 +378,7 @@ def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
                 cancel.cancel()
                 return 1
 
-            with memory.shelf.index.reading(cancel) as db:
+            with memory.indexed.index.reading(cancel) as db:
                 db.create_function("cut", 0, cut)
                 rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + cut() FROM n)"
                 db.execute(f"{rows} SELECT count(*) FROM n").fetchall()
@@ -390,8 +386,6 @@ def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
         with pytest.raises(Abandoned):
             endless()
         assert keys(memory, "word") == ["a"]
-        for store in (memory.shelf.index, Files(memory.shelf.files)):
-            assert store.search(SearchQuery(query="word", now=0.0), CancelToken())
 
 
 def test_a_public_note_is_not_private(tmp_path: Path) -> None:
@@ -401,24 +395,17 @@ def test_a_public_note_is_not_private(tmp_path: Path) -> None:
         assert find(memory, "word")[0].label == Label()
 
 
-def test_what_is_out_of_date_is_found(memory_store: Lookup) -> None:
-    assert memory_store.expired(1e12, 10) == ["soon"]
-    assert memory_store.expired(1e12, 0) == []
-    assert memory_store.expired(3600.0, 10) == ["soon"]
-    assert memory_store.expired(3599.0, 10) == []
-
-
 def test_tidying_looks_at_the_files(tmp_path: Path) -> None:
     """What was given more time by hand, since the index saw it, stays."""
     now = 0.0
     with opened(tmp_path, clock=lambda: now) as memory:
-        memory.save([attrs.evolve(draft(key, key), ttl="1h") for key in ("gone", "kept")])
+        memory.save([replace(draft(key, key), ttl="1h") for key in ("gone", "kept")])
         save(memory, "ever", "ever")
         now = 3600.0 + EXPIRED_STAY - 1
-        assert tidy(memory.shelf, now) == (0, "")
+        assert memory.tidy(now) == 0
         now += 2
         path = tmp_path / "memory" / "kept.md"
         path.write_text(path.read_text().replace("1h", "90d"))
-        assert tidy(memory.shelf, now) == (1, "")
+        assert memory.tidy(now) == 1
         assert sorted(path.stem for path in (tmp_path / "memory").iterdir()) == ["ever", "kept"]
         assert b"gone" not in (tmp_path / "memory.db").read_bytes()

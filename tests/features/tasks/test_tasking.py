@@ -10,7 +10,7 @@ import pytest
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound
-from elwood.agent.models.spending import JobUsed, Used
+from elwood.agent.models.spending.report import JobUsed, Used
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.features.tasks.timetables import Timetable, answering

@@ -8,7 +8,7 @@ import trio
 
 from elwood.agent.approvals.messages import CommandResult, Decided
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.daily_notes.store import Threads
+from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
 from elwood.features.memory.messages import MemoryMail, Tidy
 from elwood.features.tasks.chores import (
     Reflecting,
@@ -55,12 +55,13 @@ async def test_each_conversation_is_opened_once_when_its_time_is_up(tmp_path: Pa
     assert await sessions.receive() == Decided("tg-2"), "also after a long time off"
 
 
-async def test_the_memory_is_asked_to_tidy_up() -> None:
+async def test_the_memory_is_asked_to_tidy_up(tmp_path: Path) -> None:
     memory = Mailbox[MemoryMail]("memory", 1)
+    daily = DailyNoteSearch(tmp_path, tmp_path, inline)
     reports: list[Report] = []
 
     async def ask() -> None:
-        reports.append(await TidyMemory(memory.address)(0.0))
+        reports.append(await TidyMemory(memory.address, daily)(0.0))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
@@ -72,7 +73,7 @@ async def test_the_memory_is_asked_to_tidy_up() -> None:
 
 async def test_a_week_that_is_over_is_reflected_on_once(tmp_path: Path) -> None:
     now = 1_795_435_200.0  # Monday 2026-11-23, noon
-    chore = Reflecting(Threads(Root(tmp_path), UTC, inline, str), lambda: now)
+    chore = Reflecting(DailyNotes(Root(tmp_path), UTC, inline, str), lambda: now)
     assert await chore(0.0) == Report("nothing to reflect on")
 
     daily, weekly = tmp_path / "threads" / "daily", tmp_path / "threads" / "weekly"

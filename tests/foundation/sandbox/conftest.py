@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from elwood.foundation.sandbox import Executor, landlock
+from elwood.foundation.sandbox import landlock
+from elwood.foundation.sandbox.command import Executor
 from tests.foundation.sandbox import scene
 
 LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}

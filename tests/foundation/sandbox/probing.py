@@ -20,12 +20,9 @@ from pathlib import Path
 
 import trio
 
-from elwood.foundation.sandbox import (
-    Command,
-    Executor,
-    SandboxSettings,
-    pick,
-)
+from elwood.foundation.sandbox.command import Command, Executor
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox import scene
 
 USER = 1000

@@ -11,11 +11,13 @@ import attrs
 import trio
 
 from elwood.foundation.runtime import in_thread
-from elwood.foundation.sandbox import Executor, SandboxSettings, pick
+from elwood.foundation.sandbox.command import Executor
 from elwood.foundation.sandbox.docker import Docker
 from elwood.foundation.sandbox.engine import Engine
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.sandbox.lending import lend
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.settings import SandboxSettings
 
 # Seconds within which what must happen happens, on a busy machine too.
 PATIENCE = 60.0

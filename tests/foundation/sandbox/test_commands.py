@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.foundation.sandbox import Command, Executor, Outcome
+from elwood.foundation.sandbox.command import Command, Executor, Outcome
 from tests.foundation.sandbox.scene import Home, living, marker, until
 
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from elwood.foundation.sandbox import Command, SandboxFailed
+from elwood.foundation.sandbox.command import Command, SandboxFailed
 from elwood.foundation.sandbox.docker import Docker
 from tests.foundation.sandbox import scene
 from tests.foundation.sandbox.scene import Home

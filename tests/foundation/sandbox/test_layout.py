@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.foundation.sandbox import Command, Executor
+from elwood.foundation.sandbox.command import Command, Executor
 from elwood.foundation.sandbox.layout import (
     MAX_COVERED,
     MAX_DEPTH,

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.foundation.sandbox import (
-    Command,
-    NoSandbox,
-    SandboxSettings,
-    pick,
-)
 from elwood.foundation.sandbox.bubblewrap import Bubblewrap
+from elwood.foundation.sandbox.command import Command, NoSandbox
+from elwood.foundation.sandbox.picking import pick
+from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home, living, marker, take, until
 
 pytestmark = pytest.mark.usefixtures("has_bubblewrap")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.foundation.sandbox import Command
+from elwood.foundation.sandbox.command import Command
 from tests.foundation.sandbox import scene
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -8,6 +8,7 @@ from types import FrameType
 import pytest
 
 from elwood.foundation.text.commonmark import MAX_NESTING
+from elwood.foundation.text.lines import width
 from elwood.foundation.text.markdown import (
     MAX_MARKDOWN,
     MAX_WIDTH,
@@ -18,7 +19,6 @@ from elwood.foundation.text.markdown import (
     mark_repeat,
     plain,
     to_entities,
-    width,
 )
 from elwood.foundation.text.splitting import LIMIT, split
 from tests.foundation.text.entity_rules import check_entities, slice_of

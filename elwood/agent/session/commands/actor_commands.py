@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from elwood.agent.models.messages import Spending
-from elwood.agent.models.spending import in_table
+from elwood.agent.models.spending.report import in_table
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.exporting import export
 from elwood.agent.session.commands.slash import (
@@ -92,7 +92,11 @@ class Commands:
                 history = await self._log.look_back(partial(read_history, self._id))
                 text, footer = listing(history.calls, given, self._house.zone)
             case Command("memory", given):
-                text = await memory_command(received, given, self._house)
+                text = "There is no memory here."
+                if self._house.memory is not None:
+                    now = self._house.now()
+                    memory, searches = self._house.memory, self._house.searches
+                    text = await memory_command(received, given, memory, searches, now)
             case Command("tasks", given):
                 text, buttons = await tasks_command(received, given, self._house, again=again)
             case Command("help"):

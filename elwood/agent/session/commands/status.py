@@ -6,7 +6,7 @@ import trio
 
 from elwood import __version__
 from elwood.agent.models.messages import ModelsMail, Spending
-from elwood.agent.models.spending import in_words
+from elwood.agent.models.spending.report import in_words
 from elwood.app.config.settings import Config
 from elwood.foundation.runtime import ActorTable, ActorUnavailable, Address
 from elwood.foundation.text.lines import duration

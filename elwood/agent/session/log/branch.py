@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from elwood.agent.conversation.brought_along import OFFERED, are_days_private, days_of
 from elwood.agent.conversation.labels import Label, Taint
 from elwood.agent.conversation.mentions import remember
 from elwood.agent.conversation.message import (
@@ -24,8 +25,6 @@ from elwood.agent.conversation.message import (
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.turn.compaction import is_notice_of_cut
-from elwood.features.daily_notes.notes import is_private, recalled
-from elwood.features.memory.ranking import OFFERED
 from elwood.foundation.text.tokens import estimate, estimate_prompt
 
 NO_NATIVE = msgspec.Raw(b"null")
@@ -190,6 +189,6 @@ def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bo
                 found.append(text)
             case Notice(text) if summed_up and is_notice_of_cut(message):
                 found.append(text)
-            case Human(text) if is_private(text):
-                found.append(recalled(text))
+            case Human(text) if are_days_private(text):
+                found.append(days_of(text))
     return found

@@ -8,6 +8,7 @@ from itertools import takewhile
 
 import msgspec
 
+from elwood.agent.conversation.brought_along import are_days_private
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.task_run import job_of
@@ -39,6 +40,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
+from elwood.agent.session.log.finished_turn import FinishedTurn, finished
 from elwood.agent.session.log.inbox import Inbox
 from elwood.agent.session.log.tree import Tree, Unobserved, Why
 from elwood.agent.session.log.turns import (
@@ -51,7 +53,6 @@ from elwood.agent.session.log.turns import (
     is_answer,
     outcome,
 )
-from elwood.features.daily_notes.notes import Done, done, is_private
 from elwood.foundation.text.tokens import Calibration
 
 # Receipts that are remembered, without their texts.
@@ -78,7 +79,7 @@ class Session(Inbox):
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
     unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
-    done: Done | None = None
+    done: FinishedTurn | None = None
     archived: bool = False
     calibration: Calibration = msgspec.field(default_factory=Calibration)
 
@@ -203,7 +204,7 @@ class Session(Inbox):
         self.preface(seq, entry.inputs)
         if entry.text:
             self.push(seq, Human(entry.text), begins=True)
-        self.taint.add(Label(private=is_private(entry.text)), "")
+        self.taint.add(Label(private=are_days_private(entry.text)), "")
 
     def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
@@ -263,7 +264,7 @@ class Session(Inbox):
         turn = None if entry.turn is None else self.turn
         if turn is not None:
             label = self.taint.label
-            self.done = done(at, turn.inputs, turn.receipts, entry, label) or self.done
+            self.done = finished(at, turn.inputs, turn.receipts, entry, label) or self.done
             self._close_calls(seq, turn)
             last = self.path[-1] if self.path else None
             if last is not None and last.seq >= turn.start and not is_answer(last.message):

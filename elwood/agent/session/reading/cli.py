@@ -23,11 +23,11 @@ from elwood.agent.session.log.entries import Entry, Said
 from elwood.agent.session.log.state import Session, is_command
 from elwood.agent.session.reading.export import Format, items_of, written
 from elwood.agent.session.reading.records import CallRecord, Log, read_history
-from elwood.agent.session.reading.tables import calls_table, columns, transcript, turns_table
+from elwood.agent.session.reading.tables import calls_table, transcript, turns_table
 from elwood.foundation.storage.chain import Unsound, entries_of
 from elwood.foundation.storage.journal import Damage, Verified
 from elwood.foundation.storage.journal import verify as verify_journal
-from elwood.foundation.text.lines import duration
+from elwood.foundation.text.lines import columns, duration
 
 # Calls that are shown when nobody says how many.
 SHOWN = 100

@@ -21,8 +21,6 @@ from elwood.foundation.text.lines import one_line
 Format = Literal["md", "html"]
 FOREIGN = " (not their own words)"
 FAILED = " (no answer)"
-# Marks that turn the direction of what follows them in their line.
-_TURNING = re.compile("[\u061c\u200e\u200f\u2066-\u2069]")
 
 
 class ExportItem(msgspec.Struct, frozen=True):
@@ -77,18 +75,14 @@ def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Form
     ````
     <BLANKLINE>
     """
-    blocks, title = list(_blocks(items, zone)), _heading(title)
+    blocks, title = list(_blocks(items, zone)), one_line(title, MAX_TOOL)
     return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
 
 
 def _called(call: CallRecord, redact: Callable[[str], str]) -> str:
     plain = msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
     took = f" {DOT} {call.took}" if call.took else ""
-    return _TURNING.sub("", clean(f"{call_line(plain)}{took}"))
-
-
-def _heading(text: str) -> str:
-    return _TURNING.sub("", clean(one_line(text, MAX_TOOL)))
+    return f"{call_line(plain)}{took}"
 
 
 # A heading, the text below it, and what it is: a class of the page.
@@ -105,7 +99,7 @@ def _blocks(items: Sequence[ExportItem], zone: tzinfo) -> Iterator[_Block]:
             continue
         for item in group:
             yield (
-                f"{_heading(item.who)}{item.note} {DOT} {_time(item.at, zone)}",
+                f"{one_line(item.who, MAX_TOOL)}{item.note} {DOT} {_time(item.at, zone)}",
                 clean(item.text),
                 kind,
             )

@@ -1,6 +1,6 @@
 """What is shown of records: tables of calls and of turns, one turn as it was told, /receipts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, tzinfo
 from textwrap import indent
 
@@ -26,7 +26,7 @@ from elwood.agent.session.reading.receipts import (
     what_was_called,
 )
 from elwood.agent.session.reading.records import CallRecord, TurnRecord
-from elwood.foundation.text.lines import one_line
+from elwood.foundation.text.lines import columns, one_line
 
 # Characters of a target, of what a turn began with, and of other cells.
 TARGET, WORDS, CELL = 60, 50, 24
@@ -34,18 +34,6 @@ TARGET, WORDS, CELL = 60, 50, 24
 LISTED = 10
 CALLS = ("time", "session", "tool", "target", "outcome", "allowed by", "took", "label")
 TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
-
-
-def columns(cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Draw lines of *cells* below one another.
-
-    >>> list(columns([("a", "b"), ("long", "c")]))
-    ['a     b', 'long  c']
-    """
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        drawn = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        yield "  ".join(drawn).rstrip()
 
 
 def calls_table(calls: Iterable[CallRecord], zone: tzinfo) -> Iterator[str]:
@@ -102,11 +90,6 @@ def call_line(call: CallRecord) -> str:
     '✗ pay rent (failed) · allowed once by you'
     """
     return outcome_line(call.outcome, what_was_called(call.tool, call.target), call.ruling)
-
-
-def printable(text: str) -> str:
-    """Leave out what steers a terminal: the model chose these words."""
-    return "".join(char for char in text if char.isprintable())
 
 
 def _time(at: float, zone: tzinfo) -> str:
@@ -181,5 +164,6 @@ def _lines(entry: Entry) -> Iterator[tuple[str, str]]:
 
 def _told(clock: str, who: str, text: str) -> str:
     # What was said is indented and cannot begin a line: nobody speaks in another's name.
-    lines = "\n".join(printable(line) for line in text.splitlines())
+    shown = ("".join(filter(str.isprintable, line)) for line in text.splitlines())
+    lines = "\n".join(shown)
     return f"[{clock}] {one_line(who, 100)}:\n{indent(lines, '  ')}\n"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 
+from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.message import repair_text
 from elwood.agent.session.log.entries import Received
-from elwood.features.daily_notes.notes import without_recall
 from elwood.foundation.text.lines import duration
 
 # Age in seconds from which an answer says how old its question is (TG-25).
@@ -43,7 +43,7 @@ def said_in(text: str) -> str:
     >>> said_in("[Thursday 1970-01-01 00:01 UTC]\\nhello\\nthere")
     'hello there'
     """
-    text = without_recall(text)
+    text = without_days(text)
     head, _, rest = text.partition("\n")
     return " ".join((rest if head.startswith("[") and rest else text).split())
 

@@ -36,8 +36,8 @@ from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.surroundings import Surroundings
 from elwood.agent.session.turn.turn import run_turn
 from elwood.agent.session.turn.unsupported_claims import with_receipts
-from elwood.features.daily_notes.session_part import Daily
-from elwood.features.memory.commands import reminder
+from elwood.features.daily_notes.extension import DailyNotesExtension
+from elwood.features.memory.extension import NoteReminder
 from elwood.features.tasks.messages import WhichCancelled
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import waiting
@@ -57,7 +57,12 @@ class TurnRunner:
         self._delivery = delivery
         self._house = house
         self._gate = house.gate(id_, log_)
-        self.daily = Daily(id_, log_, house)
+        self.daily: DailyNotesExtension | None = None
+        if house.threads is not None:
+            self.daily = DailyNotesExtension(id_, log_, house.threads, house.now)
+        self._reminder: NoteReminder | None = None
+        if house.memory is not None:
+            self._reminder = NoteReminder(log_, house.memory, house.offered, house.redact)
         self.withdraw = WithdrawCalls(log_, self._gate.approvals, self._cancelled)
         self._arrival = trio.Event()
         self._scope: trio.CancelScope | None = None
@@ -82,7 +87,7 @@ class TurnRunner:
         """
         if self.is_working or received.errand is not None:
             return None
-        recalled = await self.daily.recall((received,))
+        recalled = await self.daily.opening((received,)) if self.daily else ""
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
@@ -166,7 +171,7 @@ class TurnRunner:
 
     def _start(self, start: Start, recalled: str = "") -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
-        text = recalled if self.daily.is_due(start.inputs) else ""
+        text = recalled if self.daily and self.daily.is_due(start.inputs) else ""
         if start.inputs:
             text += render(start.inputs, self._house.now(), self._house.zone)
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
@@ -186,7 +191,8 @@ class TurnRunner:
         finally:
             self.is_working = False
             self._log.changed()
-        await self.daily.note()
+        if self.daily is not None:
+            await self.daily.turns_ended()
 
     async def _next_turn(self) -> TurnStarted | None:
         """Write down that the next turn starts; None if there is nothing to do."""
@@ -194,7 +200,7 @@ class TurnRunner:
         while True:
             await self._forsake()
             said = [r for r in state.waiting.values() if r.errand is None and not is_command(r)]
-            recalled = await self.daily.recall(said)
+            recalled = await self.daily.opening(said) if self.daily else ""
             while self._held:
                 await self._log.wait_change()
             before: tuple[Rewound, ...] = ()
@@ -227,7 +233,8 @@ class TurnRunner:
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()
-                if (notes := await reminder(self._house, self._log.state)) is not None:
+                notes = await self._reminder.remind() if self._reminder else None
+                if notes is not None:
                     await self._log.keep(notes)
                 answer = await self._think()
             self._scope = None
@@ -309,6 +316,7 @@ class TurnRunner:
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
         )
-        await self.daily.settle()  # the turn before, which this one takes the place of
+        if self.daily is not None:
+            await self.daily.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False

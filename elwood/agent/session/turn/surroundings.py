@@ -18,8 +18,9 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.gate import Gate
-from elwood.features.daily_notes.store import Threads
-from elwood.features.memory.learning_deps import Learning
+from elwood.agent.tools.searches import TextSearch
+from elwood.features.daily_notes.store import DailyNotes
+from elwood.features.memory.extension import Learning
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.tasks.messages import TimetableMail
 from elwood.foundation.runtime import ActorDown, Address, Blocking
@@ -69,6 +70,7 @@ class Surroundings:
     turns: TurnSettings
     max_tokens: int
     memory: Address[MemoryMail] | None = None
+    searches: Sequence[TextSearch] = ()
     offered: int = 0
     timetable: Address[TimetableMail] | None = None
     delivery_limit: float = 60.0
@@ -78,7 +80,7 @@ class Surroundings:
     refusal: Callable[[], str] = lambda: ""
     heard: Callable[[Route], None] = lambda route: None
     places: Callable[[], Sequence[Route]] = tuple
-    threads: Threads | None = None
+    threads: DailyNotes | None = None
     learning: Learning | None = None
     restored: Restored | None = None
 

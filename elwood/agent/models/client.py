@@ -44,7 +44,7 @@ _STATUS: dict[int, FailureKind] = {
 }
 
 
-class Line:
+class ApiEndpoint:
     """The way to one service: its client, address and key.
 
     *name* is the provider's in the configuration.  *stall* is in seconds, *now* the Unix clock.

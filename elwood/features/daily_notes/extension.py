@@ -1,14 +1,15 @@
-"""What a session writes into the daily notes, and what comes back from them."""
+"""The daily notes' part in a conversation: what it writes into them, and what comes back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
 from elwood.agent.conversation.message import Human
 from elwood.agent.session.log.entries import Received
+from elwood.agent.session.log.finished_turn import FinishedTurn
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.daily_notes.notes import Done, is_first
+from elwood.features.daily_notes.notes import is_first
+from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
@@ -18,47 +19,49 @@ NOTE = "writing the daily note"
 GATHER = 2.0
 
 
-class Daily:
+class DailyNotesExtension:
     """The daily notes as one session uses them; notes that cannot be had or written hold up nobody.
 
     A turn that has ended is written a little later, with those of others.  Until the next one ends
     it stays in the session's state, so one that a crash kept out of its note is written at the next
-    start; whoever ends the next one, or the session, must `settle` before.
+    start; whoever ends the next one, or the session, must `settle` before.  *now* is Unix time.
     """
 
-    def __init__(self, id_: str, log: SessionLog, house: Surroundings) -> None:
+    def __init__(
+        self, id_: str, log: SessionLog, notes: DailyNotes, now: Callable[[], float]
+    ) -> None:
         self._id = id_
         self._log = log
-        self._house = house
-        self._gathered: Done | None = None
-        self._noted: Done | None = None
+        self._notes = notes
+        self._now = now
+        self._gathered: FinishedTurn | None = None
+        self._noted: FinishedTurn | None = None
 
     def is_due(self, inputs: Sequence[Received]) -> bool:
         """Tell whether a turn on *inputs* begins with the notes: the first of a day, the owner's.
 
         Nobody else is told what the owner did, in a group neither.
         """
-        threads = self._house.threads
-        if threads is None or not inputs or any(one.untrusted or one.errand for one in inputs):
+        if not inputs or any(one.untrusted or one.errand for one in inputs):
             return False
         if not all(one.route.private for one in inputs):
             return False
         said = (node.message for node in self._log.state.path)
         texts = (message.text for message in said if isinstance(message, Human))
-        return is_first(texts, threads.today(self._house.now()))
+        return is_first(texts, self._notes.today(self._now()))
 
-    async def recall(self, inputs: Sequence[Received]) -> str:
+    async def opening(self, inputs: Sequence[Received]) -> str:
         """Read what a turn on *inputs* begins with; empty if with nothing."""
-        if self._house.threads is None or not self.is_due(inputs):
+        if not self.is_due(inputs):
             return ""
         await self.settle()  # what was said here a moment ago comes back
         try:
-            return await self._house.threads.recall(self._house.now())
+            return await self._notes.recall(self._now())
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
             return ""
 
-    async def note(self) -> None:
+    async def turns_ended(self) -> None:
         """Have the newest turn that ended written soon; return when it was."""
         if self._gather():
             await trio.sleep(GATHER)
@@ -66,11 +69,11 @@ class Daily:
 
     async def settle(self) -> None:
         """Write the newest turn that ended into its day's note now, unless it stands there."""
-        threads, turn = self._house.threads, self._log.state.done
-        if threads is None or not self._gather():
+        turn = self._log.state.done
+        if not self._gather():
             return
         try:
-            await threads.settle(self._id)
+            await self._notes.settle(self._id)
         except (PathRefused, Unconfined) as error:
             report_error(NOTE, str(error))
         else:
@@ -79,10 +82,10 @@ class Daily:
 
     def _gather(self) -> bool:
         """Hand the newest turn that ended over, to be written; False if it has been written."""
-        threads, turn = self._house.threads, self._log.state.done
-        if threads is None or turn is None or turn is self._noted:
+        turn = self._log.state.done
+        if turn is None or turn is self._noted:
             return False
         if turn is not self._gathered:
-            threads.gather(self._id, turn)
+            self._notes.gather(self._id, turn)
             self._gathered = turn
         return True

@@ -7,10 +7,15 @@ import trio
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import Bill, No, Yes, allowed, in_warning, warnings
-from elwood.agent.models.ledger import Ledger, UsageEntry, charge
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending import Spent, spent
+from elwood.agent.models.spending.budget import (
+    Bill,
+    in_warning,
+    limit_reached,
+    warnings,
+)
+from elwood.agent.models.spending.ledger import Ledger, UsageEntry, charge
+from elwood.agent.models.spending.report import Spent, spent
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal
 
@@ -58,9 +63,9 @@ class UsageBook:
         ledger = self._journal.state
         return spent(self._limits, ledger, session, self._now(), self._zone, purses)
 
-    def allowed(self, caller: Caller) -> Yes | No:
-        """Decide whether a call may be made now."""
-        return allowed(
+    def limit_reached(self, caller: Caller) -> str | None:
+        """Say why a call may not be made now; None if it may."""
+        return limit_reached(
             self._limits,
             self._journal.state,
             caller.session,

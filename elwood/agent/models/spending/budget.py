@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 import attrs
 
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.ledger import (
+from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending.ledger import (
     Account,
     Charged,
     Ledger,
@@ -17,23 +18,10 @@ from elwood.agent.models.ledger import (
     accounts,
     day_of,
 )
-from elwood.agent.models.settings import Limits
 from elwood.foundation.text.lines import one_line
 
 # Times that a limit can be shown to be used: more says nothing more.
 MOST_SHARE = 1_000_000
-
-
-@attrs.frozen
-class Yes:
-    """The call may be made."""
-
-
-@attrs.frozen
-class No:
-    """A limit is reached; *why* names it, and says when it resets and what can be done."""
-
-    why: str
 
 
 @attrs.frozen
@@ -53,7 +41,7 @@ class _Bound:
     most: float
 
 
-def allowed(
+def limit_reached(
     limits: Limits,
     ledger: Ledger,
     session: str,
@@ -62,16 +50,16 @@ def allowed(
     *,
     job: str = "",
     purse: Purse | None = None,
-) -> Yes | No:
-    """Decide before a call whether it may be made (LLM-42); *zone* says when a day begins.
+) -> str | None:
+    """Say before a call which limit forbids it (LLM-42); *zone* says when a day begins.
 
     What runs at this moment is not counted yet: a limit may be overshot by the calls in flight.
     The limits of a conversation do not hold for a job in it.
 
-    >>> print(allowed(Limits(day_tokens=0), Ledger(), "s", 0.0).why)
+    >>> print(limit_reached(Limits(day_tokens=0), Ledger(), "s", 0.0))
     The limit of 0 tokens a day is reached. It resets at 1970-01-02 00:00 UTC; to go on before \
 that, raise limits.day_tokens in config.toml.
-    >>> print(allowed(Limits(), Ledger(), "s", 0.0, job="news", purse=Purse(usd=0)).why)
+    >>> print(limit_reached(Limits(), Ledger(), "s", 0.0, job="news", purse=Purse(usd=0)))
     The limit of $0.00 a day for the job news is reached. It resets at 1970-01-02 00:00 UTC; to go \
 on before that, raise the task's usd, or limits.job_usd, in config.toml, or have it planned anew.
     """
@@ -80,8 +68,9 @@ on before that, raise the task's usd, or limits.job_usd, in config.toml, or have
         for bound in _bounds(limits, purse, account):
             if tally.amount(bound.unit) >= bound.most:
                 limit = _limit(account, bound.unit, bound.most)
-                return No(f"The limit of {limit} is reached. {_way_out(account, bound.unit, zone)}")
-    return Yes()
+                way_out = _way_out(account, bound.unit, zone)
+                return f"The limit of {limit} is reached. {way_out}"
+    return None
 
 
 def warnings(limits: Limits, ledger: Ledger, bills: Sequence[Bill]) -> tuple[Warned, ...]:

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.budget import dollars, money, share
-from elwood.agent.models.ledger import (
+from elwood.agent.models.settings import Limits
+from elwood.agent.models.spending.budget import dollars, money, share
+from elwood.agent.models.spending.ledger import (
     Account,
     Ledger,
     Tally,
     day_of,
 )
-from elwood.agent.models.settings import Limits
-from elwood.features.control.view import cells, clip
+from elwood.foundation.text.lines import clip, width
 
 # Lines of jobs, of other conversations and of models in the table; the rest is one line.
 TOP_JOBS, TOP_OTHERS, TOP_MODELS = 8, 4, 6
@@ -208,12 +208,12 @@ def _dearest(used: Used) -> tuple[float, int]:
 def _row(name: str, used: Used) -> Iterator[str]:
     """Draw one sum; a long *name* has a line of its own.  No name may end the block."""
     name = clip(name.replace("`", "'"), WIDTH)
-    if cells(name) >= NAME:
+    if width(name) >= NAME:
         yield name
         name = ""
     yield (
         name
-        + " " * (NAME - cells(name))
+        + " " * (NAME - width(name))
         + f"{count(used.tokens):>{TOKENS}}{_price(used.usd):>{MONEY}}"
     )
 

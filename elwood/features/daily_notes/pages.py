@@ -1,19 +1,17 @@
 """Daily notes and reflections as a search sees them: by their days, and line by line.
 
-A page is found as a `Note` whose key is its file in the workspace.  Nobody is shown a page unasked:
-what comes back by itself is `core.threads`' matter.
+Nobody is shown a page unasked: what comes back by itself is the matter of `notes.recall`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.daily_notes.entries import MARKED, parts
-from elwood.features.memory.note import Note
-from elwood.features.memory.ranking import worth
+from elwood.agent.tools.searches import SearchResult
+from elwood.features.daily_notes.notes import MARKED, parts
 from elwood.foundation.text.words import having
 
 # Where pages lie in the workspace, and how each kind is named.
@@ -24,7 +22,7 @@ FOLDERS = {
 }
 # Passages of one page that a search shows, and characters of all of them.
 MAX_PASSAGES, MAX_EXCERPT = 5, 4000
-# By which people ask for a day, in the languages that questions are read in (`core.wording`).
+# By which people ask for a day, in the languages that questions are read in (`words`).
 _MONTHS = (
     ("january", "januar"), ("february", "februar"), ("march", "märz"), ("april",),
     ("may", "mai"), ("june", "juni"), ("july", "juli"), ("august",), ("september",),
@@ -37,21 +35,30 @@ _DAYS = (
 )  # fmt: skip
 
 
-@attrs.frozen
-class Passage:
+class Page(msgspec.Struct, frozen=True):
+    """The file *path*, about days of which *last* (ISO date) is the last; *names* are theirs."""
+
+    path: str
+    text: str
+    names: tuple[str, ...]
+    last: str
+    untrusted: bool
+
+
+class Passage(msgspec.Struct, frozen=True):
     """An entry of a daily note with its calls, or any other line; *untrusted* as it is marked."""
 
     text: str
     untrusted: bool
 
 
-def page(path: str, text: str, *, untrusted: bool) -> Note | None:
+def page(path: str, text: str, *, untrusted: bool) -> Page | None:
     """Make of the file *path* what a search looks at; None if that is none of ours.
 
     *untrusted* says that the file is marked as written after strangers' words had been read.
 
     >>> found = page("threads/daily/2026-03-14.md", "- fixed the boiler", untrusted=False)
-    >>> found.tags, found.updated
+    >>> found.names, found.last
     (('saturday', 'samstag', 'march', 'märz'), '2026-03-14')
     >>> page("threads/daily/2026-02-31.md", "", untrusted=False)
     """
@@ -61,16 +68,15 @@ def page(path: str, text: str, *, untrusted: bool) -> Note | None:
     first, last = days
     names = [*_DAYS[first.weekday()]] if first == last else []
     names += [*_MONTHS[first.month - 1], *_MONTHS[last.month - 1]]
-    label = Label(untrusted=untrusted, private=True)
-    return Note(path, text, tuple(dict.fromkeys(names)), label=label, updated=last.isoformat())
+    return Page(path, text, tuple(dict.fromkeys(names)), last.isoformat(), untrusted)
 
 
-def excerpt(found: Note, chosen: Sequence[str]) -> Note | None:
-    r"""Leave of a page those passages that have the most of the words *chosen*, in their order.
+def excerpt(found: Page, chosen: Sequence[str]) -> SearchResult | None:
+    r"""Take of a page those passages that have the most of the words *chosen*, in their order.
 
-    Of one that has all of them in its date the first passages stay; of one that has only some of
-    them there, and no others, nothing does: the words were about something.  The label is that of
-    the page and of all that stays.
+    Of one that has all of them in its date the first passages are taken; of one that has only some
+    of them there, and no others, none: the words were about something.  The label is that of the
+    page and of all that is taken.
 
     >>> text = "# Saturday 2026-03-14\n\n- 08:00 s/t1: `the boiler`\n- 09:00 s/t2: `tea`\n"
     >>> day = page("threads/daily/2026-03-14.md", text, untrusted=False)
@@ -81,17 +87,26 @@ def excerpt(found: Note, chosen: Sequence[str]) -> Note | None:
     there = list(passages(found.text))
     counts = [having(one.text, chosen) for one in there]
     most = max(counts, default=0)
-    if most == 0 and worth(attrs.evolve(found, text=""), chosen)[0] < len(chosen):
+    by_name = f"{found.path} {' '.join(found.names)}"
+    if most == 0 and having(by_name, chosen) < len(chosen):
         return None
     best = [one for one, count in zip(there, counts, strict=True) if count == most]
-    kept: list[Passage] = []
+    taken: list[str] = []
+    untrusted = found.untrusted
     room = MAX_EXCERPT
     for one in best[:MAX_PASSAGES]:
         if room > 0:
-            kept.append(attrs.evolve(one, text=one.text[:room]))
+            taken.append(one.text[:room])
+            untrusted = untrusted or one.untrusted
             room -= len(one.text) + 1
-    label = Label(found.untrusted or any(one.untrusted for one in kept), found.label.private)
-    return attrs.evolve(found, text="\n".join(one.text for one in kept), label=label)
+    text = "\n".join(taken)
+    return SearchResult(
+        text=text,
+        origin=found.path,
+        label=Label(untrusted=untrusted, private=True),
+        updated=found.last,
+        words=having(f"{by_name} {text}", chosen),
+    )
 
 
 def passages(text: str) -> Iterator[Passage]:
