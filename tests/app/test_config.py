@@ -75,9 +75,6 @@ WRONG = [
     # text, what is said
     ('[owner]\ntimezone = "Europe/Berln"',
      ": owner.timezone: there is no time zone 'Europe/Berln'; write a name like Europe/Berlin"),
-    ('owner.timezone = "../../etc/passwd"',
-     ": owner.timezone: there is no time zone '../../etc/passwd'; "
-     "write a name like Europe/Berlin"),
     ('[turn]\n\ndedline = 5', ": turn.dedline: no such key; did you mean deadline?"),
     ('[turn]\nidle = 5', ": turn.idle: no such key; did you mean sessions.idle?"),
     ('[sessions]\nx = 5', ": sessions.x: no such key; there are archive, idle"),
@@ -88,9 +85,6 @@ WRONG = [
     ('[models]\nmax_tokens = 1.5',
      ": models.max_tokens: expected a whole number, found the number 1.5; "
      "write digits only, without quotes"),
-    ('[models]\nmax_tokens = true',
-     ": models.max_tokens: expected a whole number, found true; "
-     "write digits only, without quotes"),
     ('[models]\nmax_tokens = 0',
      ": models.max_tokens: 0 is too small; the least is 1"),
     ('[turn]\ndeadline = "5"',
@@ -99,7 +93,6 @@ WRONG = [
     ('[turn]\ndeadline = 2026-11-21',
      ": turn.deadline: expected a number, found a date or time; write a number, without quotes"),
     ('[owner]\nname = 5', ": owner.name: expected a text, found the number 5; put it into quotes"),
-    ('[owner]\nname = ["a"]', ": owner.name: expected a text, found a list; put it into quotes"),
     ('[telegram]\nowners = [\n  1,\n  "2",\n]',
      ': telegram.owners[1]: expected a whole number, found the text "2"; '
      "write digits only, without quotes"),
@@ -111,13 +104,9 @@ WRONG = [
      ": telegram.groups[0]: 5 is not the id of a group; users belong to telegram.owners"),
     ('[telegram]\nbase_url = "ftp://x"', ": telegram.base_url: not an http or https address; "
      "write an address like https://api.example.org/v1"),
-    ('[telegram]\nbase_url = "http://[::1"', ": telegram.base_url: not an http or https address; "
-     "write an address like https://api.example.org/v1"),
     ('[telegram]\nbase_url = "http://a:hunter2@x"', ": telegram.base_url: the address holds a "
      "user name or password; give the key as key"),
     ('telegram = 5', ": telegram: expected a table, found the number 5; begin it with [telegram]"),
-    ('[[telegram]]\nx = 1', ": telegram: expected a table, found a list; "
-     "begin it with [telegram]"),
     ('providers = 5', ": providers: expected a table, found the number 5; "
      "write a table for each, such as [providers.local]"),
     ('[providers]\nanthropic = 5', ": providers.anthropic: expected a table, found the number 5; "
@@ -150,8 +139,6 @@ WRONG = [
      "set it, or write $${NOBODY}"),
     ('[owner]\nname = "${1}"', ": owner.name: ${ without a name and }; "
      "write $${ for a plain ${"),
-    ('[owner]\ntimezone = "${NOBODY}"', ": owner.timezone: the variable NOBODY is not set; "
-     "set it, or write $${NOBODY}"),
     ('[telegram]\ntoken = 5', ": telegram.token: expected a text; put it into quotes"),
     ('[telegram]\ntoken = "file:/nowhere"',
      ": telegram.token: /nowhere does not exist; create it, or correct the path"),
@@ -163,7 +150,6 @@ WRONG = [
     ('a = "', ":1: not TOML: Unterminated string; see https://toml.io"),
     ('[backup]\nevery = 30',
      ": backup.every: 30 is out of range; it must be from 60 to 3.16224e+07"),
-    ('[limits]\nday_usd = -1', ": limits.day_usd: -1 is too small; the least is 0"),
 ]  # fmt: skip
 
 

@@ -286,7 +286,7 @@ async def test_a_wrong_clock_is_named(
 @pytest.mark.parametrize("why", ["TLS failed: certificate is not yet valid",
                                  "TLS failed: certificate has expired"])  # fmt: skip
 def test_a_certificate_of_another_time_is_blamed_on_the_clock(why: str) -> None:
-    """TG-37: with a clock that is days off TLS fails, and no server can tell us the time."""
+    """With a clock that is days off TLS fails, and no server can tell us the time."""
     found = unreached("telegram", "https://api.telegram.org", why, NOW)
     assert (found.level, found.subject) == ("problem", "clock")
     assert "by our clock (2026-11-21 22:26 UTC)" in found.what

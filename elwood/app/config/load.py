@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
 from elwood.app.config.reading import Reading, described, unknown
 from elwood.app.config.sections import SECTIONS
@@ -19,8 +20,7 @@ from elwood.foundation.settings import Loaded, Section, Settings, Tables, Where,
 LARGEST = 1_048_576
 
 
-@attrs.frozen(kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing to correct.  It stands in *variable* or else in the file, at *line* if known.
 
     >>> print(Problem(file=Path("c.toml"), key="turn.dedline", what="no such key",

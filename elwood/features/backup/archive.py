@@ -29,7 +29,7 @@ from elwood.features.backup.rules import (
     Manifest,
     Member,
 )
-from elwood.foundation.storage.taint_marks import can_be_kept, mark
+from elwood.foundation.storage.files import can_be_marked, mark_untrusted
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 PIECE = 1 << 20
 # Bytes of a manifest: of `MAX_MEMBERS` members with names of ordinary length.
 MAX_MANIFEST = 256 << 20
-# The attribute that `store.marks` sets, as tar programs write it down.
+# The attribute that `taint_marks` sets, as tar programs write it down.
 MARK = "SCHILY.xattr.user.elwood.untrusted"
 # How a file packed by gzip begins (RFC 1952), and the bytes of its head and end.
 _PACKED, _LEAST = b"\x1f\x8b\x08", 18
@@ -295,12 +295,12 @@ class _Unpacking:
             return
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            if not can_be_kept(fd):
+            if not can_be_marked(fd):
                 raise BackupFailed(
                     f"{path} must carry the mark of strangers' words, and the file system there "
                     "keeps no extended attributes: put it on ext4, XFS, Btrfs or ZFS"
                 )
-            mark(fd)
+            mark_untrusted(fd)
         finally:
             os.close(fd)
 

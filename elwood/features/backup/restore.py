@@ -14,7 +14,6 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import attrs
 import msgspec
 
 from elwood.agent.session.log import restored
@@ -53,8 +52,7 @@ class Move(msgspec.Struct, frozen=True):
     staged: bytes | None = None
 
 
-@attrs.frozen
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """What *manifest* lists is in place; what was there before lies in *aside*.
 
     *problems* are what could not be put back.

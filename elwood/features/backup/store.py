@@ -44,8 +44,8 @@ from elwood.features.backup.rules import (
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.chain import Place, Unsound, decoder, follow
-from elwood.foundation.storage.syscalls import FULL
-from elwood.foundation.storage.taint_marks import is_marked
+from elwood.foundation.storage.disk import FULL_ERRORS
+from elwood.foundation.storage.files import is_marked
 
 log = logging.getLogger("elwood.backup")
 
@@ -59,7 +59,7 @@ TRIES = 2
 # In the state folder: for this machine and this moment only, or made anew at each start.
 # `sessions/open` says who is to be woken, which is everybody after a restore.
 DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
-# Below the state folder: a restore that has begun (`store.restoring`).
+# Below the state folder: a restore that has begun.
 STAGE = "restoring"
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
@@ -106,8 +106,7 @@ class Scope:
         )
 
 
-@attrs.frozen
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """A backup is on the disk; *removed* went for it, *stuck* says what could not, and why."""
 
     path: Path
@@ -164,7 +163,7 @@ def found(folder: Path) -> list[Backup]:
 
 def failed(error: OSError, folder: Path) -> BackupFailed:
     """Say an error of the disk as one of a backup."""
-    if error.errno in FULL:
+    if error.errno in FULL_ERRORS:
         return BackupFailed(f"no room on the disk under {folder}; free some space")
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")
 
@@ -313,8 +312,7 @@ UNREADABLE = frozenset(
 Tell = Callable[[str, str], None]
 
 
-@attrs.frozen
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """One thing to be put in: *path* below its folder, as it is on the disk.
 
     *content* is the copy of a file, to be closed by whoever takes it; *target* is where a link

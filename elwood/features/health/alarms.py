@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-import attrs
+import msgspec
 
 # Times that the owner is told of the same subject within QUIET seconds: something that gets stuck
 # again and again is no news after that.
@@ -13,8 +13,7 @@ MAX_LINES = 10
 MAX_LINE = 180
 
 
-@attrs.frozen
-class Alarm:
+class Alarm(msgspec.Struct, frozen=True):
     """Something stuck.
 
     *key* is the same while it lasts, *subject* when the like of it comes back; *text* says what
@@ -26,20 +25,18 @@ class Alarm:
     text: str
 
 
-@attrs.frozen
-class News:
+class News(msgspec.Struct, frozen=True):
     """What the owner does not know yet."""
 
     begun: tuple[Alarm, ...] = ()
     over: tuple[Alarm, ...] = ()
 
 
-@attrs.frozen
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What the owner knows: the alarms that *last*, by key, and when each subject was told of."""
 
-    last: Mapping[str, Alarm] = attrs.field(factory=dict)
-    times: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
+    last: Mapping[str, Alarm] = {}
+    times: Mapping[str, tuple[float, ...]] = {}
 
 
 def news(told: Told, present: Iterable[Alarm], now: float) -> News | None:
