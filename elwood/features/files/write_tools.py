@@ -4,7 +4,6 @@ import re
 from functools import partial
 from typing import Annotated
 
-import attrs
 import msgspec
 from msgspec import Meta
 
@@ -93,8 +92,7 @@ async def edit_file(given: Edit, hands: Hands) -> str:
 _TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
 
 
-@attrs.frozen
-class _Edited:
+class _Edited(msgspec.Struct, frozen=True):
     data: bytes
     count: int
 

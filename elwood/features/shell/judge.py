@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-import attrs
+import msgspec
 
 from elwood.features.shell.danger import danger
 from elwood.features.shell.shell_words import (
@@ -26,8 +26,7 @@ from elwood.features.shell.shell_words import (
 from elwood.foundation.storage.paths import holds_secrets, refusal
 
 
-@attrs.frozen
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """The options of a command; what is not listed, abbreviations too, is asked about.
 
     *alone* is one word, its value included; each of *taking* takes the next word, which must match.
@@ -37,8 +36,7 @@ class Options:
     taking: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
 
 
-@attrs.frozen
-class Operands:
+class Operands(msgspec.Struct, frozen=True):
     """What is not an option; *after* the word ``--`` apart."""
 
     before: tuple[str, ...]
@@ -367,8 +365,7 @@ def _folders(words: Sequence[Word]) -> tuple[str, ...] | Unclear:
     return (*FOLDERS_SCRIPT, *(arg for arg in args if arg != "--"))
 
 
-@attrs.frozen(kw_only=True)
-class CommandRules:
+class CommandRules(msgspec.Struct, frozen=True, kw_only=True):
     """*root* is where commands find the workspace: absolute paths below it are inside.
 
     *forbidden* are names of programs that are refused besides those that always are.
@@ -378,8 +375,7 @@ class CommandRules:
     forbidden: frozenset[str] = frozenset()
 
 
-@attrs.frozen
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Programs that start together, each reading the one before; *pipeline* is their argv.
 
     The status is that of the last.  After ``&&`` the step runs only if the status so far is 0,
@@ -390,8 +386,7 @@ class Step:
     pipeline: tuple[tuple[str, ...], ...]
 
 
-@attrs.frozen
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to run, in this order, without a shell; the first program reads nothing.
 
     Git needs `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
@@ -400,15 +395,13 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-@attrs.frozen
-class Safe:
+class Safe(msgspec.Struct, frozen=True):
     """This only looks, at what is inside the workspace: run *plan* without asking."""
 
     plan: Plan
 
 
-@attrs.frozen
-class Forbidden:
+class Forbidden(msgspec.Struct, frozen=True):
     """This is not run, and nobody is asked; *why* is for the model."""
 
     why: str

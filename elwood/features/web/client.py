@@ -6,6 +6,7 @@ Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
 from collections.abc import Callable, Mapping
 
 import attrs
+import msgspec
 import trio
 
 from elwood.foundation.net.addresses import (
@@ -222,8 +223,7 @@ class Web:
         )
 
 
-@attrs.frozen
-class _Hop:
+class _Hop(msgspec.Struct, frozen=True):
     """One request of a chain; *sent_by* is the host that led here."""
 
     method: str

@@ -10,7 +10,6 @@ from html import unescape
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
-import attrs
 import msgspec
 import trio
 
@@ -40,8 +39,7 @@ class SearchFailed(Exception):
         self.why = why
 
 
-@attrs.frozen
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """A page that was found; every field is the word of strangers."""
 
     title: str

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 import attrs
+import msgspec
 
 Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
 
@@ -74,8 +75,7 @@ class Command:
     merge: bool = True
 
 
-@attrs.frozen
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What a command came to.
 
     *code* is its exit code, 128 and the signal if one ended it, None if we did.  *cut* counts the

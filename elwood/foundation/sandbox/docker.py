@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import attrs
 import msgspec
 import trio
 
@@ -67,8 +66,7 @@ class _Exec(msgspec.Struct):
     code: int | None = msgspec.field(name="ExitCode", default=None)
 
 
-@attrs.frozen
-class _Warm:
+class _Warm(msgspec.Struct, frozen=True):
     id: str
     guard: Guarded
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
+import msgspec
 import trio
 
 from elwood.foundation.runtime import Blocking
@@ -43,8 +44,7 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _MARSHAL = 2
 
 
-@attrs.frozen
-class Walls:
+class Walls(msgspec.Struct, frozen=True):
     """What Landlock lets a command read and write, and the filter of its system calls."""
 
     read: list[str]
@@ -104,7 +104,7 @@ async def launch(
             "folder": str(folder),
             "environment": environment(given, home=str(workspace)),
             "limits": settings.limits(),
-            "walls": None if walls is None else attrs.asdict(walls(tmp)),
+            "walls": None if walls is None else msgspec.structs.asdict(walls(tmp)),
         },
         _MARSHAL,
     )

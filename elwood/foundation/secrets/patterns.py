@@ -9,11 +9,10 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import cache
 
-import attrs
+import msgspec
 
 
-@attrs.frozen
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """*text[start:end]* is a *kind* of credential, given away by what begins at *begin*.
 
     A text in pieces must not be cut between *begin* and *end*.  *kind* is empty for what only
@@ -368,8 +367,7 @@ _SECRET_KEY = "|".join(f"(?<={word}[_. -]key)|(?<={word}key)" for word in _KEYS)
 _NO_PAGE = "".join(rf"(?<!{word}token)(?<!{word}[_-]token)" for word in ("next", "page", "sync"))
 
 
-@attrs.frozen
-class _Context:
+class _Context(msgspec.Struct, frozen=True):
     """A *pattern* for lower-case text that holds *hint*, and what its value must be."""
 
     kind: str

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 import attrs
+import msgspec
 
 from elwood.foundation.secrets.known_secrets import KnownSecrets, known
 from elwood.foundation.secrets.patterns import Found, in_context, private_keys, tokens
@@ -136,20 +137,17 @@ def _masked(text: str, found: Iterable[Found], start: int, end: int) -> str:
     return "".join([*pieces, text[start:end]])
 
 
-@attrs.frozen
-class Clean:
+class Clean(msgspec.Struct, frozen=True):
     """The message holds no credential."""
 
 
-@attrs.frozen
-class Masked:
+class Masked(msgspec.Struct, frozen=True):
     """The message holds a credential; *text* is the message without it."""
 
     text: str
 
 
-@attrs.frozen
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """The message is a credential, of this *kind*, and nothing else."""
 
     kind: str

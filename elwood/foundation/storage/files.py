@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import attrs
+import msgspec
 
 from elwood.foundation.storage.confined import (
     Confined,
@@ -136,8 +136,7 @@ _NO_MARKS = (
 )
 
 
-@attrs.frozen
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """The name *name* in the open folder *folder*; *path* is how it was asked for.
 
     *parent* is the path from the root by which the folder was opened.
@@ -413,8 +412,7 @@ MAX_WALK = 50_000
 MAX_DEPTH = 64
 
 
-@attrs.frozen
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One entry of a folder: *name* as the disk has it; *size* in bytes, of files only.
 
     In a walk, *name* is the path from the root.  *target* is where a link leads, unless it goes up
@@ -429,8 +427,7 @@ class Item:
     untrusted: bool = False
 
 
-@attrs.frozen
-class File:
+class File(msgspec.Struct, frozen=True):
     """A plain file that is open for reading; *stat* describes it as it is open.
 
     *untrusted*: it was written after content from strangers had been read.
@@ -557,7 +554,7 @@ class Root:
             for item in items:
                 if holds_secrets(item.name) or is_git(item.name) or is_temporary(item.name):
                     continue
-                here = attrs.evolve(item, name=f"{prefix}{item.name}")
+                here = msgspec.structs.replace(item, name=f"{prefix}{item.name}")
                 found.append(here)
                 if item.kind != "folder":
                     continue

@@ -363,8 +363,7 @@ class Journal(Generic[E, S]):
                 apply(seq, line.at, entry)
 
 
-@attrs.frozen
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """A whole chain: *entries* in *lines*, written from *first* to *last* (Unix time).
 
     *head* is the digest of the last line: who noted it earlier can tell that none were taken off
@@ -380,8 +379,7 @@ class Verified:
     snapshot: Literal["none", "ok", "does not belong to this journal"]
 
 
-@attrs.frozen
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """The chain is broken at *line*; *why* continues "line 7 …"."""
 
     line: int

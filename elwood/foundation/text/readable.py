@@ -2,7 +2,7 @@
 
 import re
 
-import attrs
+import msgspec
 
 from elwood.foundation.text.characters import clean
 from elwood.foundation.text.html_to_markdown import TooManyAttributes, article
@@ -30,8 +30,7 @@ _KINDS = (
 _START = 1024
 
 
-@attrs.frozen
-class Readable:
+class Readable(msgspec.Struct, frozen=True):
     """Text of a page, its *title* if it has one; *is_cut* says that there was more of it."""
 
     title: str
@@ -39,8 +38,7 @@ class Readable:
     is_cut: bool = False
 
 
-@attrs.frozen
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """No text can be made of it; *why* says what it is, in our words."""
 
     why: str
