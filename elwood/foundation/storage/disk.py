@@ -172,6 +172,8 @@ def fatal(path: Path, what: str) -> Iterator[None]:
         raise JournalBroken(path, f"{what} failed: {error.strerror}") from error
 
 
+# Bytes of a page: what a disk writes as one.
+PAGE = 4096
 # Held back so that "the disk is full" and the results of calls under way can still be written.
 RESERVE = 1 << 20
 
@@ -201,23 +203,27 @@ class Disk:
         # Worker threads of several journals may meet at the reserve.
         self._at_reserve = threading.Lock()
 
-    def append(self, path: Path, data: bytes, *, at: int, last_words: bool = False) -> None:
+    def append(
+        self, path: Path, data: bytes, *, at: int, last_words: bool = False, synced: bool = True
+    ) -> None:
         """Append *data* to *path*, which has *at* bytes, by one write, and sync it.
 
         A new file (*at* is 0) is made, with its folder, and the folder synced.  *last_words* may
-        use the reserve.
+        use the reserve.  What is not *synced* survives a kill, but perhaps no power cut; since it
+        is synced at the end of each page, what a power cut leaves is a beginning of it.
         """
+        synced = synced or at // PAGE != (at + len(data)) // PAGE
         if not last_words:
             self._need_reserve(path)
         if at == 0:
             self.make_folder(path.parent)
         try:
-            self._append(path, data, at)
+            self._append(path, data, at, synced)
         except DiskFull:
             if not last_words or self._reserve is None:
                 raise
             self._spend_reserve(self._reserve)
-            self._append(path, data, at)
+            self._append(path, data, at, synced)
         if at == 0:
             self._sync_folder(path)
 
@@ -297,7 +303,7 @@ class Disk:
             self._sync_folder(path)
         self._durable.add(path)
 
-    def _append(self, path: Path, data: bytes, at: int) -> None:
+    def _append(self, path: Path, data: bytes, at: int, synced: bool) -> None:
         flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if at == 0 else 0)
         with self._opened(path, flags) as fd:
             size = os.fstat(fd).st_size
@@ -313,7 +319,8 @@ class Disk:
                 if os.fstat(fd).st_size != at:
                     self._truncate(fd, path, at)
                 raise DiskFull(path)
-            self._sync(fd, path)
+            if synced or at == 0:
+                self._sync(fd, path)
 
     def _write_new(self, path: Path, data: bytes) -> None:
         with self._opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:

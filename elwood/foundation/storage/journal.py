@@ -254,11 +254,12 @@ class Journal(Generic[E, S]):
             self.state.apply(seq, line.at, line.entries[0])
             self._staged.append(entry)
 
-    async def append(self, *entries: E, last_words: bool = False) -> None:
+    async def append(self, *entries: E, last_words: bool = False, synced: bool = True) -> None:
         """Record *entries* in one line, behind what was staged: all of it or, after a crash, none.
 
         They are on the disk, and in *state*, when this returns; if it is cancelled, neither.
-        *last_words* may use the reserved space: results of what has happened already.  Raises
+        *last_words* may use the reserved space: results of what has happened already.  What is
+        not *synced* may be lost by a power cut, and by nothing else.  Raises
         DiskFull (nothing was written, the journal stays usable), JournalBroken, and
         msgspec.DecodeError for an entry that could not be read back, which is a bug.
         """
@@ -270,7 +271,7 @@ class Journal(Generic[E, S]):
         else:
             self._turn.acquire_nowait()
         try:
-            await self._append(entries, last_words)
+            await self._append(entries, last_words, synced)
             await self._snapshot_if_due()
         finally:
             self._turn.release()
@@ -281,14 +282,21 @@ class Journal(Generic[E, S]):
         if not self._usable:
             raise RuntimeError(f"{self.path} is not open")
 
-    async def _append(self, entries: tuple[E, ...], last_words: bool) -> None:
+    async def _append(self, entries: tuple[E, ...], last_words: bool, synced: bool) -> None:
         self._check_usable()
         place = self._place
         staged = len(self._staged)
         entries = (*self._staged, *entries)
         raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
         line = self._decode(raw)
-        write = partial(self._disk.append, self.path, raw, at=place.offset, last_words=last_words)
+        write = partial(
+            self._disk.append,
+            self.path,
+            raw,
+            at=place.offset,
+            last_words=last_words,
+            synced=synced,
+        )
         try:
             await self._disk.blocking(write)
         except JournalBroken as error:
