@@ -375,7 +375,7 @@ class CommandRules(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: frozenset[str] = frozenset()
 
 
-class Step(msgspec.Struct, frozen=True):
+class CommandStep(msgspec.Struct, frozen=True):
     """Programs that start together, each reading the one before; *pipeline* is their argv.
 
     The status is that of the last.  After ``&&`` the step runs only if the status so far is 0,
@@ -386,19 +386,19 @@ class Step(msgspec.Struct, frozen=True):
     pipeline: tuple[tuple[str, ...], ...]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CommandPlan(msgspec.Struct, frozen=True):
     """What to run, in this order, without a shell; the first program reads nothing.
 
     Git needs `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[CommandStep, ...]
 
 
 class Safe(msgspec.Struct, frozen=True):
     """This only looks, at what is inside the workspace: run *plan* without asking."""
 
-    plan: Plan
+    plan: CommandPlan
 
 
 class Forbidden(msgspec.Struct, frozen=True):
@@ -413,8 +413,8 @@ _DEFAULT = CommandRules()
 def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forbidden:
     """Decide about *command* by its text alone; whatever is not understood is `Unclear`.
 
-    >>> judge("ls -l | head -3")
-    Safe(plan=Plan(steps=(Step(joined=';', pipeline=(('ls', '-l'), ('head', '-3'))),)))
+    >>> judge("ls -l | head -3").plan.steps
+    (CommandStep(joined=';', pipeline=(('ls', '-l'), ('head', '-3'))),)
     >>> judge("ls; make")
     Unclear(why='make is not on the list of safe commands')
     >>> judge("rm -rf /")
@@ -425,7 +425,7 @@ def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forb
     parsed = parse(command)
     if isinstance(parsed, Unclear):
         return parsed
-    steps: list[Step] = []
+    steps: list[CommandStep] = []
     for piped in parsed:
         pipeline: list[tuple[str, ...]] = []
         for words in piped.commands:
@@ -433,11 +433,11 @@ def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forb
             if isinstance(argv, Unclear):
                 return argv
             pipeline.append(argv)
-        steps.append(Step(piped.joined, tuple(pipeline)))
-    return Safe(Plan(tuple(steps)))
+        steps.append(CommandStep(piped.joined, tuple(pipeline)))
+    return Safe(CommandPlan(tuple(steps)))
 
 
-def programs(plan: Plan) -> tuple[str, ...]:
+def programs(plan: CommandPlan) -> tuple[str, ...]:
     """Name the programs that *plan* starts if every step runs, in order.
 
     >>> verdict = judge("ls -d */ && date | cat")

@@ -18,7 +18,7 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import Kept
 from elwood.foundation.sandbox.command import (
     Command,
-    Outcome,
+    CommandOutcome,
     Rung,
     SandboxFailed,
     no_folder,
@@ -105,7 +105,7 @@ class Docker:
         """Say where commands find *path*; blocks."""
         return moved(path, self._workspace, self._lent)
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
         guard = await self._blocking(
             lambda: with_lent(guarded(self._workspace, command.folder), self._lent)
@@ -156,7 +156,7 @@ class Docker:
         warm = self._warm[writable] = _Warm(id_, guard)
         return warm
 
-    async def _exec(self, warm: _Warm, command: Command) -> Outcome:
+    async def _exec(self, warm: _Warm, command: Command) -> CommandOutcome:
         wanted = {
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],
             "Env": [f"{name}={value}" for name, value in self._environment(command).items()],
@@ -182,7 +182,7 @@ class Docker:
         # 124: it ended when asked; 137: when killed.
         late = trio.current_time() - began >= command.timeout and code in (None, 124, 137)
         apart = b"" if errors is output else errors.value()
-        return Outcome(None if late else code, output.value(), output.cut, late, apart)
+        return CommandOutcome(None if late else code, output.value(), output.cut, late, apart)
 
     async def _attach(self, id_: str, stdin: bytes, output: Kept, errors: Kept) -> None:
         start = {"Detach": False, "Tty": False}

@@ -136,7 +136,7 @@ _NO_MARKS = (
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class WriteTarget(msgspec.Struct, frozen=True):
     """The name *name* in the open folder *folder*; *path* is how it was asked for.
 
     *parent* is the path from the root by which the folder was opened.
@@ -203,7 +203,7 @@ class Place(msgspec.Struct, frozen=True):
 @contextmanager
 def placed(
     confined: Confined, calls: Calls, path: str, *, untrusted: bool, make: bool
-) -> Iterator[Place]:
+) -> Iterator[WriteTarget]:
     """Open the folder of *path*; with *make*, make what is missing of it, one by one.
 
     Raises PathRefused and Unconfined.
@@ -231,7 +231,7 @@ def placed(
             below = _made(calls, path, fd, folder, untrusted=untrusted)
             os.close(fd)
             fd = below
-        yield Place(path, fd, "/".join(folders) or ".", name)
+        yield WriteTarget(path, fd, "/".join(folders) or ".", name)
     finally:
         os.close(fd)
 
@@ -362,7 +362,7 @@ class Writer:
                 raise not_written(path, error) from error
 
     @contextmanager
-    def _temporary(self, place: Place, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
+    def _temporary(self, place: WriteTarget, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
         """Make the file that is to be renamed; if the block fails, it vanishes."""
         name, fd = make_temporary(self._calls, place.folder)
         try:
@@ -376,7 +376,7 @@ class Writer:
         finally:
             self._calls.close(fd)
 
-    def _check(self, place: Place, fd: int, *, created: bool) -> None:
+    def _check(self, place: WriteTarget, fd: int, *, created: bool) -> None:
         """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
         try:
             place.need_there(self._confined)
@@ -388,7 +388,7 @@ class Writer:
                     self._calls.unlink(place.named(place.name))
             raise
 
-    def _settle(self, place: Place) -> None:
+    def _settle(self, place: WriteTarget) -> None:
         """Make the new name survive a power cut."""
         try:
             self._calls.sync(place.folder)

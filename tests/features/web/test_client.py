@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from elwood.features.web.client import (
-    Page,
     Web,
     WebFailed,
+    WebPage,
     WebRefused,
 )
 from elwood.foundation.net.addresses import is_reachable, resolved
@@ -102,7 +102,7 @@ async def test_a_page_comes_with_what_the_server_says_of_it() -> None:
     page = Reply(status=404, headers={"content-type": "text/plain"}, pieces=(b"no", b"ne"))
     async with scene({"/x?y": page}) as s:
         got = await s.web.fetch(s.url("/x?y#z"))
-        assert got == Page(404, s.url("/x?y"), "text/plain", b"none")
+        assert got == WebPage(404, s.url("/x?y"), "text/plain", b"none")
         [request] = s.seen[PUBLIC]
     assert request.headers["host"] == f"site.example:{s.port}"
     assert request.headers["accept-encoding"] == "identity"
