@@ -38,7 +38,7 @@ from elwood.agent.session.log.turns import UNANSWERED, call_key
 from elwood.agent.tools.tool import Hands, Output, Tool
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Blocking, Child, inline
-from elwood.foundation.storage.chain import Line, decoder, is_sound
+from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.scripted import Effects, Named, answer, call
@@ -391,7 +391,7 @@ def _slowly(seconds: float) -> Blocking:
     return blocking
 
 
-def _read(path: Path, lines: "msgspec.json.Decoder[Line[E]]") -> list[tuple[float, E]]:
+def _read(path: Path, lines: "msgspec.json.Decoder[JournalLine[E]]") -> list[tuple[float, E]]:
     raw = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     sound = (lines.decode(line) for line in raw if is_sound(line))
     return [(line.at, entry) for line in sound for entry in line.entries]
