@@ -33,18 +33,18 @@ AIMS = {
     "all chats answered": 1.5,
 }
 BOUNDS = {
-    "plain turn, wall": 3.5,
-    "plain turn, CPU": 3.0,
-    "one-tool turn, wall": 4.5,
-    "one-tool turn, CPU": 4.5,
+    "plain turn, wall": 3.0,
+    "plain turn, CPU": 3.5,
+    "one-tool turn, wall": 4.0,
+    "one-tool turn, CPU": 4.0,
     "start to first poll": 4.0,
     "memory, idle": 1.6,
-    "all chats answered": 10.0,
+    "all chats answered": 8.0,
 }
 # Chats of which all write at once.
 CROWD = 1_000
 # Chats that take the many turns, and MB that each thousand of them may cost: histories grow.
-FEW, GROWTH = 40, 12.0
+FEW, GROWTH = 40, 8.0
 
 
 @attrs.frozen
