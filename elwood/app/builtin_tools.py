@@ -16,8 +16,7 @@ from elwood.features.tasks.tools import (
     RESUME_TASK,
     SCHEDULE,
 )
-from elwood.features.web.search_tools import WEB_SEARCH
-from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST
+from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST, WEB_SEARCH
 
 
 def builtin() -> tuple[Tool, ...]:

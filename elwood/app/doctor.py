@@ -27,8 +27,8 @@ from elwood.foundation.runtime import in_thread
 from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined, open_beneath
+from elwood.foundation.storage.files import can_be_marked
 from elwood.foundation.storage.journal import Damage, verify
-from elwood.foundation.storage.taint_marks import can_be_kept
 
 # Bytes and inodes: below the first we warn, below the second nothing can be promised.
 ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
@@ -247,7 +247,7 @@ def documents(config: Config) -> Iterator[Finding]:
         return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if not can_be_kept(fd):
+        if not can_be_marked(fd):
             what = f"{folder} keeps no extended attributes, so what strangers' words lead to is not"
             remedy = "put it on ext4, XFS, Btrfs or ZFS"
             yield Finding("warning", "workspace", f"{what} written there", remedy)

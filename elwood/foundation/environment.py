@@ -10,7 +10,7 @@ import attrs
 
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Blocking, in_thread
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 from elwood.foundation.text.characters import CODE_ALPHABET
 
 

@@ -11,8 +11,8 @@ from typing import Literal
 import pytest
 import trio
 
-from elwood.foundation.sandbox import landlock
 from elwood.foundation.sandbox.command import Command
+from elwood.foundation.sandbox.launched import landlock_version
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home, make_home, without_bubblewrap, without_programs
@@ -42,7 +42,7 @@ async def measured(acts: dict[str, Act]) -> dict[str, list[float]]:
 
 async def rungs(home: Home) -> dict[str, Act]:
     kinds: list[Literal["bubblewrap", "landlock", "direct"]] = ["bubblewrap", "direct"]
-    if landlock.version() > 0:
+    if landlock_version() > 0:
         kinds.append("landlock")
     found: dict[str, Act] = {}
     for kind in kinds:

@@ -21,7 +21,7 @@ from elwood.agent.session.log.entries import (
     Received,
     Replied,
 )
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import World, house
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from elwood.foundation.storage.disk import RESERVE
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import RESERVE, Calls
 
 RESERVE_NAME = "reserve"
 

@@ -59,9 +59,8 @@ from elwood.foundation.runtime import (
     supervise,
 )
 from elwood.foundation.secrets.redaction import redact_partial
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 from tests.agent.session.gates import FREE, Approver, Typed, gate_for
 from tests.agent.session.scripted import Effects, answer
 

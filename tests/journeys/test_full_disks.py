@@ -11,7 +11,7 @@ from elwood.features.health.disk_monitor import EVERY
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
-from elwood.foundation.storage.disk_space import Space
+from elwood.foundation.storage.disk import Space
 from tests.journeys.disk import BadDisk
 from tests.journeys.home import home
 

@@ -14,7 +14,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.settings import SessionSettings
-from elwood.foundation.storage.taint_marks import is_marked
+from elwood.foundation.storage.files import is_marked
 from tests.agent.session.scripted import answer
 from tests.journeys.home import Home, Life, home, obedient
 

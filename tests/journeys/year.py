@@ -43,9 +43,8 @@ from elwood.foundation.runtime import (
     inline,
     supervise,
 )
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 from tests.journeys.crashing import Kill, only_kills
 
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)

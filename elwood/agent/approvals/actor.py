@@ -74,8 +74,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
+from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import DiskFull
 from elwood.foundation.text.characters import normal_code, utf16_length
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.markdown import Entity, Rich

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 
 from elwood.agent.conversation.route import Route
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import Disk, DiskFull
 
 log = logging.getLogger("elwood")
 

@@ -25,7 +25,7 @@ class WriteFile(msgspec.Struct, frozen=True):
 
 
 class RunCommand(msgspec.Struct, frozen=True):
-    """Run a command in the sandbox, judged by its words (`core.commands`)."""
+    """Run a command in the sandbox, judged by its words."""
 
     judged: Literal["safe", "unclear", "forbidden"]
     why: str = ""

@@ -1,7 +1,7 @@
 """The conversation with a model, in terms that belong to no provider.
 
 An assistant message keeps both: neutral blocks, for everything Elwood decides, and the provider's
-own content exactly as received, which is what is sent back (protocols/anthropic.md §6).
+own content exactly as received, which is what is sent back.
 """
 
 from collections.abc import Iterable, Sequence

@@ -24,13 +24,13 @@ class TaskRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """What bounds the run that a message stands for; it is kept with the message.
 
     *job* is the task that is charged, *purse* what it may spend in a day, *role* which model
-    thinks (`core.routing.candidates`), *tools* those it may use (None: all).  A *fresh* run begins
+    thinks (`routing.candidates`), *tools* those it may use (None: all).  A *fresh* run begins
     with an empty conversation.  *says* is what becomes of the text: "answer" has the model answer
     it, and keeps an answer that says that there is nothing to tell; "silent" keeps every answer;
     "text" is a plain reminder, which is the answer itself and needs no model; "note" is what a run
     elsewhere has told the person of this conversation, for the model to know; it may hold *private*
     data.  An answer that *follows* goes where the owner was heard last when it is given.  *series*
-    tells the task from others of the same name (`core.schedule.Planned`).
+    tells the task from others of the same name (`Planned`).
     """
 
     job: str

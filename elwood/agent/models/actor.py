@@ -7,9 +7,11 @@ from contextlib import suppress
 from typing import assert_never
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion
+from elwood.agent.conversation.token_counts import rough
 from elwood.agent.models import routing
 from elwood.agent.models.circuit_breaker import SHARED, CircuitBreaker, Ticket
 from elwood.agent.models.embeddings import Embedder, PaidEmbedding
@@ -45,7 +47,6 @@ from elwood.foundation.runtime import (
     report_error,
     waiting,
 )
-from elwood.foundation.text.tokens import rough
 
 log = logging.getLogger("elwood.models")
 
@@ -243,7 +244,7 @@ class Models:
         while True:
             fault, left = breaker.fault, breaker.not_before - trio.current_time()
             if fault is not None and left > 0:
-                reaction = attempt.on_failure(attrs.evolve(fault, retry_after=left))
+                reaction = attempt.on_failure(msgspec.structs.replace(fault, retry_after=left))
                 if not isinstance(reaction, Wait):
                     return reaction
             kind = fault.kind if fault is not None else "rate_limit"
@@ -257,7 +258,9 @@ class Models:
                     return ticket
             if patience.cancelled_caught:
                 fault = breaker.fault or Fault("rate_limit", "all its places are taken")
-                reaction = attempt.on_failure(attrs.evolve(fault, retry_after=limit + 1.0))
+                reaction = attempt.on_failure(
+                    msgspec.structs.replace(fault, retry_after=limit + 1.0)
+                )
                 if not isinstance(reaction, Wait):
                     return reaction
 

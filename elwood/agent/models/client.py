@@ -238,14 +238,6 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
     ``retry-after-ms`` wins over ``retry-after``: seconds, also fractions, or an HTTP date, which
     is compared with the server's own ``date`` if there is one and with *now* (Unix) otherwise.
-
-    >>> retry_after({"retry-after-ms": "1500", "retry-after": "9"}, now=0.0)
-    1.5
-    >>> retry_after({"retry-after": "2.5"}, now=0.0)
-    2.5
-    >>> retry_after({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, now=45.0)
-    15.0
-    >>> retry_after({"retry-after": "soon"}, now=0.0)
     """
     milliseconds = _seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -259,11 +251,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
-    """Return the server's own word on retrying, if it gave one (LLM-07).
-
-    >>> should_retry({"x-should-retry": "false"}), should_retry({})
-    (False, None)
-    """
+    """Return the server's own word on retrying, if it gave one (LLM-07)."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower())
 
 

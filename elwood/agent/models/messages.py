@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
@@ -14,15 +15,13 @@ from elwood.agent.models.vectors import Embeddings
 from elwood.foundation.runtime import Request
 
 
-@attrs.frozen
-class BudgetSpent:
+class BudgetSpent(msgspec.Struct, frozen=True):
     """A hard limit is reached; nothing was sent.  *why* names it and says when it resets."""
 
     why: str
 
 
-@attrs.frozen
-class ModelUnavailable:
+class ModelUnavailable(msgspec.Struct, frozen=True):
     """No model could answer.
 
     *permanent* ones last until a person acts (key revoked, spend limit); *why* says what to do.
@@ -32,15 +31,13 @@ class ModelUnavailable:
     permanent: bool = False
 
 
-@attrs.frozen
-class ContextTooLong:
+class ContextTooLong(msgspec.Struct, frozen=True):
     """The history does not fit the model; send less."""
 
     why: str
 
 
-@attrs.frozen
-class BadHistory:
+class BadHistory(msgspec.Struct, frozen=True):
     """The provider rejects the history itself.  *problem* says which mending may help."""
 
     problem: Literal["pairing", "thinking", "image", "tools", "other"]
@@ -73,8 +70,7 @@ class Complete(Request[Completed]):
     purse: Purse | None = None
 
 
-@attrs.frozen
-class Unembedded:
+class Unembedded(msgspec.Struct, frozen=True):
     """There are no vectors; *why* is for people.
 
     *refused* says that the service does not take these texts: others it may.

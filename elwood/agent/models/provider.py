@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.models.routing import FailureKind as FailureKind
@@ -38,8 +38,7 @@ class ModelFailure(Exception):
         self.problem = problem
 
 
-@attrs.frozen(kw_only=True)
-class ModelRequest:
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One response wanted of *model* (the provider's own name for it)."""
 
     model: str

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
-import attrs
+import msgspec
 
 # How a provider failed; the rows are those of reliability.md §3.
 FailureKind = Literal[
@@ -40,8 +40,7 @@ def split_name(name: str) -> tuple[str, str]:
     return provider, model
 
 
-@attrs.frozen
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """A model that a provider lists.  *lifecycle* is empty where it does not say."""
 
     model: str
@@ -50,12 +49,7 @@ class Offer:
 
 
 def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> dict[str, str]:
-    """Say which of the configured models *provider* retires or does not know (LLM-39).
-
-    >>> offers = [Offer("old", "deprecated", "2026-11-30T00:00:00Z")]
-    >>> warnings(["a/old", "b/new"], "a", offers)
-    {'a/old': 'is deprecated and retires on 2026-11-30; choose another model'}
-    """
+    """Say which of the configured models *provider* retires or does not know (LLM-39)."""
     known = {offer.model: offer for offer in offers}
     found = {}
     for name in names:
@@ -73,8 +67,7 @@ def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> di
     return found
 
 
-@attrs.frozen
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """A failed times, as a provider's client reports it; times in seconds."""
 
     kind: FailureKind
@@ -83,23 +76,20 @@ class Fault:
     should_retry: bool | None = None
 
 
-@attrs.frozen
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Try the same model again after *seconds*."""
 
     seconds: float
 
 
-@attrs.frozen
-class NextModel:
+class NextModel(msgspec.Struct, frozen=True):
     """Try *model* instead; *why* says what is wrong with the one before."""
 
     model: str
     why: str
 
 
-@attrs.frozen
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """No model can answer; *permanent* if only a person can change that."""
 
     why: str

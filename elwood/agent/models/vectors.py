@@ -4,15 +4,14 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-import attrs
+import msgspec
 
 from elwood.foundation.text.words import telling, words
 
 Vector = Sequence[float]
 
 
-@attrs.frozen
-class Embeddings:
+class Embeddings(msgspec.Struct, frozen=True):
     """One vector per text; *tokens* is what the service counted, None if it did not say."""
 
     vectors: Sequence[Vector]

@@ -75,7 +75,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """In which conversation a call is made, and for whom.
 
     *origins* are what made it untrusted.  *named_before* are the URLs and hosts (see
-    `core.mentions`) that the owner wrote before anything untrusted was read, *named_now* those
+    `mentions`) that the owner wrote before anything untrusted was read, *named_now* those
     that the owner wrote in this turn.  A *guest* was let in but is not the owner, a *task* is
     work that nobody waits for.
     """

@@ -21,7 +21,7 @@ from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.messenger import Outcome, Place, Voice
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.features.files.texts import failure
+from elwood.agent.tools.workspace import path_failure
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, one_line
@@ -180,7 +180,7 @@ def _read(hands: Hands, path: str, room: int, keep: bool) -> _Read:
                 if keep:
                     parts.append(part)
     except (PathRefused, Unconfined) as error:
-        raise failure(path, error) from error
+        raise path_failure(path, error) from error
     if not size:
         raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
     return _Read(size, sha.hexdigest(), b"".join(parts))

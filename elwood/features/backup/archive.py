@@ -29,7 +29,7 @@ from elwood.features.backup.rules import (
     Manifest,
     Member,
 )
-from elwood.foundation.storage.taint_marks import can_be_kept, mark
+from elwood.foundation.storage.files import can_be_marked, mark_untrusted
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -295,12 +295,12 @@ class _Unpacking:
             return
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            if not can_be_kept(fd):
+            if not can_be_marked(fd):
                 raise BackupFailed(
                     f"{path} must carry the mark of strangers' words, and the file system there "
                     "keeps no extended attributes: put it on ext4, XFS, Btrfs or ZFS"
                 )
-            mark(fd)
+            mark_untrusted(fd)
         finally:
             os.close(fd)
 

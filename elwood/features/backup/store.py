@@ -44,8 +44,8 @@ from elwood.features.backup.rules import (
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.chain import Place, Unsound, decoder, follow
-from elwood.foundation.storage.syscalls import FULL
-from elwood.foundation.storage.taint_marks import is_marked
+from elwood.foundation.storage.disk import FULL_ERRORS
+from elwood.foundation.storage.files import is_marked
 
 log = logging.getLogger("elwood.backup")
 
@@ -163,7 +163,7 @@ def found(folder: Path) -> list[Backup]:
 
 def failed(error: OSError, folder: Path) -> BackupFailed:
     """Say an error of the disk as one of a backup."""
-    if error.errno in FULL:
+    if error.errno in FULL_ERRORS:
         return BackupFailed(f"no room on the disk under {folder}; free some space")
     return BackupFailed(f"{error.strerror or error}: {error.filename or folder}")
 

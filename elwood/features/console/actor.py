@@ -20,7 +20,7 @@ from elwood.foundation.runtime import Address, Mailbox, waiting
 from elwood.foundation.text.lines import escape_name
 from elwood.foundation.text.markdown import Rich
 
-# Seconds until a line must stand in the session's log; three attempts' worth (architecture §7).
+# Seconds until a line must stand in the session's log; three attempts' worth.
 TAKE_LIMIT = 30.0
 # Seconds before a line that found no room is offered again, lest a pipe spins.
 BUSY_PAUSE = 0.1

@@ -24,10 +24,11 @@ from elwood.agent.tools.tool import (
     ToolFailure,
     always,
 )
-from elwood.features.files.texts import decoded, failure, raw_lines
+from elwood.agent.tools.workspace import path_failure
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root
+from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Lines, and names, that one call shows.
@@ -84,7 +85,7 @@ async def grep(given: Grep, hands: Hands) -> str | Output:
     try:
         found = await hands.blocking(partial(matches, hands.root, given))
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     if found.why_cut:
         found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
     elif not found.lines:
@@ -109,7 +110,7 @@ async def find(given: Find, hands: Hands) -> str | Output:
     try:
         items, more = await hands.blocking(look)
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     lines: list[str] = []
     room = MAX_PAGE
     for item in items[:MAX_NAMES]:

@@ -15,20 +15,17 @@ from elwood.agent.tools.tool import (
     ToolFailure,
     always,
 )
-from elwood.features.files.reaching import reached
-from elwood.features.files.texts import (
-    MAX_LINE,
-    decoded,
-    failure,
-    raw_lines,
-)
+from elwood.agent.tools.workspace import path_failure, reached
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item
 from elwood.foundation.storage.paths import holds_secrets
+from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Entries of a folder that one call shows.
 MAX_ITEMS = 500
+# Of a line, in characters, that is shown: more is data, not text.
+MAX_LINE = 2000
 # Lines that one call shows.
 MAX_LINES = 2000
 # Characters that one call shows, below the limit of the tool so that no line is cut there.
@@ -54,7 +51,7 @@ async def list_files(given: ListFiles, hands: Hands) -> str | Output:
     try:
         items, more = await hands.blocking(lambda: _items(given, hands))
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     if not items:
         return f"{escape_name(given.path)} is an empty folder"
     lines = [_line(item) for item in items[:MAX_ITEMS]]
@@ -75,7 +72,7 @@ async def read_file(given: ReadFile, hands: Hands) -> str | Output:
     try:
         page = await hands.blocking(read)
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     name = escape_name(given.path)
     if page.total == 0:
         return f"{name} is empty"

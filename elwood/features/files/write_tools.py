@@ -11,10 +11,11 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import WriteFile
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.features.files.texts import failure, refuse_binary
+from elwood.agent.tools.workspace import path_failure
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import is_protected
+from elwood.foundation.storage.text_files import refuse_binary
 from elwood.foundation.text.lines import escape_name
 
 # Of a file that is written at once, in bytes: more is no text that a model writes.
@@ -61,7 +62,7 @@ async def write_file(given: Write, hands: Hands) -> str:
     try:
         done = await hands.blocking(write)
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
 
@@ -85,7 +86,7 @@ async def edit_file(given: Edit, hands: Hands) -> str:
     try:
         count = await hands.blocking(edit)
     except (PathRefused, Unconfined) as error:
-        raise failure(given.path, error) from error
+        raise path_failure(given.path, error) from error
     return f"edited {escape_name(given.path)}: {count} replaced"
 
 
@@ -181,7 +182,7 @@ def _state(root: Root, path: str) -> str:
     except PathMissing:
         return ABSENT
     except (PathRefused, Unconfined) as error:
-        raise failure(path, error) from error
+        raise path_failure(path, error) from error
 
 
 ABSENT = "absent"

@@ -8,8 +8,7 @@ import trio
 
 from elwood.features.control.view import Inspection, shorten
 from elwood.foundation.runtime import clear_error, report_error, report_warning
-from elwood.foundation.storage.disk_space import Space, refusal, warning
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
 
 log = logging.getLogger("elwood.vitals")
 

@@ -62,7 +62,7 @@ from elwood.features.memory.undo import (
     content_hash,
     said_hash,
 )
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Disk, DiskFull
 from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (
     Document,
@@ -72,7 +72,6 @@ from elwood.foundation.storage.search_index import (
     stamp_of,
 )
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
-from elwood.foundation.storage.syscalls import DiskFull
 from elwood.foundation.text.words import KEY, saying
 
 log = logging.getLogger("elwood.memory")

@@ -13,8 +13,7 @@ import msgspec
 
 from elwood.features.memory.learning import digests
 from elwood.features.memory.note import Note, parse
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.syscalls import judged
+from elwood.foundation.storage.disk import Disk, judged
 
 # Batches that can be taken back, and bytes of what stood there before them.
 MAX_BATCHES = 10

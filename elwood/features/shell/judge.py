@@ -1,18 +1,370 @@
 """Whether a shell command runs unasked, is asked about, or is refused (security.md §1.3).
 
-What runs unasked is not given to a shell again: the plan that was read is the plan that is run.
+What runs unasked only looks, and only at what is inside the workspace.  Each such command stands
+here with its options; what is not listed is asked about.  It is not given to a shell again: the
+plan that was read is the plan that is run.
+
+A repository may be hostile: its own configuration names programs that git runs even for ``status``,
+``log`` and ``diff``.  Each is switched off by an option, by the environment, or by `overrides`.
 """
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
 from elwood.features.shell.danger import danger
-from elwood.features.shell.safe_commands import FOLDERS_SCRIPT, safe
 from elwood.features.shell.shell_words import (
+    FOLDERS,
     MAX_COMMAND,
     Join,
     Unclear,
+    Word,
     parse,
 )
+from elwood.foundation.storage.paths import holds_secrets, refusal
+
+
+@attrs.frozen
+class Options:
+    """The options of a command; what is not listed, abbreviations too, is asked about.
+
+    *alone* is one word, its value included; each of *taking* takes the next word, which must match.
+    """
+
+    alone: re.Pattern[str]
+    taking: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
+
+
+@attrs.frozen
+class Operands:
+    """What is not an option; *after* the word ``--`` apart."""
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def options(*alone: str, taking: dict[str, str] | None = None) -> Options:
+    """Write options as regular expressions of whole words.
+
+    >>> options("-[qv]+", taking={"-n": "[0-9]+"}).alone.pattern
+    '-[qv]+'
+    """
+    return Options(
+        re.compile("|".join(alone), re.ASCII | re.DOTALL),
+        tuple(
+            (re.compile(name), re.compile(value, re.ASCII | re.DOTALL))
+            for name, value in (taking or {}).items()
+        ),
+    )
+
+
+def operands(args: Sequence[str], listed: Options) -> Operands | Unclear:
+    """Take the options out of *args*; like GNU programs, they may stand anywhere before ``--``.
+
+    >>> operands(["a", "-q", "-n", "5", "--", "-b"], options("-[qv]+", taking={"-n": "[0-9]+"}))
+    Operands(before=('a',), after=('-b',))
+    >>> operands(["-f"], options("-[qv]+"))
+    Unclear(why='the option -f is not on the list')
+    """
+    before: list[str] = []
+    left = iter(args)
+    for word in left:
+        if word == "--":
+            break
+        if not word.startswith("-"):
+            before.append(word)
+        elif not listed.alone.fullmatch(word):
+            values = [value for name, value in listed.taking if name.fullmatch(word)]
+            given = next(left, None)
+            if not values or given is None or not values[0].fullmatch(given):
+                return Unclear(f"the option {word} is not on the list")
+    return Operands(tuple(before), tuple(left))
+
+
+def outside(path: str, root: str | None) -> Unclear | None:
+    """Say why *path* may not be read unasked; *root* is where the workspace stands, if anywhere.
+
+    ``..`` is refused wherever it stands: after a link it does not lead back.  That no link leads
+    out of the workspace cannot be seen here; the sandbox and the check before running see to it.
+
+    >>> outside("src/a.txt", None) is outside("/workspace/a.txt", "/workspace") is None
+    True
+    >>> outside("/etc/passwd", "/workspace")
+    Unclear(why='/etc/passwd is outside the workspace')
+    >>> outside("sub/.env", None)
+    Unclear(why='sub/.env is a name that secrets are kept under')
+    """
+    if why := refusal(path):
+        return Unclear(why)
+    if holds_secrets(path):
+        return Unclear(f"{path} is a name that secrets are kept under")
+    below = path.startswith("/") and root and f"{path}/".startswith(f"{root.rstrip('/')}/")
+    if path.startswith(("~", "-")) or ".." in path.split("/"):
+        return Unclear(f"{path} may lead out of the workspace")
+    if path.startswith("/") and not below:
+        return Unclear(f"{path} is outside the workspace")
+    return None
+
+
+# To be run before each git command of a plan; its lines are for `overrides`.  Status 1: no lines.
+READ_CONFIGURATION = (
+    "git", "--no-pager", "config", "--name-only", "--get-regexp",
+    r"^(filter|include|includeif|hook)\.|^core\.worktree$|^extensions\.partialclone$"
+    r"|^remote\..*\.(promisor|partialclonefilter)$",
+)  # fmt: skip
+_HARDENED = (
+    "--no-pager", "--no-optional-locks",
+    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+    # Either makes `log` run gpg.program, which the repository may name.
+    "-c", "log.showSignature=false", "-c", "format.pretty=medium",
+    "-c", "diff.submodule=short",
+)  # fmt: skip
+_NO_SUBMODULES = "--ignore-submodules=all"
+_NO_PROGRAMS = ("--no-ext-diff", "--no-textconv", _NO_SUBMODULES)
+
+_NUMBER = "[0-9]{1,9}"
+_ANY = ".*"
+_COLOR = "--no-color|--color(=(auto|always|never))?"
+# Placeholders that neither run a program (%G, %(describe)) nor pad (%<, %>, %w).
+_FORMAT = (
+    r"([^%]|%[-+ ]?([HhTtPpsfbBeNdDSmn%]|[ac][nNeElLdDrtiIsh]|x[0-9A-Fa-f]{2}"
+    r"|C(red|green|blue|reset)|C\([a-z0-9 ,]*\)))*"
+)
+_NAMED_FORMAT = "oneline|short|medium|full|fuller|reference|email|raw"
+_PATCH = (
+    "-[puwbsMCRaz]", "-U[0-9]{1,4}", "--unified=[0-9]{1,4}", _COLOR,
+    "--(no-)?patch", "--stat(=[0-9]{1,4}(,[0-9]{1,4}){0,2})?", "--(short|num)stat", "--raw",
+    "--(compact-)?summary", "--patch-with-stat", "--name-(only|status)", "--(no-)?renames",
+    "--find-(renames|copies)(=[0-9]{1,3}%?)?", "--diff-filter=[A-Za-z]+", "--check", "--full-index",
+    "--(ignore-all-space|ignore-space-change|ignore-space-at-eol|ignore-blank-lines)",
+    "--word-diff(=(plain|color|porcelain|none))?", "--(minimal|patience|histogram)", "--text",
+    "--pickaxe-(all|regex)", "-[SG].+", "--function-context", "-W", "--abbrev(=[0-9]{1,2})?",
+)  # fmt: skip
+_DATES = "since|until|after|before|author|committer|grep"
+_LISTED: Mapping[str, tuple[tuple[str, ...], Options]] = MappingProxyType(
+    {
+        "status": (
+            (_NO_SUBMODULES,),
+            options(
+                "-[sbz]+", "-u(no|normal|all)?", "--(short|branch|long|show-stash|ignored|null)",
+                "--porcelain(=(v1|v2|1|2))?", "--untracked-files(=(no|normal|all))?",
+                "--(no-)?ahead-behind", "--(no-)?renames", "--no-column",
+            ),
+        ),
+        "log": (
+            _NO_PROGRAMS,
+            options(
+                *_PATCH, f"-{_NUMBER}", f"-n{_NUMBER}", f"--(max-count|skip)={_NUMBER}",
+                f"--({_DATES})={_ANY}", "-[iEF]", "--regexp-ignore-case", "--extended-regexp",
+                "--fixed-strings", "--all-match", "--invert-grep",
+                "--(all|branches|tags|remotes)", "--(oneline|graph|reverse|follow|full-history)",
+                "--(no-)?(merges|abbrev-commit)", "--first-parent", "--left-right",
+                "--(topo|date|author-date)-order", "--no-decorate",
+                "--decorate(=(short|full|auto|no))?", "--relative-date", "--no-notes",
+                "--date=(relative|local|iso|iso8601|iso-strict|rfc|rfc2822|short|raw|unix|human"
+                "|default)",
+                f"--(pretty|format)=({_NAMED_FORMAT}|t?format:{_FORMAT}|(?=.*%){_FORMAT})",
+                taking={
+                    "-n|--max-count|--skip": _NUMBER, f"--({_DATES})": _ANY, "-[SG]": ".+",
+                },
+            ),
+        ),
+        "diff": (
+            _NO_PROGRAMS,
+            options(
+                *_PATCH, "--(cached|staged|merge-base|quiet|exit-code)", taking={"-[SG]": ".+"},
+            ),
+        ),
+    }
+)  # fmt: skip
+
+
+def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
+    """Give what to run for ``git`` *args* if that only looks at the repository here.
+
+    >>> looking(["status", "-s"], None)  # doctest: +NORMALIZE_WHITESPACE
+    ('git', '--no-pager', '--no-optional-locks', '-c', 'core.fsmonitor=false',
+     '-c', 'core.hooksPath=/dev/null', '-c', 'log.showSignature=false',
+     '-c', 'format.pretty=medium', '-c', 'diff.submodule=short',
+     'status', '--ignore-submodules=all', '-s')
+    >>> looking(["push"], None)
+    Unclear(why='git push is not on the list')
+    """
+    verb = args[0] if args else ""
+    if verb not in _LISTED:
+        return Unclear(f"git {verb} is not on the list")
+    harmless, listed = _LISTED[verb]
+    given = operands(args[1:], listed)
+    if isinstance(given, Unclear):
+        return given
+    for operand in (*given.before, *given.after):
+        # Globs and ":(...)" are for git, quoted or not; "main:.env" is a file.
+        if any(char in operand for char in ":*?[\\"):
+            return Unclear(f"git may take {operand} for more than one name")
+        if found := outside(operand, root):
+            return found
+    return ("git", *_HARDENED, verb, *harmless, *args[1:])
+
+
+def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
+    """Give the ``-c`` words that switch off what `READ_CONFIGURATION` found.
+
+    >>> overrides(["filter.lfs.clean", "filter.lfs.required"])
+    ('-c', 'filter.lfs.clean=', '-c', 'filter.lfs.required=')
+    >>> overrides(["include.path"])
+    Unclear(why="the repository's configuration sets include.path")
+    """
+    words: list[str] = []
+    for name in names:
+        # "-c a=b" ends the name at the first "=", so such a name cannot be switched off.
+        if not name.startswith("filter.") or "=" in name:
+            return Unclear(f"the repository's configuration sets {name}")
+        words += ("-c", f"{name}=")
+    return tuple(words)
+
+
+def overridden(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    """Put *words* of `overrides` into a git command of a plan; other commands stay as they are.
+
+    >>> overridden(("git", "status"), ("-c", "filter.x.clean="))
+    ('git', '-c', 'filter.x.clean=', 'status')
+    >>> overridden(("ls",), ("-c", "filter.x.clean="))
+    ('ls',)
+    """
+    return (*argv[:1], *words, *argv[1:]) if argv[:1] == ("git",) else argv
+
+
+# Of lines and bytes; without a unit, so that nobody writes 50G.
+_COUNT = "[0-9]{1,9}"
+# Not -R, which has no end in sight; not -L and -H, which look behind links.
+_LS = options(
+    "-[aAbBcCdfFgGhiklmnNopqQrsStuUvxX1]+",
+    "--(all|almost-all|author|classify|directory|escape|file-type|full-time|group-directories-first"
+    "|human-readable|ignore-backups|inode|kibibytes|literal|no-group|numeric-uid-gid|quote-name"
+    "|reverse|show-control-chars|si|size|zero)",
+    "--color(=(always|auto|never))?",
+    "--sort=(none|size|time|version|extension|width)",
+    "--time=(atime|access|use|ctime|status|birth|creation)",
+    "--time-style=(full-iso|long-iso|iso|locale)",
+    "--indicator-style=(none|slash|file-type|classify)",
+    "--format=(across|commas|horizontal|long|single-column|verbose|vertical)",
+)
+_CAT = options(
+    "-[AbeEnstTuv]+",
+    "--(show-all|number-nonblank|show-ends|number|squeeze-blank|show-tabs|show-nonprinting)",
+)
+_ENDS = "--(quiet|silent|verbose|zero-terminated)"
+_HEAD = options(
+    f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc]-?{_COUNT}|--(lines|bytes)=-?{_COUNT}",
+    taking={"-[qvz]*[nc]|--lines|--bytes": f"-?{_COUNT}"},
+)
+# Not -f, -F and --retry, which wait for ever.
+_TAIL = options(
+    f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc][-+]?{_COUNT}|--(lines|bytes)=[-+]?{_COUNT}",
+    taking={"-[qvz]*[nc]|--lines|--bytes": f"[-+]?{_COUNT}"},
+)
+# Not -f and -r, which read files, nor -s, which sets the clock.  A zone can name a file.
+_MOMENT = "(?!.*TZ=).*"
+_DATE = options(
+    "-[uR]+|--(utc|universal|rfc-email)",
+    "(-I|--iso-8601=)(date|hours|minutes|seconds|ns)|-I|--iso-8601",
+    "--rfc-3339=(date|seconds|ns)",
+    f"-[uR]*d(?=.){_MOMENT}|--date={_MOMENT}",
+    taking={"-[uR]*d|--date": _MOMENT},
+)
+# "%0999999999Y" would write a thousand million blanks.
+_WIDE = re.compile(r"%[-_0^#+:]*[0-9]{3}")
+_DIRECTORY = re.compile("-[A-Za-z1]*d[A-Za-z1]*|--directory")
+# What is run for `ls -d */`: nothing of what was asked for stands in the script.
+FOLDERS_SCRIPT = ("sh", "-c", 'exec ls "$@" -- */', "sh")
+_PWD = options("-[LP]")
+_NOTHING = options("(?!)")
+
+
+def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...] | Unclear:
+    """Give what to run for *words*, which get another command's output if *piped*; or say why not.
+
+    >>> safe([Word("head"), Word("-n"), Word("5"), Word("a b", bare=False)], False, None)
+    ('head', '-n', '5', 'a b')
+    >>> safe([Word("cat"), Word("/etc/passwd")], False, None)
+    Unclear(why='/etc/passwd is outside the workspace')
+    >>> safe([Word("make")], False, None)
+    Unclear(why='make is not on the list of safe commands')
+    """
+    name, args = words[0], [word.text for word in words[1:]]
+    if FOLDERS in words:
+        return _folders(words)
+    if name.bare:
+        match name.text:
+            case "echo":
+                return ("echo", *args)
+            case "pwd":
+                return _bare(name.text, args, _PWD)
+            case "whoami":
+                return _bare(name.text, args, _NOTHING)
+            case "date":
+                return _date(args)
+            case "ls":
+                return _reading(name.text, args, _LS, root)
+            case "cat":
+                return _reading(name.text, args, _CAT, root, needs_one=not piped)
+            case "head":
+                return _reading(name.text, args, _HEAD, root, needs_one=not piped)
+            case "tail":
+                return _reading(name.text, args, _TAIL, root, needs_one=not piped)
+            case "git" if len(words) < 2 or words[1].bare:
+                return looking(args, root)
+    return Unclear(f"{name.text} is not on the list of safe commands")
+
+
+def _bare(name: str, args: list[str], listed: Options) -> tuple[str, ...] | Unclear:
+    given = operands(args, listed)
+    if isinstance(given, Unclear):
+        return given
+    if given.before or given.after:
+        return Unclear(f"{name} is on the list without arguments only")
+    return (name, *args)
+
+
+def _date(args: list[str]) -> tuple[str, ...] | Unclear:
+    given = operands(args, _DATE)
+    if isinstance(given, Unclear):
+        return given
+    for operand in (*given.before, *given.after):
+        if not operand.startswith("+") or _WIDE.search(operand):
+            return Unclear(f"date {operand} is more than a format")
+    return ("date", *args)
+
+
+def _reading(
+    name: str, args: list[str], listed: Options, root: str | None, needs_one: bool = False
+) -> tuple[str, ...] | Unclear:
+    given = operands(args, listed)
+    if isinstance(given, Unclear):
+        return given
+    paths = (*given.before, *given.after)
+    if needs_one and not paths:
+        return Unclear(f"{name} has no file to read")
+    for path in paths:
+        if found := outside(path, root):
+            return found
+    return (name, *args)
+
+
+def _folders(words: Sequence[Word]) -> tuple[str, ...] | Unclear:
+    """Let the shell, with a script of ours, put the names in; ``--``: a name may begin with "-"."""
+    args = [word.text for word in words[1:] if word != FOLDERS]
+    given = operands(args, _LS)
+    if (
+        words[0] != Word("ls")
+        or words.count(FOLDERS) != 1
+        or given != Operands((), ())
+        or not any(_DIRECTORY.fullmatch(arg) for arg in args)
+    ):
+        return Unclear("the glob */ is on the list for ls -d only")
+    return (*FOLDERS_SCRIPT, *(arg for arg in args if arg != "--"))
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +394,7 @@ class Step:
 class Plan:
     """What to run, in this order, without a shell; the first program reads nothing.
 
-    Git needs `git_commands.ENVIRONMENT`, and `git_commands.overrides` looked up first.
+    Git needs `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
     """
 
     steps: tuple[Step, ...]

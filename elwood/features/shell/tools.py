@@ -13,22 +13,26 @@ from elwood.agent.conversation.actions import RunCommand
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.features.files.reaching import reached
-from elwood.features.shell.git_commands import (
-    ENVIRONMENT,
-    READ_CONFIGURATION,
-    overridden,
-    overrides,
-)
+from elwood.agent.tools.workspace import reached
 from elwood.features.shell.judge import (
+    READ_CONFIGURATION,
     CommandRules,
     Forbidden,
     Safe,
     judge,
+    overridden,
+    overrides,
 )
 from elwood.features.shell.judge import Plan as Script
 from elwood.features.shell.shell_words import Unclear
-from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Outcome, SandboxFailed
+from elwood.foundation.sandbox.command import (
+    GIT_ENVIRONMENT,
+    Command,
+    Executor,
+    NoSandbox,
+    Outcome,
+    SandboxFailed,
+)
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 
@@ -129,7 +133,7 @@ async def _run_script(script: Script, given: Run, sandbox: Executor) -> Outcome:
                 timeout=given.timeout,
                 limit=MAX_OUTPUT if last else MAX_PIPED,
                 writable=False,
-                environment=ENVIRONMENT if argv[0] == "git" else {},
+                environment=GIT_ENVIRONMENT if argv[0] == "git" else {},
                 merge=last,
             )
             outcome = await sandbox.run(command)
@@ -153,7 +157,7 @@ async def _hardened(argv: tuple[str, ...], given: Run, sandbox: Executor) -> tup
         argv=READ_CONFIGURATION,
         timeout=given.timeout,
         writable=False,
-        environment=ENVIRONMENT,
+        environment=GIT_ENVIRONMENT,
         merge=False,
     )
     found = await sandbox.run(command)

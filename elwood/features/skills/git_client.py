@@ -15,7 +15,6 @@ from subprocess import DEVNULL
 import attrs
 import trio
 
-from elwood.features.shell.git_commands import ENVIRONMENT
 from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
 from elwood.foundation.net.addresses import (
     Pinned,
@@ -27,6 +26,7 @@ from elwood.foundation.net.addresses import (
 from elwood.foundation.net.egress import EgressRules, destination
 from elwood.foundation.net.http import Unreachable
 from elwood.foundation.net.urls import Refused, Url, parse
+from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 
 # Seconds for a whole repository, and for each look at what was fetched.
 DEADLINE, LOOK = 90.0, 20.0
@@ -185,7 +185,7 @@ def clone(url: Url, addresses: Sequence[str]) -> tuple[str, ...]:
 def environment(scratch: Path, scheme: str) -> Mapping[str, str]:
     """Make the environment of git: nothing of ours, no home but *scratch*, one transport."""
     least = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(scratch), "LC_ALL": "C"}
-    return {**least, **ENVIRONMENT, "GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": ""}
+    return {**least, **GIT_ENVIRONMENT, "GIT_ALLOW_PROTOCOL": scheme, "GIT_ASKPASS": ""}
 
 
 @attrs.frozen

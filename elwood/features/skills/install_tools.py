@@ -14,7 +14,7 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import CreateTool, FetchUrl, ReadFiles
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.features.files.texts import failure
+from elwood.agent.tools.workspace import path_failure
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import (
     Offer,
@@ -85,7 +85,7 @@ async def fetch_skill(given: Fetch, hands: Hands) -> str:
         origin = given.source if is_theirs else ""
         raise ToolFailure(text, untrusted=is_theirs, origin=origin) from error
     except (PathRefused, Unconfined) as error:
-        raise failure(given.source, error) from error
+        raise path_failure(given.source, error) from error
     return (
         f"fetched {count} files; nothing is installed yet. Its id is {id_}\n"
         "install_skill with this id shows the owner what is in it, and asks."

@@ -16,7 +16,7 @@ from elwood.agent.tools.tool import (
     ToolFailure,
     always,
 )
-from elwood.features.files.texts import decoded, failure, raw_lines
+from elwood.agent.tools.workspace import path_failure
 from elwood.features.skills.needs import There, missing
 from elwood.features.skills.skill import MAX_FILE
 from elwood.features.skills.store import (
@@ -28,6 +28,7 @@ from elwood.features.skills.store import (
 from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Names of skills that a failure lists.
@@ -62,7 +63,7 @@ async def activate_skill(given: Activate, hands: Hands) -> str | Output:
         files, more = await hands.blocking(partial(files_of, placed))
         directory = await hands.blocking(partial(place_of, placed, hands))
     except (PathRefused, Unconfined) as error:
-        raise failure(given.file or placed.folder, error) from error
+        raise path_failure(given.file or placed.folder, error) from error
     return _activated(placed, directory, files, more)
 
 

@@ -1,10 +1,11 @@
-"""The Telegram Bot API: its structs, its calls, and how they fail (protocols/telegram.md)."""
+"""The calls of the Telegram Bot API."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from elwood.agent.channels.messages import Attachment
 from elwood.features.telegram.bot_api import (
     BotUser,
     SentMessage,
@@ -93,6 +94,8 @@ class Bot:
         text: str,
         entities: Sequence[Entity] = (),
         *,
+        file: Attachment | None = None,
+        photo: bool = False,
         topic: int | None = None,
         reply_to: int | None = None,
         buttons: Iterable[tuple[str, str]] = (),
@@ -100,37 +103,29 @@ class Bot:
     ) -> int:
         """Send a message and return its id; *buttons* are texts with their data.
 
-        Two short ones stand side by side.
+        Under a *file* the text has at most 1024 UTF-16 units; a *photo* is shown in place, and
+        made smaller by Telegram.
         """
-        ask = _message(chat, topic, reply_to, buttons, silent)
-        ask |= {"text": text, "link_preview_options": {"is_disabled": True}}
-        if entities:
-            ask["entities"] = entities
-        return (await self._call("sendMessage", ask, SentMessage)).message_id
-
-    async def send_file(
-        self,
-        chat: int,
-        name: str,
-        data: bytes,
-        caption: str = "",
-        entities: Sequence[Entity] = (),
-        *,
-        photo: bool = False,
-        topic: int | None = None,
-        reply_to: int | None = None,
-        buttons: Iterable[tuple[str, str]] = (),
-        silent: bool = False,
-    ) -> int:
-        """Send a file, with a caption of at most 1024 UTF-16 units, and return the message's id.
-
-        A *photo* is shown in place, and made smaller by Telegram.
-        """
-        ask = _message(chat, topic, reply_to, buttons, silent)
-        if caption:
-            ask["caption"] = caption
-        if caption and entities:
-            ask["caption_entities"] = entities
+        ask: dict[str, Any] = {"chat_id": chat}
+        if topic is not None:
+            ask["message_thread_id"] = topic
+        if reply_to is not None:
+            ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
+        if keys := [_button(label, data) for label, data in buttons]:
+            # Two short ones stand side by side.
+            width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
+            rows = [keys[start : start + width] for start in range(0, len(keys), width)]
+            ask["reply_markup"] = {"inline_keyboard": rows}
+        if silent:
+            ask["disable_notification"] = True
+        if file is None:
+            ask |= {"text": text, "link_preview_options": {"is_disabled": True}}
+        elif text:
+            ask["caption"] = text
+        if text and entities:
+            ask["entities" if file is None else "caption_entities"] = entities
+        if file is None:
+            return (await self._call("sendMessage", ask, SentMessage)).message_id
         method, field = ("sendPhoto", "photo") if photo else ("sendDocument", "document")
         # In a form, what is not text is JSON.
         fields = {
@@ -138,7 +133,10 @@ class Bot:
             for key, value in ask.items()
         }
         answer = await self._client.post_form(
-            self._prefix + method, fields, (field, name, data), read_timeout=UPLOAD_TIMEOUT
+            self._prefix + method,
+            fields,
+            (field, file.name, file.data),
+            read_timeout=UPLOAD_TIMEOUT,
         )
         result = self._judge(method, answer.status, answer.body)
         return self._read(method, result, SentMessage).message_id
@@ -244,29 +242,6 @@ class Bot:
     def _clean(self, description: str) -> str:
         """Take the token out of what a server, or a proxy before it, echoes."""
         return description.replace(self._token.reveal(), "***")[:300]
-
-
-def _message(
-    chat: int,
-    topic: int | None,
-    reply_to: int | None,
-    buttons: Iterable[tuple[str, str]],
-    silent: bool,
-) -> dict[str, Any]:
-    """Write what messages of all kinds have in common."""
-    ask: dict[str, Any] = {"chat_id": chat}
-    if topic is not None:
-        ask["message_thread_id"] = topic
-    if reply_to is not None:
-        ask["reply_parameters"] = {"message_id": reply_to, "allow_sending_without_reply": True}
-    keys = [_button(label, data) for label, data in buttons]
-    if keys:
-        width = 2 if all(len(key["text"]) <= SHORT_LABEL for key in keys) else 1
-        rows = [keys[start : start + width] for start in range(0, len(keys), width)]
-        ask["reply_markup"] = {"inline_keyboard": rows}
-    if silent:
-        ask["disable_notification"] = True
-    return ask
 
 
 def _button(label: str, data: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How the Bot API says no, and what then helps (protocols/telegram.md §8)."""
+"""How the Bot API says no, and what then helps."""
 
 from typing import Literal
 

@@ -69,24 +69,12 @@ class _Piece(msgspec.Struct, frozen=True):
         self, bot: Bot, way: Way, buttons: Iterable[tuple[str, str]], *, silent: bool
     ) -> int:
         """Send it by *way* and return the message's id.  Raises what the bot raises."""
-        entities = () if way.plain else self.text.entities
-        if self.file is None:
-            return await bot.send_message(
-                way.chat,
-                self.text.text,
-                entities,
-                topic=way.topic,
-                reply_to=way.reply_to,
-                buttons=buttons,
-                silent=silent,
-            )
-        return await bot.send_file(
+        return await bot.send_message(
             way.chat,
-            self.file.name,
-            self.file.data,
             self.text.text,
-            entities,
-            photo=_is_picture(self.file) and not way.plain,
+            () if way.plain else self.text.entities,
+            file=self.file,
+            photo=self.file is not None and _is_picture(self.file) and not way.plain,
             topic=way.topic,
             reply_to=way.reply_to,
             buttons=buttons,

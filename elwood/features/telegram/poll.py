@@ -55,6 +55,7 @@ class Poll:
         self._random = random
         self._silence = silence
         self._line = Unconfirmed()
+        self._told: int | None = None  # the offset that Telegram knows
         self._settled = trio.Event()
         self._failures = 0
         self._conflicts = 0
@@ -88,7 +89,8 @@ class Poll:
         await self._pause()
         self._began = trio.current_time()
         wait = 0 if self._line.pending else self._settings.poll
-        call = partial(self._bot.get_updates, self._line.offset, wait=wait)
+        self._told = self._line.offset
+        call = partial(self._bot.get_updates, self._told, wait=wait)
         updates = await self._tried("the next update", wait, call)
         if updates is None:
             return None
@@ -109,9 +111,8 @@ class Poll:
 
         That would be harmless, unless a backup is restored meanwhile.  What fails is let be.
         """
-        told = self._line.offset
         self._line.advance()
-        if self._line.offset != told:
+        if self._line.offset != self._told:
             with trio.move_on_after(LAST_WORD), suppress(*FAILURES):
                 await self._bot.get_updates(self._line.offset, wait=0)
 
@@ -136,6 +137,7 @@ class Poll:
             with waiting(f"{what} from Telegram", limit=wait + 2 * POLL_MARGIN):
                 result = await call()
         except FAILURES as error:
+            self._told = None
             await self._stay_away(error)
             return None
         self._failures = self._conflicts = 0

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from ipaddress import IPv6Address
 from urllib.parse import quote, urljoin
 
-import attrs
+import msgspec
 
 # The ports of web servers; on others live services that can be made to act by a web request.
 PORTS = (80, 443, 8080, 8443)
@@ -40,15 +40,13 @@ _PATH = "/%:@!$&'()*+,;=~"
 _QUERY = _PATH + "?"
 
 
-@attrs.frozen
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A web address that is not fetched; *why* is a sentence for the model."""
 
     why: str
 
 
-@attrs.frozen
-class Url:
+class Url(msgspec.Struct, frozen=True):
     """A web address read by the strict grammar.
 
     *host* is a name in lower-case ASCII without a final dot, or an address without brackets;

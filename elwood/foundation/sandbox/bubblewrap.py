@@ -31,7 +31,6 @@ from elwood.foundation.sandbox.command import (
     Outcome,
     Rung,
     SandboxFailed,
-    SandboxSettings,
     no_folder,
     not_started,
 )
@@ -42,13 +41,15 @@ from elwood.foundation.sandbox.layout import (
     SYSTEM,
     WORKSPACE,
     Guarded,
+    Lent,
     environment,
     guarded,
     inside,
+    moved,
+    with_lent,
 )
-from elwood.foundation.sandbox.lending import Lent, moved, with_lent
 from elwood.foundation.sandbox.running import Running
-from elwood.foundation.sandbox.settings import MEGABYTE
+from elwood.foundation.sandbox.settings import MEGABYTE, SandboxSettings
 
 # How bwrap says that the sandbox stands and only the program could not be started.
 _NO_PROGRAM = b"bwrap: execvp "

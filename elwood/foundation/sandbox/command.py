@@ -3,11 +3,10 @@
 import errno
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 import attrs
-
-from elwood.foundation.sandbox.settings import SandboxSettings as SandboxSettings
 
 Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
 
@@ -121,3 +120,18 @@ def not_started(rung: Rung, error: OSError) -> Outcome:
     if error.errno == errno.E2BIG:
         return Outcome(NOT_RUNNABLE, b"elwood: the command line is too long\n")
     raise SandboxFailed(rung, f"cannot start {error.filename}: {error.strerror}") from error
+
+
+# What git must be run with, and nothing else of ours: no configuration but the repository's, and no
+# fetching of objects that are missing, which runs what the repository names as its server.
+GIT_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
+    {
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }
+)

@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.children import Kept
 from elwood.foundation.sandbox.command import (
     Command,
     Outcome,
@@ -31,12 +32,13 @@ from elwood.foundation.sandbox.engine import (
 from elwood.foundation.sandbox.layout import (
     WORKSPACE,
     Guarded,
+    Lent,
     environment,
     guarded,
     inside,
+    moved,
+    with_lent,
 )
-from elwood.foundation.sandbox.lending import Lent, moved, with_lent
-from elwood.foundation.sandbox.output import Kept
 from elwood.foundation.sandbox.settings import MEGABYTE, SandboxSettings
 
 # Seconds that `timeout` in the container gives a command between TERM and KILL; it works also when

@@ -1,5 +1,10 @@
-"""What the two rungs without namespaces share: a launcher stays with the command and ends it."""
+"""The two rungs without namespaces, Landlock and none at all: a launcher stays with the command.
 
+With Landlock and a filter of system calls files outside are not read or written and there are no
+sockets.  What it cannot do stays open, and `OPEN` says it.
+"""
+
+import ctypes
 import marshal
 import signal
 import sys
@@ -11,6 +16,7 @@ import attrs
 import trio
 
 from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.children import (
     Child,
     Pipe,
@@ -23,13 +29,13 @@ from elwood.foundation.sandbox.command import (
     Outcome,
     Rung,
     SandboxFailed,
-    SandboxSettings,
     no_folder,
     not_started,
 )
 from elwood.foundation.sandbox.launcher import LENGTH
-from elwood.foundation.sandbox.layout import environment
+from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, environment, present, unmoved
 from elwood.foundation.sandbox.running import Running, kill_family
+from elwood.foundation.sandbox.settings import SandboxSettings
 
 # The launcher is run as a program.
 _LAUNCHER = Path(__file__).with_name("launcher.py")
@@ -139,3 +145,111 @@ def _outcome(rung: Rung, child: Child, said: bytes, timed_out: bool) -> Outcome:
     if how != "exit":
         raise SandboxFailed(rung, f"the launcher: {what or 'was killed'}")
     return Outcome(int(what), output, child.output.cut, False, errors)
+
+
+@attrs.frozen(kw_only=True)
+class Direct:
+    """Runs commands in *workspace*, with limits and a launcher that ends them, without walls."""
+
+    workspace: Path
+    settings: SandboxSettings
+    running: Running
+    blocking: Blocking
+
+    @property
+    def rung(self) -> Rung:
+        return "direct"
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*: where it is, as they find everything; blocks."""
+        return str(path.resolve())
+
+    async def run(self, command: Command) -> Outcome:
+        """Run *command*; *writable* is not heeded.  Raises SandboxFailed."""
+        return await launch(
+            self.rung,
+            command,
+            workspace=self.workspace,
+            settings=self.settings,
+            running=self.running,
+            blocking=self.blocking,
+        )
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+_CREATE_RULESET, _GET_VERSION = 444, 1
+# Landlock of this version keeps signals from leaving (Linux 6.12).
+_SCOPES_SIGNALS = 6
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# For the owner: rights to files are only ever given, so the workspace is one piece.
+OPEN = (
+    "commands can change instruction files and .git/hooks, and read secret files, in the workspace",
+    "commands can read secret files in folders with skills (skills.folders)",
+    "commands can see names, sizes and modes of files elsewhere, and change modes of Elwood's own",
+    "commands share System V memory and the list of processes with the rest of the machine",
+)
+NO_SIGNAL_SCOPE = "commands can send signals to other processes of this user (needs Linux 6.12)"
+
+
+def landlock_version() -> int:
+    """Return the version of Landlock that this kernel has; 0 if there is none for us."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size, flags = ctypes.c_size_t(0), ctypes.c_uint32(_GET_VERSION)
+    return max(0, int(libc.syscall(ctypes.c_long(_CREATE_RULESET), None, size, flags)))
+
+
+def open_with_landlock(abi: int) -> tuple[str, ...]:
+    """Say what stays open with Landlock of version *abi*."""
+    return OPEN if abi >= _SCOPES_SIGNALS else (*OPEN, NO_SIGNAL_SCOPE)
+
+
+@attrs.frozen(kw_only=True)
+class Landlock:
+    """Runs commands in *workspace*, which they see under its own name, as they do what is *lent*.
+
+    *python* runs the launcher.
+    """
+
+    workspace: Path
+    settings: SandboxSettings
+    running: Running
+    blocking: Blocking
+    python: str = sys.executable
+    lent: tuple[Lent, ...] = ()
+
+    @property
+    def rung(self) -> Rung:
+        return "landlock"
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path*; blocks."""
+        return unmoved(path, self.workspace, self.lent)
+
+    async def run(self, command: Command) -> Outcome:
+        """Run *command*.  Raises SandboxFailed."""
+        lent = await self.blocking(lambda: present(self.lent))
+
+        def walls(tmp: Path) -> Walls:
+            read = [*SYSTEM, NIXOS, *ETC, str(self.workspace)]
+            read += [str(one.path) for one in lent]
+            write = [*_DEVICES, str(tmp)]
+            if command.writable:
+                write.append(str(self.workspace))
+            # No sockets at all: there is no network namespace to keep them in.
+            return Walls(read, write, seccomp.program(()))
+
+        return await launch(
+            self.rung,
+            command,
+            workspace=self.workspace,
+            settings=self.settings,
+            running=self.running,
+            blocking=self.blocking,
+            walls=walls,
+            python=self.python,
+        )
+
+    async def close(self) -> None:
+        """Hold nothing."""

@@ -1,8 +1,13 @@
-"""Which rung of the ladder holds here; never a lower one in silence."""
+"""Which rung of the ladder holds here; never a lower one in silence.
+
+A probe runs in each before it is trusted.  bubblewrap can hang instead of failing where a system
+call is denied to it: hence the time-out.
+"""
 
 import os
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,22 +17,29 @@ import attrs
 import trio
 
 from elwood.foundation.runtime import Blocking, in_thread
-from elwood.foundation.sandbox import landlock, seccomp
+from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.bubblewrap import Bubblewrap, make_files
-from elwood.foundation.sandbox.command import Executor, NoSandbox, Rung
-from elwood.foundation.sandbox.direct import Direct
+from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Rung, SandboxFailed
 from elwood.foundation.sandbox.docker import Docker
 from elwood.foundation.sandbox.engine import Engine, EngineFailed
-from elwood.foundation.sandbox.landlock import Landlock
-from elwood.foundation.sandbox.lending import Lent, lend
+from elwood.foundation.sandbox.launched import (
+    Direct,
+    Landlock,
+    landlock_version,
+    open_with_landlock,
+)
+from elwood.foundation.sandbox.layout import Lent, lend
 from elwood.foundation.sandbox.running import Running
-from elwood.foundation.sandbox.selftest import LIMIT, self_test
 from elwood.foundation.sandbox.settings import SandboxSettings
 
 # From this version on bubblewrap can forbid user namespaces inside.
 _DISABLES_USERNS = (0, 8)
 _ROOT = "Elwood runs as root, so the number of processes is not limited; run it as a user"
 _ADVICE = "install bubblewrap (Debian: apt install bubblewrap), or see docs/sandbox.md"
+
+
+# Seconds for the whole self-test.
+SELF_TEST = 5.0
 
 
 @attrs.frozen
@@ -65,7 +77,7 @@ async def pick(
     folders: Sequence[Path] = (),
     *,
     blocking: Blocking = in_thread,
-    limit: float = LIMIT,
+    limit: float = SELF_TEST,
 ) -> Picked:
     """Take the rung that *settings* ask for; "auto" takes the highest one that holds.
 
@@ -163,7 +175,7 @@ async def _version(program: str, limit: float) -> tuple[int, ...]:
 
 
 async def _landlock(house: _House) -> Picked:
-    abi = landlock.version()
+    abi = landlock_version()
     if abi == 0:
         raise NoSandbox("landlock: this kernel, or the container around us, does not offer it")
     executor = Landlock(
@@ -175,7 +187,7 @@ async def _landlock(house: _House) -> Picked:
         lent=house.lent,
     )
     await _test(executor, house)
-    return Picked(executor, (*landlock.open_here(abi), *_notes()))
+    return Picked(executor, (*open_with_landlock(abi), *_notes()))
 
 
 async def _docker(house: _House) -> Picked:
@@ -220,3 +232,63 @@ async def _test(executor: Executor, house: _House) -> None:
 
 def _notes() -> tuple[str, ...]:
     return (_ROOT,) if os.getuid() == 0 else ()
+
+
+# Says what it reached that it should not; and at its end that it was there at all.  bash knows
+# /dev/tcp, sh does not; python3 may not be there.
+_PROBE = r"""
+ls . >/dev/null || exit 1
+ls "$1" >/dev/null 2>&1 && echo "reached the state folder"
+ls "$2" >/dev/null 2>&1 && echo "reached the home folder"
+for pid in 1 "$3"; do tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed 's/^/variable /'; done
+if command -v bash >/dev/null; then bash -c ": <>/dev/tcp/127.0.0.1/$4" 2>/dev/null
+elif command -v python3 >/dev/null; then
+    python3 -c "import socket; socket.create_connection(('127.0.0.1', $4), 2)" 2>/dev/null
+else echo "unprobed"; fi
+echo done
+"""
+
+
+async def self_test(executor: Executor, state: Path, *, limit: float = SELF_TEST) -> str | None:
+    """Say why *executor* is not to be trusted; None if it held."""
+    with trio.move_on_after(limit), socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        words = (str(state), _home_of_commands(), str(os.getpid()), str(port))
+        argv = ("/bin/sh", "-c", _PROBE, "sh", *words)
+        try:
+            outcome = await executor.run(Command(argv=argv, timeout=limit))
+        except SandboxFailed as error:
+            return error.why
+        if outcome.timed_out:
+            return f"the self-test took longer than {limit:g} s"
+        if _was_reached(listener):
+            return "the self-test reached the loopback of this machine"
+        return _fault(outcome.output.decode(errors="replace").splitlines())
+    return f"the self-test took longer than {limit:g} s"
+
+
+def _home_of_commands() -> str:
+    home = os.path.expanduser("~")
+    return home if home != "/" else "/root"
+
+
+def _was_reached(listener: socket.socket) -> bool:
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _fault(lines: list[str]) -> str | None:
+    if not lines or lines[-1] != "done":
+        return f"the self-test did not run: {' '.join(lines)[:500]}"
+    ours = {f"variable {name}={value}" for name, value in os.environ.items()}
+    common = {f"variable {name}=" for name in ("PATH", "HOME", "LANG", "TERM", "HOSTNAME")}
+    for line in lines:
+        if line.startswith("reached "):
+            return f"the self-test {line}"
+        if line in ours and not line.startswith(tuple(common)):
+            return "the self-test read Elwood's environment"
+    return None

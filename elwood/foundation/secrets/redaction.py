@@ -7,9 +7,7 @@ from typing import NoReturn
 import attrs
 
 from elwood.foundation.secrets.known_secrets import KnownSecrets, known
-from elwood.foundation.secrets.private_keys import private_keys
-from elwood.foundation.secrets.secret_contexts import in_context
-from elwood.foundation.secrets.token_patterns import Found, tokens
+from elwood.foundation.secrets.patterns import Found, in_context, private_keys, tokens
 
 MASK = "***"
 

@@ -1,24 +1,179 @@
-"""Files that survive a power cut: appended, replaced, cut (reliability.md §2).
+"""Files that survive a power cut: appended, replaced, cut (reliability.md §2); and a full disk.
 
 Everything here blocks: an actor calls it through ``Disk.blocking``.
 """
 
+import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.syscalls import (
-    UNSUPPORTED,
-    Calls,
-    DiskFull,
-    JournalBroken,
-    fatal,
-    judged,
-)
+import msgspec
 
+from elwood.foundation.runtime import Blocking, Halt
+
+# Per cent in use: from the first on the owner is told, from the second on no new work is taken.
+LOW, FULL = 90, 95
+
+
+class Space(msgspec.Struct, frozen=True):
+    """Bytes of a file system that are in use, and that we could still write."""
+
+    used: int
+    free: int
+
+    @property
+    def percent(self) -> float:
+        """How much is in use, as df(1) reckons: what only root could write is no room.
+
+        >>> Space(30, 10).percent, Space(0, 0).percent
+        (75.0, 0.0)
+        """
+        return 100 * self.used / max(1, self.used + self.free)
+
+
+def warning(spaces: Mapping[str, Space]) -> str:
+    """Say on which disks, by what lies there, is little room; empty while there is enough.
+
+    >>> warning({"the state": Space(92, 8)}), warning({"the state": Space(50, 50)})
+    ('more than 90 % of the disk with the state is in use; at 95 % I take no new work', '')
+    """
+    where = _fuller(spaces, LOW)
+    return f"{where}; at {FULL} % I take no new work" if where else ""
+
+
+def refusal(spaces: Mapping[str, Space]) -> str:
+    """Say why no new work is taken; empty if it is.
+
+    >>> refusal({"the state": Space(50, 50), "the workspace": Space(97, 3)}).partition(":")[0]
+    'more than 95 % of the disk with the workspace is in use'
+    >>> refusal({"the state": Space(92, 8)})
+    ''
+    """
+    where = _fuller(spaces, FULL)
+    return f"{where}: I take no new work until there is room again" if where else ""
+
+
+def _fuller(spaces: Mapping[str, Space], percent: int) -> str:
+    names = [name for name, space in spaces.items() if space.percent >= percent]
+    return (
+        f"more than {percent} % of the disk with {' and '.join(names)} is in use" if names else ""
+    )
+
+
+# No room, whoever set the limit: the disk, a quota, or RLIMIT_FSIZE.
+FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# File systems that cannot set space aside say one of these.
+UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+# After these nobody knows what the disk holds; anything else left it as it was.
+LOST = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ESTALE, errno.EUCLEAN})
+
+
+class DiskFull(Exception):
+    """There is no room for *path*, and nothing was written to it; the operator must make room.
+
+    The file is whole and stays usable.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"no room on the disk to write {path}; free some space")
+        self.path = path
+
+
+class JournalBroken(Halt):
+    """The disk failed under *path*: what it holds is unknown until it is read anew.
+
+    After a failed fsync the kernel may take lost pages for written ones, so going on, or
+    trying again, would be a lie (CP-33).
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path}: {why}; stopping, because what is on the disk is unknown")
+        self.path = path
+        self.why = why
+
+
+class Calls:
+    """The system calls about a disk; tests put recording or failing ones in their place."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open *path*, for us alone (0600); a file is never reached by a link.
+
+        Folders may be: systemd makes the state folder one (``DynamicUser=``).
+        """
+        if not flags & os.O_DIRECTORY:
+            flags |= os.O_NOFOLLOW
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def write(self, fd: int, data: bytes) -> int:
+        """Write, and say how many bytes were."""
+        return os.write(fd, data)
+
+    def space(self, folder: Path) -> Space:
+        """Ask the file system of *folder* how full it is."""
+        found = os.statvfs(folder)
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        return Space(used, found.f_bavail * found.f_frsize)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut to *size* bytes."""
+        os.ftruncate(fd, size)
+
+    def allocate(self, fd: int, size: int) -> None:
+        """Make sure that *size* bytes have their place on the disk."""
+        os.posix_fallocate(fd, 0, size)
+
+    def sync(self, fd: int) -> None:
+        """Wait until the file, or the folder, is on the disk."""
+        os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        """Give the descriptor back."""
+        os.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Let *new* be what *old* was."""
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name."""
+        os.unlink(path)
+
+    def mkdir(self, path: Path) -> None:
+        """Make a folder for us alone (0700)."""
+        os.mkdir(path, 0o700)
+
+
+@contextmanager
+def judged(path: Path) -> Iterator[None]:
+    """Turn the errors of the block into DiskFull and JournalBroken, about *path*.
+
+    Others (no descriptors left, no rights) pass: nothing was changed, and a restart of the actor
+    may help.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL_ERRORS:
+            raise DiskFull(path) from error
+        if error.errno in LOST:
+            raise JournalBroken(path, str(error.strerror)) from error
+        raise
+
+
+@contextmanager
+def fatal(path: Path, what: str) -> Iterator[None]:
+    """Turn every error of the block into JournalBroken: *what* failed."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalBroken(path, f"{what} failed: {error.strerror}") from error
+
+
+# Bytes of a page: what a disk writes as one.
+PAGE = 4096
 # Held back so that "the disk is full" and the results of calls under way can still be written.
 RESERVE = 1 << 20
 
@@ -48,23 +203,27 @@ class Disk:
         # Worker threads of several journals may meet at the reserve.
         self._at_reserve = threading.Lock()
 
-    def append(self, path: Path, data: bytes, *, at: int, last_words: bool = False) -> None:
+    def append(
+        self, path: Path, data: bytes, *, at: int, last_words: bool = False, synced: bool = True
+    ) -> None:
         """Append *data* to *path*, which has *at* bytes, by one write, and sync it.
 
         A new file (*at* is 0) is made, with its folder, and the folder synced.  *last_words* may
-        use the reserve.
+        use the reserve.  What is not *synced* survives a kill, but perhaps no power cut; since it
+        is synced at the end of each page, what a power cut leaves is a beginning of it.
         """
+        synced = synced or at // PAGE != (at + len(data)) // PAGE
         if not last_words:
             self._need_reserve(path)
         if at == 0:
             self.make_folder(path.parent)
         try:
-            self._append(path, data, at)
+            self._append(path, data, at, synced)
         except DiskFull:
             if not last_words or self._reserve is None:
                 raise
             self._spend_reserve(self._reserve)
-            self._append(path, data, at)
+            self._append(path, data, at, synced)
         if at == 0:
             self._sync_folder(path)
 
@@ -144,7 +303,7 @@ class Disk:
             self._sync_folder(path)
         self._durable.add(path)
 
-    def _append(self, path: Path, data: bytes, at: int) -> None:
+    def _append(self, path: Path, data: bytes, at: int, synced: bool) -> None:
         flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if at == 0 else 0)
         with self._opened(path, flags) as fd:
             size = os.fstat(fd).st_size
@@ -160,7 +319,8 @@ class Disk:
                 if os.fstat(fd).st_size != at:
                     self._truncate(fd, path, at)
                 raise DiskFull(path)
-            self._sync(fd, path)
+            if synced or at == 0:
+                self._sync(fd, path)
 
     def _write_new(self, path: Path, data: bytes) -> None:
         with self._opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as fd:

@@ -1,10 +1,24 @@
 """The files of one folder: reading, listing, walking, writing and removing them beneath it.
 
-What is opened, and why it cannot lie outside, is `store.confined`'s work.  Everything here blocks.
+What is opened, and why it cannot lie outside, is the work of `confined`.  The folder that a file is
+in is held open; everything else happens by single names in it, which are never followed
+(security.md §2).  A crash leaves the old file or the new one.  Everything here blocks.
+
+Who writes a temporary file holds a lock on it; the kernel drops the lock with the process.  So what
+can be locked is left over, and is swept.
+
+Files and folders that were written after content from strangers was read bear a mark: an extended
+attribute, so it stays with the file through renames and restarts.  Nobody may rely on its absence
+who lets others write with the same rights: they can take it off.
 """
 
+import errno
+import fcntl
 import os
+import re
+import secrets
 import stat
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,17 +28,382 @@ from typing import Literal
 
 import attrs
 
-from elwood.foundation.storage.atomic_write import Writer
 from elwood.foundation.storage.confined import (
     Confined,
     PathMissing,
     PathRefused,
+    open_beneath,
     refused,
 )
-from elwood.foundation.storage.paths import holds_secrets, is_git
-from elwood.foundation.storage.syscalls import Calls
-from elwood.foundation.storage.taint_marks import is_marked
-from elwood.foundation.storage.temporary_files import is_temporary
+from elwood.foundation.storage.disk import FULL_ERRORS, Calls
+from elwood.foundation.storage.paths import (
+    holds_secrets,
+    is_git,
+    protection,
+    refusal,
+)
+
+_NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
+# Names that are tried; more than one is needed only if somebody sweeps at that very moment.
+_TRIES = 10
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether *name* is one that a file has only while it is written."""
+    return _NAME.fullmatch(name) is not None
+
+
+def make_temporary(calls: Calls, folder: int) -> tuple[str, int]:
+    """Make a file for us alone in the open *folder*; return its name and descriptor, locked.
+
+    Raises OSError.
+    """
+    for _ in range(_TRIES):
+        name = f".elwood-{secrets.token_hex(8)}.tmp"
+        fd = calls.open(_path(folder, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        if _locked(fd) and os.fstat(fd).st_nlink:
+            return name, fd
+        calls.close(fd)
+    raise BlockingIOError("its folder is swept all the time")
+
+
+def sweep_temporary(calls: Calls, folder: int) -> None:
+    """Remove what a crash has left in the open *folder*."""
+    with os.scandir(folder) as entries:
+        left = [entry.name for entry in entries if is_temporary(entry.name)]
+    for name in left:
+        with suppress(OSError):
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            try:
+                if stat.S_ISREG(os.fstat(fd).st_mode) and _locked(fd):
+                    calls.unlink(_path(folder, name))
+            finally:
+                os.close(fd)
+
+
+def _path(folder: int, name: str) -> Path:
+    return Path(f"/proc/self/fd/{folder}", name)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+_MARK = "user.elwood.untrusted"
+# No such attribute, no attributes here at all, nothing here any more.
+_ABSENT = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT})
+
+
+def is_marked(file: int | str) -> bool:
+    """Tell whether *file*, open or named, is marked; if that cannot be told, it counts as marked.
+
+    A link is not followed.
+    """
+    try:
+        if isinstance(file, int):
+            os.getxattr(file, _MARK)
+        else:
+            os.getxattr(file, _MARK, follow_symlinks=False)
+    except OSError as error:
+        return error.errno not in _ABSENT
+    return True
+
+
+def can_be_marked(fd: int) -> bool:
+    """Tell whether the file system of *fd* has room for marks."""
+    try:
+        os.getxattr(fd, _MARK)
+    except OSError as error:
+        return error.errno != errno.EOPNOTSUPP
+    return True
+
+
+def mark_untrusted(fd: int) -> None:
+    """Mark the open file or folder.  Raises OSError."""
+    os.setxattr(fd, _MARK, b"1")
+
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+_MOVED = "was not written: its folder was moved meanwhile; try again"
+_REPLACED = "was not written: somebody replaced it meanwhile; try again"
+_NO_MARKS = (
+    "is not written: this conversation has read content from strangers, and the file system here "
+    "cannot keep that mark on a file (it has no user extended attributes)"
+)
+
+
+@attrs.frozen
+class Place:
+    """The name *name* in the open folder *folder*; *path* is how it was asked for.
+
+    *parent* is the path from the root by which the folder was opened.
+    """
+
+    path: str
+    folder: int
+    parent: str
+    name: str
+
+    def named(self, name: str) -> Path:
+        """Name a file of the folder by the held folder, wherever that is now."""
+        return Path(f"/proc/self/fd/{self.folder}", name)
+
+    def found(self, expect: os.stat_result | None = None) -> os.stat_result | None:
+        """Look at what has the name, which must be a plain file; None if there is nothing.
+
+        With *expect*, it must be that very file, unchanged.  Raises PathRefused.
+        """
+        try:
+            found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            found = None
+        except OSError as error:
+            raise refused(self.path, error) from error
+        if expect is not None and (found is None or _stamp(found) != _stamp(expect)):
+            raise PathRefused(self.path, "was changed meanwhile; read it again")
+        if found is None:
+            return None
+        if stat.S_ISDIR(found.st_mode):
+            raise PathRefused(self.path, "is a folder, not a file")
+        if stat.S_ISLNK(found.st_mode):
+            raise PathRefused(self.path, "is a link; name the file that it leads to")
+        if not stat.S_ISREG(found.st_mode):
+            raise PathRefused(self.path, "is not a plain file")
+        if found.st_nlink > 1:
+            raise PathRefused(self.path, "has a second name (hard link), maybe outside the folder")
+        if not found.st_mode & 0o222:
+            raise PathRefused(self.path, "is read-only")
+        return found
+
+    def need_there(self, confined: Confined) -> None:
+        """Refuse unless the folder is still where it was opened, beneath the root."""
+        try:
+            fd = open_beneath(confined.root(), self.parent, os.O_PATH | os.O_DIRECTORY)
+        except OSError as error:
+            raise PathRefused(self.path, _MOVED) from error
+        try:
+            if not os.path.sameopenfile(fd, self.folder):
+                raise PathRefused(self.path, _MOVED)
+        finally:
+            os.close(fd)
+
+    def need_same(self, name: str, fd: int) -> None:
+        """Refuse unless the file *name* in the folder is the one that is open as *fd*."""
+        try:
+            found = os.stat(name, dir_fd=self.folder, follow_symlinks=False)
+        except OSError as error:
+            raise PathRefused(self.path, _REPLACED) from error
+        if not os.path.samestat(found, os.fstat(fd)):
+            raise PathRefused(self.path, _REPLACED)
+
+
+@contextmanager
+def placed(
+    confined: Confined, calls: Calls, path: str, *, untrusted: bool, make: bool
+) -> Iterator[Place]:
+    """Open the folder of *path*; with *make*, make what is missing of it, one by one.
+
+    Raises PathRefused and Unconfined.
+    """
+    why = refusal(path)
+    if why is not None:
+        raise PathRefused(path, why)
+    relative = confined.relative(path)
+    if relative.startswith("/"):
+        raise PathRefused(path, "leads out of the folder")
+    if path.endswith("/") or relative.rsplit("/", 1)[-1] in (".", ".."):
+        raise PathRefused(path, "names a folder, not a file")
+    *folders, name = [part for part in relative.split("/") if part not in ("", ".")]
+    fd, there = _deepest(confined, path, folders)
+    try:
+        missing = folders[there:]
+        if missing and (not make or ".." in missing):
+            raise PathMissing(path, "is in a folder that does not exist")
+        # A link may have another name than what it leads to.
+        for where in (relative, "/".join([confined.inside(fd), *missing, name])):
+            _need_permission(path, where, untrusted=untrusted)
+        if untrusted and not can_be_marked(fd):
+            raise PathRefused(path, _NO_MARKS)
+        for folder in missing:
+            below = _made(calls, path, fd, folder, untrusted=untrusted)
+            os.close(fd)
+            fd = below
+        yield Place(path, fd, "/".join(folders) or ".", name)
+    finally:
+        os.close(fd)
+
+
+def _deepest(confined: Confined, path: str, folders: list[str]) -> tuple[int, int]:
+    """Open as many of *folders*, one in the other, as there are; say how many."""
+    root = confined.root()
+    for there in range(len(folders), -1, -1):
+        try:
+            return open_beneath(root, "/".join(folders[:there]) or ".", _FOLDER), there
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError as error:
+            raise PathRefused(path, "is in something that is not a folder") from error
+        except OSError as error:
+            raise refused(path, error) from error
+    raise PathMissing(path, "does not exist")
+
+
+def _made(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -> int:
+    """Make the folder *name* in *folder*, unless somebody was faster, and open it."""
+    try:
+        new = True
+        try:
+            calls.mkdir(Path(f"/proc/self/fd/{folder}", name))
+        except FileExistsError:
+            new = False
+        fd = open_beneath(folder, name, _FOLDER | os.O_NOFOLLOW)
+        try:
+            if new:
+                os.fchmod(fd, 0o777 & ~umask())
+                if untrusted:
+                    mark_untrusted(fd)
+                calls.sync(folder)
+        except OSError:
+            os.close(fd)
+            raise
+    except NotADirectoryError as error:
+        raise PathRefused(path, "is in something that is not a folder") from error
+    except OSError as error:
+        raise not_written(path, error) from error
+    return fd
+
+
+def _need_permission(path: str, where: str, *, untrusted: bool) -> None:
+    if holds_secrets(where):
+        raise PathRefused(path, "has a name that secrets are kept under; it is not written")
+    if is_git(where):
+        raise PathRefused(path, "belongs to git, which may run what is in it; use git itself")
+    if is_temporary(where.rsplit("/", 1)[-1]):
+        raise PathRefused(path, "has a name that is kept for files while they are written")
+    reason = protection(where) if untrusted else None
+    if reason is not None:
+        why = f"{reason}; this conversation has read content from strangers and may not change it"
+        raise PathRefused(path, why)
+
+
+def umask() -> int:
+    """Read the mask that `os.umask` cannot tell without changing it for all threads."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o077
+
+
+def not_written(path: str, error: OSError) -> PathRefused:
+    """Say why *path* was not written."""
+    if error.errno in FULL_ERRORS:
+        return PathRefused(path, "was not written: there is no room on the disk")
+    if error.errno == errno.EOPNOTSUPP:
+        return PathRefused(path, _NO_MARKS)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PathRefused(path, f"may not be written ({error.strerror})")
+    return PathRefused(path, f"was not written ({error.strerror})")
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+# Between the last look at a file and the rename nobody else in this process may replace it.
+_replacing = threading.Lock()
+
+
+class Writer:
+    """Changes files beneath *confined*, by *calls*."""
+
+    def __init__(self, confined: Confined, calls: Calls) -> None:
+        self._confined = confined
+        self._calls = calls
+        # Folders in which nothing is left from before, by device and inode.
+        self._swept: set[tuple[int, int]] = set()
+
+    def write(
+        self, path: str, data: bytes, *, untrusted: bool, expect: os.stat_result | None
+    ) -> Literal["created", "replaced"]:
+        """See `Root.write`."""
+        with placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place:
+            self._sweep(place.folder)
+            old = place.found(expect)
+            try:
+                with self._temporary(place, untrusted=untrusted) as (temp, fd):
+                    while data:
+                        data = data[self._calls.write(fd, data) :]
+                    os.fchmod(fd, 0o666 & ~umask() if old is None else old.st_mode & 0o777)
+                    self._calls.sync(fd)
+                    with _replacing:
+                        old = place.found(expect)
+                        place.need_there(self._confined)
+                        place.need_same(temp.name, fd)
+                        self._calls.rename(temp, place.named(place.name))
+                        self._check(place, fd, created=old is None)
+                self._settle(place)
+            except OSError as error:
+                raise not_written(path, error) from error
+        return "created" if old is None else "replaced"
+
+    def remove(self, path: str, *, untrusted: bool) -> None:
+        """See `Root.remove`."""
+        with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
+            if place.found() is None:
+                raise PathMissing(path, "does not exist")
+            place.need_there(self._confined)
+            try:
+                self._calls.unlink(place.named(place.name))
+                self._calls.sync(place.folder)
+            except OSError as error:
+                raise not_written(path, error) from error
+
+    @contextmanager
+    def _temporary(self, place: Place, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
+        """Make the file that is to be renamed; if the block fails, it vanishes."""
+        name, fd = make_temporary(self._calls, place.folder)
+        try:
+            if untrusted:
+                mark_untrusted(fd)
+            yield place.named(name), fd
+        except BaseException:  # whatever it was, and it goes on: only the temporary file must go
+            with suppress(OSError):
+                self._calls.unlink(place.named(name))
+            raise
+        finally:
+            self._calls.close(fd)
+
+    def _check(self, place: Place, fd: int, *, created: bool) -> None:
+        """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
+        try:
+            place.need_there(self._confined)
+            place.need_same(place.name, fd)
+        except PathRefused:
+            if created:
+                with suppress(PathRefused, OSError):
+                    place.need_same(place.name, fd)
+                    self._calls.unlink(place.named(place.name))
+            raise
+
+    def _settle(self, place: Place) -> None:
+        """Make the new name survive a power cut."""
+        try:
+            self._calls.sync(place.folder)
+        except OSError as error:
+            why = f"was written, but may be lost in a power cut ({error.strerror})"
+            raise PathRefused(place.path, why) from error
+
+    def _sweep(self, folder: int) -> None:
+        found = os.fstat(folder)
+        place = (found.st_dev, found.st_ino)
+        if place not in self._swept:
+            sweep_temporary(self._calls, folder)
+            self._swept.add(place)
+
 
 # Entries of a folder that are looked at.
 MAX_ENTRIES = 10_000

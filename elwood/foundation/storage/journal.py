@@ -2,36 +2,137 @@
 
 Rules (reliability.md §2): one write per line, newline last, fsync before anyone is told; only a
 tail that was never acknowledged is cut; damage anywhere else stops the work and is left as it is.
+A snapshot saves the replay of what stands before it.  It is only a shortcut: if anything about it
+is in doubt, it is ignored and the whole journal is read.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import is_dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Literal, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, Literal, Protocol, TypeVar, get_args, get_type_hints
 
 import attrs
 import msgspec
 import trio
 
+from elwood import __version__
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.chain import (
     Place,
     Unsound,
     decoder,
+    digest,
     entries_of,
     follow,
     write_line,
 )
-from elwood.foundation.storage.disk import Disk, temporary
-from elwood.foundation.storage.snapshot import (
-    belongs,
-    load,
-    place_of,
-    shape,
-    snapshot_of,
-    take,
-)
-from elwood.foundation.storage.syscalls import DiskFull, JournalBroken, judged
+from elwood.foundation.storage.disk import Disk, DiskFull, JournalBroken, judged, temporary
+
+# ,"checksum":"<64 hex digits>"}
+_SEAL = 79
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The *state* after entry *seq*; the line of that entry ends at the byte *offset*.
+
+    *hash* is that line's digest; *length*, *lines* and *at* are as in `Place`.  *shape* names the
+    type of the state.
+    """
+
+    seq: int
+    lines: int
+    offset: int
+    length: int
+    hash: str
+    at: float
+    shape: str
+    state: msgspec.Raw
+
+
+def snapshot_of(journal: Path) -> Path:
+    """Name the file that holds the snapshot of *journal*."""
+    return journal.with_name(f"{journal.name}.snapshot")
+
+
+@cache
+def shape(kind: type) -> str:
+    """Name what a state of type *kind* can hold, in this version of Elwood.
+
+    A state that has learned a new field would find it empty in an old snapshot, although the
+    journal can fill it.
+    """
+    found: dict[type, str] = {}
+    todo: list[object] = [kind]
+    while todo:
+        part = todo.pop()
+        todo.extend(get_args(part))
+        if isinstance(part, type) and part not in found and is_record(part):
+            hints = get_type_hints(part, include_extras=True)
+            found[part] = f"{part.__module__}.{part.__qualname__}{hints}"
+            todo.extend(hints.values())
+    known = "\n".join([__version__, *sorted(found.values())])
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+def is_record(kind: type) -> bool:
+    """Tell whether *kind* is a class whose fields msgspec reads and writes."""
+    return issubclass(kind, msgspec.Struct) or attrs.has(kind) or is_dataclass(kind)
+
+
+def take(state: object, shape: str, place: Place) -> bytes:
+    """Make the snapshot file of *state*, which is what the journal adds up to at *place*."""
+    snapshot = Snapshot(
+        seq=place.seq,
+        lines=place.lines,
+        offset=place.offset,
+        length=place.length,
+        hash=place.head,
+        at=place.at,
+        shape=shape,
+        state=msgspec.Raw(msgspec.json.encode(state)),
+    )
+    body = msgspec.json.encode(snapshot)[:-1]
+    return b'%b,"checksum":"%b"}' % (body, hashlib.sha256(body).hexdigest().encode())
+
+
+def load(path: Path) -> Snapshot | None:
+    """Read a snapshot; None if there is none, or none that is whole."""
+    try:
+        sealed = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    body = sealed[:-_SEAL]
+    if sealed[-_SEAL:] != b',"checksum":"%b"}' % hashlib.sha256(body).hexdigest().encode():
+        return None
+    try:
+        return msgspec.json.decode(sealed, type=Snapshot)
+    except msgspec.DecodeError:
+        return None
+
+
+def place_of(snapshot: Snapshot) -> Place:
+    """Say where in its journal *snapshot* was taken."""
+    return Place(
+        seq=snapshot.seq,
+        lines=snapshot.lines,
+        offset=snapshot.offset,
+        length=snapshot.length,
+        head=snapshot.hash,
+        at=snapshot.at,
+    )
+
+
+def belongs(snapshot: Snapshot, file: BinaryIO) -> bool:
+    """Tell whether the line at which *snapshot* was taken stands in the journal *file*."""
+    start = snapshot.offset - snapshot.length
+    if start < 0:
+        return False
+    file.seek(start)
+    line = file.read(snapshot.length)
+    return line.endswith(b"\n") and digest(line) == snapshot.hash
+
 
 __all__ = [
     "Damage",
@@ -153,11 +254,12 @@ class Journal(Generic[E, S]):
             self.state.apply(seq, line.at, line.entries[0])
             self._staged.append(entry)
 
-    async def append(self, *entries: E, last_words: bool = False) -> None:
+    async def append(self, *entries: E, last_words: bool = False, synced: bool = True) -> None:
         """Record *entries* in one line, behind what was staged: all of it or, after a crash, none.
 
         They are on the disk, and in *state*, when this returns; if it is cancelled, neither.
-        *last_words* may use the reserved space: results of what has happened already.  Raises
+        *last_words* may use the reserved space: results of what has happened already.  What is
+        not *synced* may be lost by a power cut, and by nothing else.  Raises
         DiskFull (nothing was written, the journal stays usable), JournalBroken, and
         msgspec.DecodeError for an entry that could not be read back, which is a bug.
         """
@@ -169,7 +271,7 @@ class Journal(Generic[E, S]):
         else:
             self._turn.acquire_nowait()
         try:
-            await self._append(entries, last_words)
+            await self._append(entries, last_words, synced)
             await self._snapshot_if_due()
         finally:
             self._turn.release()
@@ -180,14 +282,21 @@ class Journal(Generic[E, S]):
         if not self._usable:
             raise RuntimeError(f"{self.path} is not open")
 
-    async def _append(self, entries: tuple[E, ...], last_words: bool) -> None:
+    async def _append(self, entries: tuple[E, ...], last_words: bool, synced: bool) -> None:
         self._check_usable()
         place = self._place
         staged = len(self._staged)
         entries = (*self._staged, *entries)
         raw = write_line(place.seq + 1, place.head, self._disk.clock(), entries)
         line = self._decode(raw)
-        write = partial(self._disk.append, self.path, raw, at=place.offset, last_words=last_words)
+        write = partial(
+            self._disk.append,
+            self.path,
+            raw,
+            at=place.offset,
+            last_words=last_words,
+            synced=synced,
+        )
         try:
             await self._disk.blocking(write)
         except JournalBroken as error:

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from elwood.agent.approvals.messages import FindPerson, Known, MoveChat, MovedChats, Stranger
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import CODES, OWNER_ROUTE, World, running
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -33,10 +32,10 @@ from elwood.agent.approvals.state import (
     Question,
     RequestsGrouped,
 )
-from elwood.agent.channels.messages import Post, Sent, Undeliverable, Unsent, Unsure
+from elwood.agent.channels.messages import Post, Sent, Unsent
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 from tests.agent.approvals.approving import (
     CODES,
     OWNER,
@@ -830,26 +829,3 @@ async def test_after_each_entry_a_new_start_comes_to_the_same_end(
             ends = [await ask.seek(question(call)) for call in ("a", "b", "c", "d")]
             assert ends == [Verdict("always", OWNER)] + [Verdict("denied", OWNER)] * 3
         assert len(ruled(one)) == 4
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "repeats"),
-    [
-        ((Unsent("away"), Sent("1")), [False, False]),
-        ((Unsure("cut"), Unsent("away"), Sent("1")), [False, True, True]),
-        ((Undeliverable("blocked"),), [False]),
-    ],
-)
-async def test_a_question_is_posted_until_it_has_arrived(
-    world: World,
-    autojump_clock: MockClock,
-    outcomes: tuple[Unsent | Unsure | Sent | Undeliverable, ...],
-    repeats: list[bool],
-) -> None:
-    left: Iterator[Unsent | Unsure | Sent | Undeliverable] = iter(outcomes)
-    world.sent = lambda _: next(left)
-    async with running(world, OWNER_ROUTE) as ask:
-        await ask.seek(question())
-        await trio.sleep(100)
-        assert [post.repeat for post in world.posts] == repeats
-        assert await ask.seek(question()) == Pending()

@@ -4,7 +4,6 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.approvals.people import AccessDecided, AccessRequested, ChatMoved
 from elwood.agent.approvals.state import (
     GIST,
     MAX_KEPT,
@@ -130,16 +129,6 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(calls.requests["open"].question.subject) == 1000
 
 
-def test_the_newest_question_about_a_call_counts() -> None:
-    calls = ApprovalState()
-    for id, plan in (("a", "1"), ("b", "2")):
-        calls.apply(0.0, ApprovalRequested(id, id, question("c", plan=plan), 300.0))
-    found = calls.of_call("s", "c")
-    assert found is not None
-    assert found.id == "b"
-    assert calls.of_call("other", "c") is None
-
-
 def test_an_open_code_comes_before_a_used_one() -> None:
     calls = ApprovalState()
     for id in "ab":
@@ -150,18 +139,3 @@ def test_an_open_code_comes_before_a_used_one() -> None:
     assert found is not None
     assert found.id == "b"
     assert calls.of_code("ZZZ999") is None
-
-
-def test_people_and_calls_share_a_journal() -> None:
-    book = ApprovalBook()
-    for entry in (
-        AccessRequested("ABCD2345", "tg:7", "Eve", ROUTE),
-        sought("a"),
-        AccessDecided("ABCD2345", True, "tg:1"),
-        ApprovalDecided("a", "once", "tg:1", ""),
-        ChatMoved(-5, -100),
-    ):
-        book.apply(0, 0.0, entry)
-    assert book.people.known == {"tg:7": "Eve"}
-    assert book.people.moved == {-100: -5}
-    assert book.calls.requests["a"].ruling == "once"

@@ -7,6 +7,7 @@ from elwood.agent.channels.messages import (
     Button,
     OutboxMail,
     Post,
+    PostResult,
     Sent,
     Undeliverable,
     Unsent,
@@ -16,6 +17,7 @@ from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Mailbox
+from elwood.foundation.text.markdown import Rich
 
 PLACES = (Route("chat", 1), Route("chat", 2))
 
@@ -79,3 +81,32 @@ async def test_news_that_did_not_arrive_follow_the_owner(autojump_clock: object)
 async def test_without_a_place_the_log_has_them(caplog: pytest.LogCaptureFixture) -> None:
     assert await TellOwner(PostUntilDelivered({}), tuple, str)("It failed.", (), False)
     assert "nowhere to tell" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answers", "repeats"),
+    [
+        ((Unsent("away"), Sent("1")), [False, False]),
+        ((Unsure("cut"), Unsent("away"), Sent("1")), [False, True, True]),
+        ((None, Sent("1")), [False, True]),  # nobody answers in time
+        ((Undeliverable("blocked"),), [False]),
+    ],
+)
+async def test_what_may_have_arrived_is_marked_as_a_repeat(
+    answers: tuple[PostResult | None, ...], repeats: list[bool], autojump_clock: object
+) -> None:
+    box, heard, left = Mailbox[OutboxMail]("outbox", 4), list[Post](), list(answers)
+
+    async def outbox() -> None:
+        async for message in box:
+            assert isinstance(message, Post)
+            heard.append(message)
+            if (answer := left.pop(0)) is not None:
+                message.reply.set(answer)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox)
+        await PostUntilDelivered({"chat": box.address})(PLACES[0], (Rich("hi"),))
+        nursery.cancel_scope.cancel()
+
+    assert [post.repeat for post in heard] == repeats

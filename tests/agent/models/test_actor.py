@@ -63,9 +63,8 @@ from elwood.foundation.runtime import (
 )
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.storage.chain import decoder
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 from tests.fake_http import Reply, serving
 from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, messages_stream
 
@@ -541,30 +540,6 @@ async def test_the_owner_is_told_once_that_a_limit_is_near_over_restarts(
     [day] = told[1]
     assert told == [[], [day], []]
     assert day.startswith("82 % of the limit of 400 tokens a day is used. It resets at 2026-11-22")
-
-
-async def test_each_limit_and_each_period_has_its_warning(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
-    limits = Limits(session_tokens=135, day_tokens=275, month_tokens=550)
-    async with house(tmp_path, limits=limits, a=Scripted()) as it:
-        for session, job in (("s", "news"), ("s", ""), ("t", "news")):
-            await it.models.ask(attrs.evolve(wanted(session), job=job, purse=Purse(130)))
-        await trio.testing.wait_all_tasks_blocked()
-        words = "\n".join(it.told)
-        assert len(it.told) == 3
-        assert "84 % of the limit of 130 tokens a day for the job news" in words
-        assert "81 % of the limit of 135 tokens for the conversation s" in words
-        assert "80 % of the limit of 275 tokens a day" in words
-        await trio.sleep(12 * 3600)
-        for session in ("u", "v", "w"):
-            await it.ask(session)
-        await trio.testing.wait_all_tasks_blocked()
-        assert sorted(text.partition(" is used")[0] for text in it.told[3:]) == [
-            "80 % of the limit of 275 tokens a day",
-            "80 % of the limit of 550 tokens a month",
-            *(f"81 % of the limit of 135 tokens for the conversation {one}" for one in "uv"),
-        ]
 
 
 async def test_a_warning_waits_for_the_channel(

@@ -1,6 +1,6 @@
 """The table of what was spent."""
 
-import attrs
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def block(table: str) -> list[str]:
 def test_what_is_beyond_the_top_is_one_line_and_nothing_is_lost() -> None:
     jobs = tuple(JobUsed(f"job{n}", Used(10, 0.5), Used(100, 1.0)) for n in range(TOP_JOBS + 12))
     models = tuple((f"a/m{n}", Used(1000, 2.0)) for n in range(TOP_MODELS + 3))
-    lines = block(in_table(attrs.evolve(NOTHING, jobs=jobs, models=models)))
+    lines = block(in_table(msgspec.structs.replace(NOTHING, jobs=jobs, models=models)))
     at = lines.index("and 12 more               120      $6.00")
     assert lines[at + 1] == "  this month             1.2k     $12.00"
     assert lines[at - 2].startswith(f"job{TOP_JOBS - 1} ")
@@ -53,13 +53,13 @@ def test_what_is_beyond_the_top_is_one_line_and_nothing_is_lost() -> None:
 )
 def test_a_bar_is_full_only_when_the_limit_is_reached(used: float, most: float, bar: str) -> None:
     day = Used(1, used, most_usd=most)
-    assert f"  {bar}" in block(in_table(attrs.evolve(NOTHING, day=day)))
+    assert f"  {bar}" in block(in_table(msgspec.structs.replace(NOTHING, day=day)))
 
 
 def test_what_is_not_known_is_said() -> None:
     assert in_table(NOTHING).endswith("```")
     month = Used(5000, 0.0, unpriced=4000, estimated=True)
-    notes = in_table(attrs.evolve(NOTHING, month=month)).split("```")[-1]
+    notes = in_table(msgspec.structs.replace(NOTHING, month=month)).split("```")[-1]
     assert "The price of 4,000 tokens of this month is not known" in notes
     assert "estimated" in notes
 

@@ -20,9 +20,8 @@ from elwood.agent.models.spending.ledger import (
 )
 from elwood.agent.models.spending.store import Caller, UsageBook
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
 DAY = 86_400.0

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import takewhile
 
-import attrs
 import msgspec
 import pytest
 import trio
@@ -222,7 +221,7 @@ class Month:
     async def __call__(self, request: Complete) -> Completed:
         assert self.provider is not None
         assert self.talk is not None
-        wanted = attrs.evolve(wire(request), max_tokens=request.max_tokens or 1000)
+        wanted = msgspec.structs.replace(wire(request), max_tokens=request.max_tokens or 1000)
         pending = list(self.talk.session.pending.values())
         if pending and self.random.random() < 0.3:
             # The owner decides while the model is thinking.

@@ -17,7 +17,7 @@ from elwood.agent.session.log.restored import restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
 from elwood.features.backup.store import found, take
-from elwood.foundation.storage import taint_marks as marks
+from elwood.foundation.storage.files import is_marked, mark_untrusted
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 from tests.features.backup.keeping import NOW, Clock, contents, furnish, git, is_kept, lines, scope
 from tests.features.backup.test_backup_damage import made
@@ -129,12 +129,12 @@ def test_the_marks_of_strangers_words_stay(tmp_path: Path) -> None:
     furnish(here)
     for path in (here.workspace / "folder", here.workspace / "folder" / "said.txt"):
         fd = os.open(path, os.O_RDONLY)
-        marks.mark(fd)
+        mark_untrusted(fd)
         os.close(fd)
     restore(there, take(here, clock=Clock(), keep=1).path, clock=lambda: NOW + 60)
-    assert marks.is_marked(str(there.workspace / "folder"))
-    assert marks.is_marked(str(there.workspace / "folder" / "said.txt"))
-    assert not marks.is_marked(str(there.workspace))
+    assert is_marked(str(there.workspace / "folder"))
+    assert is_marked(str(there.workspace / "folder" / "said.txt"))
+    assert not is_marked(str(there.workspace))
 
 
 def test_the_history_of_the_workspace_comes_back(tmp_path: Path) -> None:

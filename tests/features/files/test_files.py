@@ -8,7 +8,6 @@ import pytest
 
 from elwood.agent.tools.tool import Hands, Output, ToolFailure
 from elwood.app.builtin_tools import builtin
-from elwood.features.files.texts import MAX_FILE
 from elwood.features.files.tools import (
     LIST_FILES,
     MAX_ITEMS,
@@ -19,6 +18,7 @@ from elwood.features.files.tools import (
 from elwood.features.files.tools import list_files as list_files_
 from elwood.features.files.tools import read_file as read_file_
 from elwood.foundation.runtime import inline
+from elwood.foundation.storage.text_files import MAX_FILE
 from tests.foundation.storage.confined import SENTINEL, build
 
 

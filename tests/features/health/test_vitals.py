@@ -20,8 +20,7 @@ from elwood.foundation.runtime import (
     Mailbox,
     supervise,
 )
-from elwood.foundation.storage.disk_space import Space
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import DiskFull, Space
 
 SEEN = Inspection(House("1", 0.0), ())
 

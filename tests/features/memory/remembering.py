@@ -9,10 +9,9 @@ from elwood.features.memory.messages import Saved, Unsaved
 from elwood.features.memory.note import Draft, Note, Status
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken
-from elwood.foundation.storage.syscalls import Calls
 
 MINE = Label(private=True)
 THEIRS = Label(untrusted=True, private=True)

@@ -6,8 +6,7 @@ import pytest
 
 from elwood.features.memory.extension import DailyQuota
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import Disk, DiskFull
 
 
 def quota(folder: Path, limit: int = 2) -> DailyQuota:

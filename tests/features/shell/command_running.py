@@ -4,14 +4,14 @@ import os
 import subprocess
 from pathlib import Path
 
-from elwood.features.shell.git_commands import (
-    ENVIRONMENT,
+from elwood.features.shell.judge import (
     READ_CONFIGURATION,
+    Plan,
     overridden,
     overrides,
 )
-from elwood.features.shell.judge import Plan
 from elwood.features.shell.shell_words import Unclear
+from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 
 # Seconds after which a command counts as hanging.
 PATIENCE = 30
@@ -24,7 +24,7 @@ def minimal(folder: Path) -> dict[str, str]:
 def run(plan: Plan, folder: Path, words: tuple[str, ...] = ()) -> tuple[int, bytes]:
     """Run *plan* as it says, with *words* of `overrides`: the last status, and what was printed."""
     status, printed = 0, b""
-    environment = {**minimal(folder), **ENVIRONMENT}
+    environment = {**minimal(folder), **GIT_ENVIRONMENT}
     for step in plan.steps:
         if (step.joined == "&&" and status) or (step.joined == "||" and not status):
             continue
@@ -50,7 +50,7 @@ def found(folder: Path) -> tuple[str, ...] | Unclear:
     listed = subprocess.run(
         READ_CONFIGURATION,
         cwd=folder,
-        env={**minimal(folder), **ENVIRONMENT},
+        env={**minimal(folder), **GIT_ENVIRONMENT},
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from elwood.features.shell.judge import Plan, Safe, judge
-from elwood.features.shell.safe_commands import safe
+from elwood.features.shell.judge import Plan, Safe, judge, safe
 from elwood.features.shell.shell_words import FOLDERS, Unclear, Word
 from tests.features.shell import shell_trace
 from tests.features.shell.shell_trace import Bash, Surprise, random_command

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.features.shell.danger import is_wrapper, wrapper
 from elwood.features.shell.judge import (
     CommandRules,
     Forbidden,
@@ -17,7 +18,6 @@ from elwood.features.shell.judge import (
     programs,
 )
 from elwood.features.shell.shell_words import MAX_COMMAND, Unclear
-from elwood.features.shell.wrappers import is_wrapper, wrapper
 from tests.features.shell.command_running import repository, run
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"

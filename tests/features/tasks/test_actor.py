@@ -37,9 +37,8 @@ from elwood.foundation.runtime import (
     inline,
     supervise,
 )
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 
 HOUR = 3600.0
 NOON = 1_774_699_200.0

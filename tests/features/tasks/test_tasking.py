@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
+import msgspec
 import pytest
 
 from elwood.agent.channels.messages import Button
@@ -48,7 +49,7 @@ async def test_the_owner_sees_what_is_planned_and_presses(
         every = Every(3600.0)
         timetable.put(Task("mail", "Look for mail", every), last=60.0, result="done")
         used = JobUsed("mail", Used(), Used(usd=0.125))
-        h.world.spent = attrs.evolve(h.world.spent, jobs=(used,))
+        h.world.spent = msgspec.structs.replace(h.world.spent, jobs=(used,))
         timetable.put(Task("rest", "Rest", every), paused="by me")
         timetable.put(Task("sweep", "Sweep", every, chore="sweep"))
         text, buttons = await said(h, "/tasks")

@@ -8,6 +8,8 @@ import logging
 import re
 import traceback
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,7 @@ from elwood.agent.conversation.inbound import Busy, Taken
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.errors import FAILURES, TelegramError, explain
+from elwood.features.telegram.outbox import JITTER
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
 from elwood.foundation.secrets.redaction import Secret
@@ -94,7 +97,11 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
             assert isinstance(await out.post("other", route=Route("telegram", 5)), Sent)
             await fake.until(lambda: len(fake.sent) == 7)
         refused = [key for key in fake.counts if "429" in key]
-        # Two floods for six messages at two a flood; no call fell into a wait.
+        # Two floods for six messages at two a flood; no call fell into a wait, nor began right
+        # when it ended: the wait is made longer at random, here by half of the most.
+        times = [message.at for message in fake.sent if message.text != "other"]
+        pauses = [later - sooner for sooner, later in pairwise(times) if later - sooner > 1]
+        assert [pause % 1 for pause in pauses] == [JITTER / 2, JITTER / 2]
         assert sum(fake.counts[key] for key in refused) == 2
         assert not fake.drafts
         assert not fake.actions
@@ -581,6 +588,21 @@ async def test_the_budgets_keep_the_real_limits(mock_clock: MockClock) -> None:
         assert fake.sent[-1].at - fake.sent[0].at >= 8.0
 
 
+async def test_fifty_people_answered_at_once_wait_for_what_the_vendor_asks_for_only(
+    mock_clock: MockClock,
+) -> None:
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake:
+        async with outbox(fake, pacing=Pacing()) as out, trio.open_nursery() as nursery:
+            for chat in range(100, 150):
+                out.typing(route=Route("telegram", chat))
+                nursery.start_soon(partial(out.post, "hi", route=Route("telegram", chat)))
+            await fake.until(lambda: len(fake.sent) == 50)
+        times = sorted(message.at for message in fake.sent)
+        assert times[29] - times[0] < 0.1
+        assert times[49] - times[0] < 1.0
+
+
 async def test_drafts_grow_and_are_dropped_rather_than_queued(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = JUMP
     async with fake_telegram() as fake, outbox(fake, pacing=Pacing()) as out:
@@ -618,6 +640,28 @@ async def test_in_a_group_one_message_is_edited_and_goes_when_the_answer_comes(
         assert [message.text for message in fake.sent] == ["I think that it …", "It is."]
         assert fake.gone == {fake.sent[0].message_id}
         assert not fake.drafts
+
+
+async def test_edits_in_a_group_leave_room_for_what_is_final(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = JUMP
+    group = Route("telegram", GROUP, private=False)
+    pacing = Pacing(group=(Window(4, 1000.0),))
+    async with fake_telegram() as fake, outbox(fake, pacing=pacing) as out:
+        for number in range(5):
+            out.draft("frame" + "!" * number, route=group)
+            await trio.sleep(5)
+        assert fake.sent[0].edits == 1  # with the message itself, half of what may be sent
+        with trio.fail_after(10):
+            for _ in range(2):
+                assert isinstance(await out.post("final", route=group), Sent)
+
+
+async def test_only_the_first_piece_refers_to_what_it_answers() -> None:
+    async with fake_telegram() as fake, outbox(fake) as out:
+        fake.say("question")
+        route = Route("telegram", OWNER, reply_to=1)
+        assert isinstance(await out.post("x" * 5000, route=route), Sent)
+        assert ["reply_parameters" in message.params for message in fake.sent] == [True, False]
 
 
 async def test_a_server_without_drafts_is_not_asked_twice() -> None:

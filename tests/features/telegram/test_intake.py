@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from elwood.agent.approvals.messages import CommandResult, Known, Stranger
 from elwood.agent.channels.messages import Unsent
-from elwood.agent.conversation.inbound import Busy, Refused, Taken
+from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
@@ -40,6 +40,22 @@ async def test_after_news_the_next_poll_follows_at_once(mock_clock: MockClock) -
             await wait_all_tasks_blocked(0.1)
             assert house.texts[-1:] == [text]
             assert not fake.unconfirmed
+
+
+async def test_what_was_taken_is_confirmed_before_the_end(mock_clock: MockClock) -> None:
+    """Or it would come again after a backup was restored; no poll gets through any more."""
+    async with fake_telegram() as fake:
+        async with intake(fake) as house:
+
+            def take(inbound: Inbound) -> Taken:
+                fake.fault("getUpdates", code=502)
+                return Taken()
+
+            house.take = take
+            fake.say("hello")
+            await fake.until(lambda: fake.counts["getUpdates error"])
+            assert fake.unconfirmed
+        assert not fake.unconfirmed
 
 
 async def test_nothing_is_confirmed_that_nobody_has_taken(mock_clock: MockClock) -> None:

@@ -11,16 +11,18 @@ import trio
 from elwood.agent.tools.tool import Hands, Output, ToolFailure
 from elwood.features.web.client import Web
 from elwood.features.web.search_client import Result, SearchFailed
-from elwood.features.web.search_tools import WEB_SEARCH, WebSearch, web_search
 from elwood.features.web.tools import (
     MAX_SENT,
     MAX_SHOWN,
     WEB_FETCH,
     WEB_REQUEST,
+    WEB_SEARCH,
     WebFetch,
     WebRequest,
+    WebSearch,
     web_fetch,
     web_request,
+    web_search,
 )
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime.blocking import inline

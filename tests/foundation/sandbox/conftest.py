@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from elwood.foundation.sandbox import landlock
 from elwood.foundation.sandbox.command import Executor
+from elwood.foundation.sandbox.launched import landlock_version
 from tests.foundation.sandbox import scene
 
 LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "sbin": "usr/sbin"}
@@ -28,7 +28,7 @@ def has_bubblewrap() -> None:
 
 @pytest.fixture
 def has_landlock() -> None:
-    if landlock.version() < 6:
+    if landlock_version() < 6:
         pytest.skip("LANDLOCK NOT TESTED: the kernel's is older than version 6")
 
 

@@ -14,8 +14,7 @@ from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.command import Executor
 from elwood.foundation.sandbox.docker import Docker
 from elwood.foundation.sandbox.engine import Engine
-from elwood.foundation.sandbox.layout import environment
-from elwood.foundation.sandbox.lending import lend
+from elwood.foundation.sandbox.layout import environment, lend
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 

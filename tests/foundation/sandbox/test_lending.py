@@ -21,7 +21,7 @@ from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.tools import Activate, activate_skill
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.command import Command, Executor
-from elwood.foundation.sandbox.lending import Lent, lend
+from elwood.foundation.sandbox.layout import Lent, lend
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Paths

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.sandbox.output import Kept
+from elwood.foundation.sandbox.children import Kept
 
 
 @given(parts=st.lists(st.binary(max_size=40)), limit=st.integers(0, 60))

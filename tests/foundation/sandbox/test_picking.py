@@ -6,8 +6,7 @@ import attrs
 import pytest
 
 from elwood.foundation.sandbox.command import Command, NoSandbox, Outcome, Rung
-from elwood.foundation.sandbox.picking import pick
-from elwood.foundation.sandbox.selftest import self_test
+from elwood.foundation.sandbox.picking import pick, self_test
 from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home, take
 

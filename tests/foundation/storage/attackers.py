@@ -20,8 +20,7 @@ from typing import Protocol
 import attrs
 
 from elwood.foundation.storage.confined import PathRefused
-from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.temporary_files import is_temporary
+from elwood.foundation.storage.files import Root, is_temporary
 from tests.foundation.storage.confined import SENTINEL, build, snapshot
 
 ATTACKER = """

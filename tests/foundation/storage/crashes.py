@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from elwood.foundation.storage.syscalls import Calls
+from elwood.foundation.storage.disk import Calls
 
 FOLDER = -1
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import msgspec
 
 from elwood.foundation.runtime import Blocking, inline
-from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.storage.syscalls import Calls
 
 
 class Wrote(msgspec.Struct, frozen=True, tag="wrote"):

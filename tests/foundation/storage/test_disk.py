@@ -3,15 +3,22 @@
 import errno
 import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import trio
 
 from elwood.foundation.runtime import Halt
-from elwood.foundation.storage.disk import RESERVE, temporary
+from elwood.foundation.storage.disk import (
+    PAGE,
+    RESERVE,
+    Calls,
+    DiskFull,
+    JournalBroken,
+    temporary,
+)
 from elwood.foundation.storage.journal import Verified, snapshot_of, verify
-from elwood.foundation.storage.syscalls import Calls, DiskFull, JournalBroken
 from tests.foundation.storage.diary import Wrote, kept, make_disk, names, opened
 
 
@@ -22,6 +29,7 @@ class Failing(Calls):
         self.room = room
         self.fail: dict[str, int] = {}
         self.allocated: dict[tuple[int, int], int] = {}
+        self.synced: list[int] = []
 
     def _fail(self, call: str) -> None:
         if call in self.fail:
@@ -55,6 +63,7 @@ class Failing(Calls):
 
     def sync(self, fd: int) -> None:
         self._fail("sync")
+        self.synced.append(os.fstat(fd).st_size)
         super().sync(fd)
 
     def rename(self, old: Path, new: Path) -> None:
@@ -123,7 +132,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 import trio
-from elwood.foundation.storage.syscalls import DiskFull
+from elwood.foundation.storage.disk import DiskFull
 from tests.foundation.storage.diary import (Wrote, opened)
 
 async def main():
@@ -283,6 +292,22 @@ async def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     with pytest.raises(DiskFull):
         await journal.append(Wrote("two"), last_words=True)
     assert os.listdir("/proc/self/fd") == before
+
+
+async def test_what_need_not_be_synced_is_so_at_the_end_of_a_page(tmp_path: Path) -> None:
+    """A power cut may take lines of the last page only; a kill takes none."""
+    calls, path = Failing(), tmp_path / "a.jsonl"
+    journal = await opened(path, make_disk(calls))
+    await journal.append(Wrote("first"), synced=False)
+    assert calls.synced, "a new file is there from the first line on"
+    ends = [path.stat().st_size]
+    calls.synced.clear()
+    while ends[-1] < 3 * PAGE:
+        await journal.append(Wrote("x" * 500), synced=False)
+        ends.append(path.stat().st_size)
+    crossing = [end for last, end in pairwise(ends) if last // PAGE != end // PAGE]
+    assert calls.synced == crossing
+    assert len((await opened(path, make_disk())).state.entries) == len(ends)
 
 
 # --- snapshots and replacing ----------------------------------------------------------------------

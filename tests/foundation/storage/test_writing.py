@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from elwood.foundation.storage.confined import PathMissing, PathRefused
-from elwood.foundation.storage.files import MAX_DEPTH, Item, Root
-from elwood.foundation.storage.syscalls import Calls
-from elwood.foundation.storage.temporary_files import is_temporary
+from elwood.foundation.storage.disk import Calls
+from elwood.foundation.storage.files import MAX_DEPTH, Item, Root, is_temporary
 from tests.foundation.storage.confined import build
 from tests.foundation.storage.crashes import (
     Acknowledged,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
@@ -24,16 +24,14 @@ from elwood.foundation.text.lines import one_line
 MOST_SHARE = 1_000_000
 
 
-@attrs.frozen
-class Bill:
+class Bill(msgspec.Struct, frozen=True):
     """One call, and what its job may spend."""
 
     entry: Charged
     purse: Purse | None = None
 
 
-@attrs.frozen
-class _Bound:
+class _Bound(msgspec.Struct, frozen=True):
     """Of *account* no more than *most* may be spent."""
 
     account: Account
@@ -74,14 +72,7 @@ on before that, raise the task's usd, or limits.job_usd, in config.toml, or have
 
 
 def warnings(limits: Limits, ledger: Ledger, bills: Sequence[Bill]) -> tuple[Warned, ...]:
-    """Decide what the owner is told when *bills* come to *ledger*, which has not seen them yet.
-
-    >>> entry = Charged("s", "a/m", "2026-11-21", input=85)
-    >>> [one.used for one in warnings(Limits(day_tokens=100), Ledger(), [Bill(entry)])]
-    [85.0]
-    >>> warnings(Limits(day_tokens=100, warn=0.9), Ledger(), [Bill(entry)])
-    ()
-    """
+    """Decide what the owner is told when *bills* come to *ledger*, which has not seen them yet."""
     if not limits.warn:
         return ()
     added: dict[Account, Tally] = {}

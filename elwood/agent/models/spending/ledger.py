@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Literal, TypeVar
 from zoneinfo import ZoneInfo
 
-import attrs
 import msgspec
 
 from elwood.agent.conversation.message import Usage
@@ -216,8 +215,7 @@ def _name(account: Account, unit: Unit, most: float) -> str:
     return f"{account.scope} {unit} {float(most)!r} {account.of} {account.job}"
 
 
-@attrs.frozen(kw_only=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """US dollars per million tokens, for prompts of at most *upto* tokens (None: of any size)."""
 
     input: float

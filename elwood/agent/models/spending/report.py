@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
@@ -24,8 +24,7 @@ WIDTH = NAME + TOKENS + MONEY
 BAR = 10
 
 
-@attrs.frozen
-class Used:
+class Used(msgspec.Struct, frozen=True):
     """A sum, and its limits; *unpriced* are the tokens among *tokens* that cost nothing here.
 
     *estimated* says that a provider left out counts, so that the numbers are partly guesses.
@@ -39,8 +38,7 @@ class Used:
     most_usd: float | None = None
 
 
-@attrs.frozen
-class JobUsed:
+class JobUsed(msgspec.Struct, frozen=True):
     """What the job *name* has used today, of its purse if that is known, and this month."""
 
     name: str
@@ -48,8 +46,7 @@ class JobUsed:
     month: Used
 
 
-@attrs.frozen(kw_only=True)
-class Spent:
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What has been used: by a conversation, on the day *today*, and in its month.
 
     *jobs* and *models*, of the month, and *others*, all other conversations from their beginning

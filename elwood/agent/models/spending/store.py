@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-import attrs
+import msgspec
 import trio
 
 from elwood.agent.conversation.message import Usage
@@ -20,8 +20,7 @@ from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.journal import DiskFull, Journal
 
 
-@attrs.frozen
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """For whom a model is asked: a conversation and, if it is one, a *job* with its *purse*."""
 
     session: str
@@ -94,13 +93,17 @@ class UsageBook:
         await self._write()
 
     async def _write(self) -> bool:
-        """Write what is owed, one line for all who wait here; False if the disk is full."""
+        """Write what is owed, one line for all who wait here; False if the disk is full.
+
+        It is not synced: what a turn cost stands in its conversation as well, so that a power cut
+        loses some counting only.  A warning is: it is given once.
+        """
         async with self._writing:
             batch = tuple(self._owed)
             warned = warnings(self._limits, self._journal.state, batch)
             charged = (bill.entry for bill in batch)
             try:
-                await self._journal.append(*charged, *warned, last_words=True)
+                await self._journal.append(*charged, *warned, last_words=True, synced=bool(warned))
             except DiskFull as error:
                 report_error("usage journal", str(error))
                 return False

@@ -22,10 +22,11 @@ from elwood.agent.conversation.message import (
     mend,
     texts,
 )
+from elwood.agent.conversation.token_counts import estimate_prompt
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.turn.compaction import is_notice_of_cut
-from elwood.foundation.text.tokens import estimate, estimate_prompt
+from elwood.foundation.text.tokens import estimate
 
 NO_NATIVE = msgspec.Raw(b"null")
 # Characters of native content for a token, at least.

@@ -12,6 +12,7 @@ from elwood.agent.conversation.brought_along import are_days_private
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.task_run import job_of
+from elwood.agent.conversation.token_counts import Calibration
 from elwood.agent.session.log.branch import said_node
 from elwood.agent.session.log.entries import (
     MAX_ATTEMPTS,
@@ -53,7 +54,6 @@ from elwood.agent.session.log.turns import (
     is_answer,
     outcome,
 )
-from elwood.foundation.text.tokens import Calibration
 
 # Receipts that are remembered, without their texts.
 MAX_RECEIPTS = 50

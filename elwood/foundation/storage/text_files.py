@@ -1,14 +1,10 @@
-"""What counts as a text file, how its lines are shown, and what a refused path means to a model."""
+"""What counts as a text file, and its lines."""
 
 from collections.abc import Iterator
 
-from elwood.agent.tools.tool import ToolFailure
-from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
+from elwood.foundation.storage.confined import PathRefused
 from elwood.foundation.storage.files import File
-from elwood.foundation.text.lines import escape_name
 
-# Of a line, in characters, that is shown: more is data, not text.
-MAX_LINE = 2000
 # Bytes of a file that is searched for its lines.
 MAX_FILE = 64 << 20
 # Bytes of a line that are read at once: a line without an end must not fill the memory.
@@ -60,15 +56,3 @@ def refuse_binary(path: str, start: bytes, size: int) -> None:
         kind = "binary data"
     if kind is not None:
         raise PathRefused(path, f"is {kind} ({size:,} bytes), not a text file")
-
-
-def failure(path: str, error: PathRefused | Unconfined) -> ToolFailure:
-    """Say to the model why *path* was refused."""
-    name = escape_name(path) or "the path"
-    match error:
-        case PathMissing():
-            return ToolFailure(f"{name} {error.why}; list_files shows what is there")
-        case PathRefused():
-            return ToolFailure(f"{name}: {error.why}")
-        case Unconfined():
-            return ToolFailure(f"files cannot be used on this machine: {error}")

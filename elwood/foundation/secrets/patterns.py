@@ -1,0 +1,482 @@
+"""Credentials that give themselves away: by their form, by their armour, or by what stands around.
+
+Tokens have a form wherever they stand.  Private keys come plain, escaped, indented, cut off, or in
+base64.  Of passwords only names, headers, URLs and options tell.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import attrs
+
+
+@attrs.frozen
+class Found:
+    """*text[start:end]* is a *kind* of credential, given away by what begins at *begin*.
+
+    A text in pieces must not be cut between *begin* and *end*.  *kind* is empty for what only
+    looks like the beginning of one, or turned out to be none: it is to be seen whole, and stays.
+    """
+
+    begin: int
+    start: int
+    end: int
+    kind: str
+
+
+# Changes between letters and digits, and from small to capital letters; every second character
+# of a random token begins one, a word or a name of words has next to none.
+_CHANGE = re.compile(r"[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])|[a-z](?=[A-Z])")
+# One change in so many characters, and so many at least, make a text random.
+_CHANGE_EVERY, _CHANGES = 12, 3
+
+
+def is_random(text: str) -> bool:
+    """Tell whether *text* looks drawn by lot, not written by a person.
+
+    >>> is_random("q8Zr1vX0c2N4m6B8"), is_random("3f786850e387550fdab836ed7e6dc881de23001b")
+    (True, True)
+    >>> is_random("pipelines-are-not-keys"), is_random("x" * 40), is_random("SomeClassName")
+    (False, False, False)
+    """
+    changes = sum(1 for _ in _CHANGE.finditer(text))
+    return changes >= max(_CHANGES, len(text) // _CHANGE_EVERY)
+
+
+# Kinds, their heads, and what follows: bounded runs only, none of which can be tried anew at each
+# of its own characters: one unbounded `[a-z]*` is a denial of service (security.md §4).
+_FORMS = (
+    ("Anthropic or OpenAI key", "sk-", r"[A-Za-z0-9_-]{16,512}"),
+    ("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{16,256}"),
+    ("webhook secret", "whsec_", r"[A-Za-z0-9+/]{24,128}"),
+    ("Groq key", "gsk_", r"[A-Za-z0-9]{32,128}"),
+    ("xAI key", "xai-", r"[A-Za-z0-9]{32,128}"),
+    ("Hugging Face token", "hf_ api_org_", r"[A-Za-z0-9]{30,64}"),
+    ("Replicate token", "r8_", r"[A-Za-z0-9]{30,64}"),
+    ("Perplexity key", "pplx-", r"[A-Za-z0-9]{32,128}"),
+    ("Brave key", "BSA", r"(?<![+/]BSA)[A-Za-z0-9_-]{26,32}(?![A-Za-z0-9+/=_-])"),
+    ("Tavily key", "tvly-", r"[A-Za-z0-9-]{20,64}"),
+    ("NVIDIA key", "nvapi-", r"[A-Za-z0-9_-]{48,128}"),
+    ("GitHub token", "gho_ ghp_ ghr_ ghs_ ghu_", r"[A-Za-z0-9]{30,255}"),
+    ("GitHub token", "github_pat_", r"[A-Za-z0-9_]{30,255}"),
+    ("GitLab token",
+     "glagent- glcbt- gldt- glfeed- glft- glimt- gloas- glpat- glptt- glrt- glsoat-",
+     r"[A-Za-z0-9_.-]{20,300}"),
+    ("npm token", "npm_", r"[A-Za-z0-9]{36,64}"),
+    ("PyPI token", "pypi-", r"[A-Za-z0-9_-]{50,1024}"),
+    ("Docker token", "dckr_pat_ dckr_oat_", r"[A-Za-z0-9_-]{20,64}"),
+    ("RubyGems key", "rubygems_", r"[0-9a-f]{48}"),
+    ("Slack token", "xox", r"[abceoprs]-[A-Za-z0-9-]{12,512}"),
+    ("Slack token", "xapp-", r"[0-9]-[A-Za-z0-9-]{20,512}"),
+    ("webhook address", "hooks.slack.com/",
+     r"(?:services|triggers|workflows)/[A-Za-z0-9/]{20,128}"),
+    ("webhook address", "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+     r"[0-9]{15,20}/[A-Za-z0-9_-]{40,128}"),
+    ("AWS key", "ABIA ACCA AKIA ASIA", r"[A-Z2-7]{16}(?![A-Za-z0-9+/])"),
+    ("Google key", "AIza", r"(?<![+/]AIza)[A-Za-z0-9_-]{35}(?![A-Za-z0-9+/=_-])"),
+    ("Google token", "ya29.", r"[A-Za-z0-9_.-]{20,2048}"),
+    ("Google secret", "GOCSPX-", r"[A-Za-z0-9_-]{20,64}"),
+    ("DigitalOcean token", "doo_v1_ dop_v1_ dor_v1_", r"[0-9a-f]{64}"),
+    ("Vault token", "hvs. hvb. hvr.", r"[A-Za-z0-9_-]{20,512}"),
+    ("Databricks token", "dapi", r"[0-9a-f]{32}(?:-[0-9])?(?![0-9A-Za-z])"),
+    ("Tailscale key", "tskey-", r"[a-z]{3,16}-[A-Za-z0-9-]{16,128}"),
+    ("SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
+    ("Twilio key", "SK", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
+    ("Mailgun key", "key-", r"[0-9a-f]{32}(?![0-9A-Za-z])"),
+    ("Brevo key", "xkeysib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    ("Shopify token", "shpat_ shpca_ shppa_ shpss_", r"[0-9a-fA-F]{32}"),
+    ("Linear key", "lin_api_ lin_oauth_", r"[A-Za-z0-9]{32,128}"),
+    ("Notion token", "ntn_ secret_", r"[A-Za-z0-9]{40,64}"),
+    ("Grafana token", "glsa_ glc_", r"[A-Za-z0-9+/_]{32,512}"),
+    ("Supabase token", "sbp_", r"[0-9a-f]{40}"),
+    ("Atlassian token", "ATATT3x ATCTT3x", r"[A-Za-z0-9_=-]{40,512}"),
+    ("Sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_=+/-]{40,512}"),
+    ("Figma token", "figd_", r"[A-Za-z0-9_-]{32,128}"),
+    ("New Relic key", "NRAK-", r"[A-Z0-9]{27}"),
+    ("Postman key", "PMAK-", r"[0-9a-f]{24}-[0-9a-f]{34}"),
+    ("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa.", r"[A-Za-z0-9._-]{40,128}"),
+    ("Dropbox token", "sl.", r"[A-Za-z0-9_-]{100,2048}"),
+    ("Pulumi token", "pul-", r"[0-9a-f]{40}"),
+    ("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{58}"),
+    # A run of base64 is tried from its first character only, or each `eyJ-` would cost all of it.
+    ("signed token", "eyJ", r"(?<![_-]eyJ)[A-Za-z0-9_-]{8,1024}"
+     r"(?:\.[A-Za-z0-9_-]{0,6144}){1,3}\.[A-Za-z0-9_-]{16,4096}"),
+)  # fmt: skip
+_HEADS = tuple((head, kind, rest) for kind, heads, rest in _FORMS for head in heads.split())
+
+
+@cache
+def _pattern(head: str, rest: str) -> re.Pattern[str]:
+    """Make the pattern of a form, which begins where a word does.
+
+    That is at the beginning, after a mark, or after an escaped character.  It is looked at behind
+    the head, so that the search goes by the head.
+    """
+    return re.compile(f"{re.escape(head)}{_left(re.escape(head))}{rest}")
+
+
+def _left(head: str = "") -> str:
+    befores = (
+        ("!", "[A-Za-z0-9]"),
+        ("=", r"\\[nrt]"),
+        ("=", "%[0-9A-Fa-f][0-9A-Fa-f]"),
+        ("=", r"\\u00[0-9A-Fa-f][0-9A-Fa-f]"),
+    )
+    return f"(?:{'|'.join(f'(?<{sign}{before}{head})' for sign, before in befores)})"
+
+
+# Their first characters may be any, so they are looked for by a mark further on.
+_BY_MARK = (
+    ((":", "%3"), "Telegram bot token",
+     re.compile(r"(?<![0-9])[0-9]{6,12}(?::|%3[Aa])[A-Za-z0-9_-]{34,64}")),
+    (("Q~",), "Azure secret",
+     re.compile(_left() + r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,37}")),
+    ((".",), "Discord token",
+     re.compile(_left() + r"[MNO][A-Za-z0-9]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,45}")),
+)  # fmt: skip
+# Every form with a head is, with it, a part of such a run.
+_LONG = re.compile(r"[A-Za-z0-9_+/=.~-]{16,}")
+# 16 of 32 letters and digits: one in 28 has no digit at all, so this form is believed as it is.
+_ALWAYS = frozenset({"AWS key"})
+
+
+def tokens(text: str, at: int = 0) -> Iterator[Found]:
+    """Find the tokens in *text* that begin at *at* or later.
+
+    >>> text = "use ghp" + "_" + "q8Zr1vX0c2N4m6B8" * 2 + "Az3."
+    >>> [(found.kind, text[found.start:found.end][:4]) for found in tokens(text)]
+    [('GitHub token', 'ghp_')]
+    """
+    runs = "\n".join(_LONG.findall(text, at))
+    if not runs:
+        return  # most lines of a log
+    for head, kind, rest in _HEADS:
+        if head in runs:
+            for match in _pattern(head, rest).finditer(text, at):
+                yield _judged(match, kind)
+    for marks, kind, pattern in _BY_MARK:
+        if any(mark in text for mark in marks):
+            for match in pattern.finditer(text, at):
+                yield _judged(match, kind)
+
+
+def _judged(match: re.Match[str], kind: str) -> Found:
+    real = kind in _ALWAYS or is_random(match[0]) or _is_long(match[0])
+    return Found(match.start(), match.start(), match.end(), kind if real else "")
+
+
+# A run of letters and digits longer than words are, in which a placeholder has few different.
+_RUN = re.compile(r"[A-Za-z0-9]{20,}")
+_DIFFERENT = 8
+
+
+def _is_long(text: str) -> bool:
+    run = _RUN.search(text)
+    if run is None or len(set(run[0])) < _DIFFERENT:
+        return False
+    return not (run[0].islower() and run[0].isalpha())
+
+
+KIND = "private key"
+# Characters of one armoured key, at most; RSA with 8192 bits takes 6 400.
+LIMIT = 16 * 1024
+# Characters between two runs of a key's body: a line break with what a log, a mail or a diff puts
+# in front of each line, and the headers of old formats.
+_GAP = 128
+# How far before its name the base64 of an armour may begin: `-----BEGIN ENCRYPTED `.
+_BEFORE_NAME = 32
+# A body has runs at least this long; words do not.
+_BASE64_RUN = re.compile(r"[A-Za-z0-9+/=]{16,}")
+_BEGIN = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+    r"|Private-Lines: [0-9]{1,4}"  # PuTTY
+)
+# A heading that a growing text ends within.
+_HALF_BEGIN = re.compile(r"-----B[A-Z0-9 ]{0,90}-{0,5}\Z")
+_END = re.compile(r"-----END [A-Z0-9 ]{1,64}-----")
+# In base64 only line breaks and an indent stand between two lines.
+_NEXT_LINE = re.compile(r"(?:[\s\"'+>|]|\\[nrt]){0,24}([A-Za-z0-9+/=]*)")
+
+
+def _cores(text: bytes) -> Iterator[str]:
+    """Give the characters that *text* has in base64 wherever it stands, at each alignment."""
+    for before in range(3):
+        padded = bytes(before) + text
+        yield b64encode(padded).decode("ascii")[-(-before * 8 // 6) : len(padded) * 8 // 6]
+
+
+_NAME_IN_BASE64 = tuple(_cores(b" PRIVATE KEY"))
+_IN_BASE64 = re.compile("|".join(map(re.escape, _NAME_IN_BASE64)))
+
+
+def private_keys(text: str, at: int = 0) -> Iterator[Found]:
+    """Find the private keys in *text* that begin at *at* or later.
+
+    A key without an end is taken as far as its body goes; a heading without a body is none.
+
+    >>> heading = "-----BEGIN PRIVATE" + " KEY-----"
+    >>> [bool(found.kind) for found in private_keys(f"the {heading} line")]
+    [False]
+    >>> key = f"{heading} " + "q8Zr1vX0c2N4m6B8" * 4
+    >>> [found.kind for found in private_keys(key) if found.kind]
+    ['private key']
+    """
+    if "PRIVATE KEY" in text or "Private-Lines" in text:
+        yield from _armoured(text, at)
+    if any(core in text for core in _NAME_IN_BASE64):
+        yield from _in_base64(text, at)
+    if half := _HALF_BEGIN.search(text, max(at, len(text) - 100)):
+        yield Found(half.start(), half.start(), len(text), "")
+
+
+def _armoured(text: str, at: int) -> Iterator[Found]:
+    while match := _BEGIN.search(text, at):
+        begin, limit = match.start(), match.start() + LIMIT
+        at = match.end()
+        while at < limit and (run := _BASE64_RUN.search(text, at, min(limit, at + _GAP + 16))):
+            at = _end_of_run(text, run.start(), limit)
+        has_body = at > match.end()
+        end = _END.search(text, at, at + _GAP)
+        if end is not None:
+            yield Found(begin, begin, end.end(), KIND if has_body else "")
+            at = end.end()
+            continue
+        if has_body:
+            yield Found(begin, begin, at, KIND)
+        # More of the body, or its end, may come within this distance.
+        yield Found(begin, begin, min(len(text), limit, at + _GAP + 16), "")
+
+
+def _in_base64(text: str, at: int) -> Iterator[Found]:
+    while match := _IN_BASE64.search(text, at):
+        begin, limit = match.start(), match.start() + LIMIT
+        while begin > max(0, match.start() - _BEFORE_NAME) and (
+            text[begin - 1].isalnum() or text[begin - 1] in "+/"
+        ):
+            begin -= 1
+        end = _end_of_run(text, match.start(), limit)
+        while end < limit:
+            run = _NEXT_LINE.match(text, end, limit)
+            if run is None or len(run[1]) < 16:
+                break
+            end = run.end()
+        yield Found(begin, begin, end, KIND)
+        if run is not None and run.end() == len(text):  # it may go on
+            yield Found(begin, begin, len(text), "")
+        at = end
+
+
+def _end_of_run(text: str, start: int, limit: int) -> int:
+    run = _BASE64_RUN.match(text, start, limit)
+    return start + 16 if run is None else run.end()
+
+
+# Characters of one value; a key of 8192 bits in base64 has half of it.
+_LIMIT = 16 * 1024
+# A password is at least so long, a key that nobody types at least so.
+_PASSWORD, _KEY = 6, 10
+# A session's cookie is longer than a setting that is kept in one.
+_COOKIE = 16
+
+_PLACEHOLDER = re.compile(
+    r"""(?aix)
+    \$ [\w{(] .*  | %\w+%  | %[sdrv]  | %\( .*  | [*x.\-_\#•·0?]+
+    | !(?:secret|env|vault|ref|include)
+    | (?: my|the|new|old|db|user|some|default )? [_-]?
+      (?: password\d{0,4}|passwd|pass|pw|pwd|secret|token|api[_-]?key|key|value|string|text|none
+        | null|undefined|credentials? )
+    | \d{4}-\d\d-\d\d .*                                   # a date
+    | [0-9.,:/-]{1,9}                                      # a number, a time
+    """
+)
+_SAYS_SO = re.compile(
+    r"(?ai)your|example|placeholder|change[_-]?me|redacted|dummy|insert|replace|(?-i:xxxx|XXXX)|…|\.\.\."
+    r"|hidden|removed"
+)
+# Characters at the beginning of a value in which it would say that it stands for another.
+_SAYS_SO_WITHIN = 64
+# Words as code, paths and prose have them: what is made of them alone is no secret.
+_WORDS = re.compile(
+    r"""(?ax)
+    [\~./]* [A-Za-z_]? [a-z]+ (?: [_./:-]+ [a-z]+ | [_./:-] [0-9]{1,3} )* [/.]*  # a_name, a/path
+    | [A-Z]+ (?: [_-] [A-Z0-9]{1,12} )*                    # SOME_NAME
+    | _{0,2} [A-Za-z]? [a-z]+ (?: [A-Z][a-z]{2,} | [A-Z]{2,5}(?=[A-Z][a-z]|$) )* (?:\.[A-Za-z]+)*
+    | [a-z][a-z0-9+.-]{0,16}://.*                          # a URL: looked into elsewhere
+    """
+)
+
+
+def _is_password(value: str) -> bool:
+    """Tell a password from a word, a name or a place where one is to be put.
+
+    >>> _is_password("hunter2"), _is_password("Xk!fq-Zmw"), _is_password("required")
+    (True, True, False)
+    """
+    value = value.rstrip(".,:;!?")
+    return len(value) >= _PASSWORD and not (_is_placeholder(value) or _is_words(value))
+
+
+def _is_key(value: str) -> bool:
+    return len(value) >= _KEY and is_random(value) and not _is_placeholder(value)
+
+
+def _is_header(value: str) -> bool:
+    joined = re.search(r"[a-zA-Z][_-][a-zA-Z]", value) is not None
+    return not _is_placeholder(value) and (is_random(value) or not joined)
+
+
+def _is_cookie(value: str) -> bool:
+    return len(value) >= _COOKIE and is_random(value)
+
+
+def _is_any(value: str) -> bool:
+    return not _is_placeholder(value)
+
+
+def _is_placeholder(value: str) -> bool:
+    says_so = _SAYS_SO.search(value, 0, _SAYS_SO_WITHIN) is not None
+    return says_so or _PLACEHOLDER.fullmatch(value) is not None
+
+
+def _is_words(value: str) -> bool:
+    return not is_random(value) and _WORDS.fullmatch(value) is not None
+
+
+# What stands between a name and its value, quoted in code, in JSON, or in JSON within JSON.
+_QUOTE = r"""\\{0,3}["'`]?"""
+_IS = rf"""(?:
+    {_QUOTE}\]?[ \t]{{0,8}}(?: :=|=>|={{1,2}}|:|%3d )[ \t]{{0,8}}(?:[a-z]{{1,2}}(?=["']))?{_QUOTE}
+  | \\{{0,3}}["'][ \t]{{0,2}},[ \t]{{0,2}}\\{{0,3}}["']
+  | >
+)"""
+# In quotes a value ends with them; bare it is no call and no index: `getpass()`, `environ["X"]`.
+# The possessive `+` forbids to take a piece of such a thing instead.
+_VALUE = rf"""(?:
+    (?<=["'`]) (?P<quoted> [^\s"'`\\]{{3,{_LIMIT}}}+ )
+  | (?<!["'`]) (?P<bare> [^\s"'`\\<>,;&(){{}}\[\]|]{{3,{_LIMIT}}}+ ) (?![(\[{{])
+)"""
+# A `key` is secret only with one of these in front, with or without a sign between.
+_KEYS = (
+    "access", "account", "api", "app", "auth", "client", "consumer", "deploy", "encryption",
+    "license", "master", "private", "secret", "service", "shared", "signing", "storage",
+    "subscription",
+)  # fmt: skip
+_SECRET_KEY = "|".join(f"(?<={word}[_. -]key)|(?<={word}key)" for word in _KEYS)
+# Tokens that lead to the next page are no secrets, and needed.
+_NO_PAGE = "".join(rf"(?<!{word}token)(?<!{word}[_-]token)" for word in ("next", "page", "sync"))
+
+
+@attrs.frozen
+class _Context:
+    """A *pattern* for lower-case text that holds *hint*, and what its value must be."""
+
+    kind: str
+    hint: str
+    pattern: re.Pattern[str]
+    is_secret: Callable[[str], bool]
+
+
+def _context(kind: str, hint: str, pattern: str, is_secret: Callable[[str], bool]) -> _Context:
+    return _Context(kind, hint, re.compile(pattern, re.VERBOSE | re.MULTILINE), is_secret)
+
+
+def _named(kind: str, hint: str, rest: str, is_secret: Callable[[str], bool]) -> _Context:
+    """Look for a value whose name ends with *hint* and *rest*, and maybe a number."""
+    name = rf"{hint}{rest}(?:[_-]?[0-9]{{1,2}})?"
+    return _context(kind, hint, f"{name}{_IS}{_VALUE}", is_secret)
+
+
+# Each begins with its hint where it can, so that the search goes by that.
+_CONTEXTS = (
+    _named("password", "pass", "(?:w(?:or)?d|phrase|code|(?<![a-z]pass))", _is_password),
+    *(
+        _named("password", name, f"(?<![a-z]{name})", _is_password) for name in ("pwd", "pw", "psk")
+    ),
+    _named("secret", "secret", "(?:[_-]key[_-]base)?", _is_key),
+    _named("secret", "token", _NO_PAGE, _is_key),
+    _named("secret", "credential", "s?", _is_key),
+    _named("secret", "key", f"(?:{_SECRET_KEY})(?:[_-]?(?:data|base64|b64|hex))?", _is_key),
+    _named("secret", "auth", "(?<![a-z0-9]auth)", _is_key),
+    _context("secret", "--", rf"""(?<![a-z0-9-])--(?:[a-z0-9]{{1,16}}-){{0,3}}
+        (?:passw(?:or)?d|passphrase|token|secret|key)[ \t]{{1,4}}{_QUOTE}{_VALUE}""", _is_password),
+    _context("authorization", "authorization", rf"""authorization
+        {_QUOTE}[ \t]{{0,8}}[:=,][ \t]{{0,8}}{_QUOTE}(?:[a-z][a-z0-9-]{{1,20}}[ \t]{{1,4}})?
+        (?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)(?![(\[{{])""", _is_header),
+    *(
+        _context("authorization", scheme, rf"""{scheme}(?<![a-z]{scheme})(?:[ \t]|%20|\+)
+            [ \t]{{0,4}}(?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)""", _is_key)
+        for scheme in ("bearer", "basic")
+    ),
+    # The last @ in front of the path ends the password, as browsers have it.
+    _context("password in a URL", "://",
+             r"""://[^\s/?\#@:"'<>]{0,256}:(?P<quoted>[^\s/?\#"'<>]{3,1024})@""", _is_any),
+    *(
+        _context("signed URL", f"{name}=", rf"""{name}=(?<=[?&;]{name}=)
+            (?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key)
+        for name in ("sig", "key")
+    ),
+    *(
+        _context("signed URL", f"{name}=",
+                 rf"""{name}=(?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key)
+        for name in ("x-amz-signature", "x-goog-signature", "x-amz-security-token")
+    ),
+    *(
+        _context("password", option, rf"""{option}(?<![\w-]{option})(?:[ \t]{{1,4}}|=){_QUOTE}
+            [^\s:"']{{1,128}}:(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
+        for option in ("-u", "--user", "--proxy-user")
+    ),
+    *(
+        _context("password", program, rf"""{program}[^\n|;&]{{0,100}}?[ \t]
+            -(?:a[ \t]{{1,4}}|p[ \t]?){_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
+        for program in ("mysql", "mariadb", "sshpass", "redis-cli")
+    ),
+    *(
+        _context("password", before.split()[0], rf"""{before}
+            {_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
+        for before in (
+            r"login \s{1,8}\S{1,128}\s{1,8}password\s{1,8}",  # .netrc
+            r"identified [ ]by[ ]",  # SQL
+        )
+    ),
+    *(
+        _context("password", f":{port}:", rf"""^[^\s:\#]{{1,255}}:{re.escape(port)}:[^\s:]{{1,63}}:
+            [^\s:]{{1,63}}:(?P<quoted>[^\s:]{{4,256}}+)$""", _is_any)  # .pgpass
+        for port in ("5432", "5433", "6432", "*")
+    ),
+)  # fmt: skip
+_COOKIES = re.compile(r"""cookie["']?[ \t]{0,4}[:=][^\r\n]{0,8192}""")
+_CRUMB = re.compile(r"[^\s;=:]{1,128}=(?P<value>[^\s;\"'\\]{3,4096}+)")
+
+
+def in_context(text: str, at: int = 0) -> Iterator[Found]:
+    r"""Find the secrets in *text* that are given away by what begins at *at* or later.
+
+    >>> text = "DB_PASSWORD=hunter2 x"
+    >>> [text[found.start:found.end] for found in in_context(text) if found.kind]
+    ['hunter2']
+    >>> any(found.kind for found in in_context('api_key = os.environ["KEY"]'))
+    False
+    """
+    # One to one, so that what is found there stands in *text* at the same place.
+    lowered = text.replace("\u0130", "i").lower()
+    for context in _CONTEXTS:
+        if context.hint in lowered:
+            yield from _in(context, text, lowered, at)
+    if "cookie" in lowered:
+        for header in _COOKIES.finditer(lowered, at):
+            begin, end = header.span()
+            yield Found(begin, end, end, "")
+            for crumb in _CRUMB.finditer(text, begin, end):
+                if _is_cookie(crumb["value"]):
+                    yield Found(begin, *crumb.span("value"), "cookie")
+
+
+def _in(context: _Context, text: str, lowered: str, at: int) -> Iterator[Found]:
+    for match in context.pattern.finditer(lowered, at):
+        start, end = match.span("quoted")
+        if start < 0:
+            start, end = match.span("bare")
+        kind = context.kind if context.is_secret(text[start:end]) else ""
+        yield Found(match.start(), start, end, kind)
