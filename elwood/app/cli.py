@@ -205,11 +205,11 @@ def _memory(config: "Config", given: Namespace) -> int:
             keys = tuple(given.keys)
             # A house that hangs is one, too, and its word is waited for.
             if client.is_reachable(paths.runtime):
-                return client.settle(paths.runtime, wire.Forget(keys))
+                return client.settle(paths.runtime, wire.Do("forget", keys))
             return cli.forget(paths.state, keys, others)
         case _:
             if client.is_reachable(paths.runtime):
-                return client.settle(paths.runtime, wire.Rebuild())
+                return client.settle(paths.runtime, wire.Do("rebuild"))
             return cli.rebuild(paths.state)
 
 

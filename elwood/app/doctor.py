@@ -15,7 +15,6 @@ import trio
 from elwood.agent.models import check as models
 from elwood.agent.session.reading.cli import described, journals_in
 from elwood.agent.session.turn.workspace import default_documents
-from elwood.app.builtin_tools import builtin
 from elwood.app.config.load import ConfigErrors, load
 from elwood.features.backup import check as backup
 from elwood.features.shell import check as shell
@@ -79,7 +78,6 @@ async def _examine(config: Config) -> list[Finding]:
         client=client,
         now=time.time(),
         blocking=in_thread,
-        tools=[tool.name for tool in builtin()],
     )
     try:
         return await examine(context)

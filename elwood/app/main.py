@@ -1,296 +1,287 @@
-"""The wiring of the house: who exists, what each is given, and who may speak to whom."""
+"""The table of contents of the program, and how it is put together: who exists, who asks whom."""
 
-import os
-import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import trio
 
-from elwood import __version__
 from elwood.agent.approvals.actor import Approvals
 from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
-from elwood.agent.channels.channel import Channel, Doors
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.last_heard import LastHeard
-from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.owner_notices import TellOwner
-from elwood.agent.channels.owner_routes import places
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
+from elwood.agent.conversation.settings import Owner
+from elwood.agent.feature import Actor, Chore, Feature, Gathered, Parts, Report
 from elwood.agent.models.actor import Models
-from elwood.agent.models.embeddings import Embedder, ThroughModels
+from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
 from elwood.agent.models.provider import Provider
+from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry
 from elwood.agent.models.spending.store import UsageBook
+from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.extension import Extensions
+from elwood.agent.session.live import LiveSessions
+from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.pool import Conversations, Neighbours
-from elwood.agent.session.presence import Presence
-from elwood.agent.tools.tool import Hands, Tool
-from elwood.app.config.settings import Config
-from elwood.app.equipment import (
-    Equipment,
-    learning,
-    remembering,
-)
-from elwood.features.control.actor import Control, look
-from elwood.features.control.view import House as HouseSeen
-from elwood.features.health.actor import VITAL, Health, listener
-from elwood.features.health.disk_monitor import Vitals
-from elwood.features.memory.extension import OwnerQuestions
-from elwood.features.memory.messages import MemoryMail
-from elwood.features.tasks.feature import Clockwork
-from elwood.features.tasks.messages import TimetableMail
+from elwood.agent.session.pool import Sessions
+from elwood.agent.session.settings import SessionSettings
+from elwood.agent.session.sweep import sweep
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.agent.tools import talk
+from elwood.agent.tools.catalog import merge
+from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.tool import Hands, Tool, with_hands
+from elwood.app.events import listener
+from elwood.features.backup.feature import FEATURE as backup
+from elwood.features.console.feature import FEATURE as console
+from elwood.features.control.feature import FEATURE as control
+from elwood.features.daily_notes.feature import FEATURE as daily_notes
+from elwood.features.files.feature import FEATURE as files
+from elwood.features.health.feature import FEATURE as health
+from elwood.features.memory.feature import FEATURE as memory
+from elwood.features.shell.feature import FEATURE as shell
+from elwood.features.skills.feature import FEATURE as skills
+from elwood.features.tasks.feature import FEATURE as tasks
 from elwood.features.tasks.notation import read_hours
 from elwood.features.tasks.when import next_active
+from elwood.features.telegram.feature import FEATURE as telegram
+from elwood.features.web.feature import FEATURE as web
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
+    ActorUnavailable,
     Child,
     Event,
+    Listener,
     Mailbox,
-    RestartPolicy,
     supervise,
 )
-from elwood.foundation.secrets.redaction import redact
+from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
+from elwood.foundation.text.lines import duration
 
-# Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
-WORLD = RestartPolicy(max_crashes=None)
-OURS = RestartPolicy()
+# What Elwood can do, in the order in which the model is told of its tools, and the ways to talk
+# with it.  To leave a feature out is to take its word away here.
+FEATURES: tuple[Feature, ...] = (
+    skills,
+    files,
+    shell,
+    web,
+    memory,
+    daily_notes,
+    tasks,
+    backup,
+    health,
+    control,
+)
+TELEGRAM, CONSOLE = telegram, console
+
 # How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
 LAST_TURN = 20.0
+# Seconds to give back what was held, also when the app is being ended.
+CLOSING = 5.0
 
 
-class House:
-    """One process: mailboxes, and who reads them."""
+class App:
+    """One process: the mailboxes, who reads them, and the tools of the model."""
 
     def __init__(
         self,
-        config: Config,
-        outside: Environment,
-        channels: Sequence[Channel],
-        *,
-        providers: Mapping[str, Provider],
+        core: Core,
+        actors: Sequence[Actor],
         tools: Sequence[Tool],
         hands: Hands,
-        embedder: Embedder | None = None,
-        dry_run: bool = False,
-        keeps_time: bool = True,
-        grace: float = LAST_TURN,
+        listener: Listener,
     ) -> None:
-        self.config = config
-        self.outside = outside
-        self.actor_table = ActorTable(trio.current_time)
-        self.stop = trio.Event()
-        self.up = trio.Event()
-        self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
-        self.approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
-        self.models: Mailbox[ModelsMail] = Mailbox("models", 256)
-        self.memory: Mailbox[MemoryMail] = Mailbox("memory", 32)
-        self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
-        self.outboxes: dict[str, Mailbox[OutboxMail]] = {
-            channel.name: Mailbox(f"outbox {channel.name}", 256) for channel in channels
-        }
-        self._channels = channels
-        self._providers = providers
-        self._embedder = embedder
-        self._grace = grace
-        self._keeps_time = keeps_time
-        self._started = outside.now()
-        self.presence = Presence(trio.current_time)
-        state = config.paths.state
-        calls = outside.calls()
-        self._disk = Disk(
-            blocking=outside.blocking, clock=outside.now, reserve=state / "reserve", calls=calls
-        )
-        self._posts = {name: box.address for name, box in self.outboxes.items()}
-        asks = self.approvals.address
-        self._equipment = Equipment(
-            config,
-            hands,
-            tools,
-            asks,
-            channels,
-            self._posts,
-            self.memory.address,
-            outside.now,
-            dry_run,
-            self.timetable.address,
-        )
-        self._vitals = Vitals(
-            {
-                "the state folder": lambda: outside.blocking(lambda: calls.space(state)),
-                "the workspace": lambda: outside.blocking(
-                    lambda: calls.space(config.paths.workspace)
-                ),
-            },
-            lambda data: outside.blocking(lambda: self._disk.replace(state / "health.json", data)),
-            lambda: look(self.actor_table, self._seen(), self.redact),
-            outside.now,
-        )
-        heard = LastHeard(state / "heard.json", self._disk)
-        self._places = lambda: places(self._equipment.places, heard.route)
-        self._tell = TellOwner(PostUntilDelivered(self._posts), self._places, self.redact)
-        self._conversations = Conversations(
-            config,
-            outside,
-            self._disk,
-            Neighbours(
-                models=self.models.address,
-                approvals=asks,
-                memory=self.memory.address,
-                timetable=self.timetable.address,
-                outboxes=self._posts,
-            ),
-            self._equipment,
-            hands=hands,
-            tools=tools,
-            learning=learning(
-                config,
-                outside,
-                self._disk,
-                self.memory.address,
-                self.models.address,
-                OwnerQuestions(self._posts, self._places),
-            ),
-            channels=channels,
-            presence=self.presence,
-            actor_table=self.actor_table,
-            refusal=lambda: self._vitals.refusal,
-            heard=heard.note,
-            places=self._places,
-        )
-        self.clock = Clockwork(
-            config,
-            outside,
-            self._disk,
-            timetable=self.timetable,
-            sessions=self.sessions.address,
-            models=self.models.address,
-            memory=self.memory.address,
-            places=self._places,
-            tell=self._tell,
-            channels=channels,
-            threads=self._equipment.threads,
-            daily=self._equipment.daily,
-            heard=heard,
-            full=lambda: self._vitals.refusal,
-        )
+        self.hands = hands
+        self.core = core
+        self.tools = tools
+        self._listener = listener
+        self.actors = sorted(actors, key=lambda actor: actor.step)
 
     async def live(self) -> None:
-        """Run until `stop` is set.  Raises Escalated if going on makes no sense."""
-        events = Mailbox[Event]("health", 256)
-        listen = listener(events.address)
+        """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
+        children = [
+            Child(one.mailbox, one.body, one.policy, grace=one.grace) for one in self.actors
+        ]
         await supervise(
-            self._children(events, listen),
-            stop=self.stop,
-            listener=listen,
-            actor_table=self.actor_table,
+            children,
+            stop=self.core.stop,
+            listener=self._listener,
+            actor_table=self.core.table,
         )
 
-    def redact(self, text: str) -> str:
-        """Take the configured secrets out of *text*."""
-        return redact(text, self.config.secrets)
 
-    # --- the actors, the lowest first: they are stopped in reverse -------------------------------
+@asynccontextmanager
+async def build(
+    config: Config,
+    environment: Environment,
+    features: Sequence[Feature],
+    providers: Mapping[str, Provider],
+    *,
+    dry_run: bool = False,
+    stays: bool = True,
+    grace: float = LAST_TURN,
+) -> AsyncIterator[App]:
+    """Put the app together of *features*; what they opened is closed at the end of the block.
 
-    def _children(self, events: Mailbox[Event], listen: Callable[[Event], None]) -> Sequence[Child]:
-        config, outside = self.config, self.outside
-        posts, owner = self._posts, self._equipment.places
-        health = Health(
-            self.actor_table,
-            posts,
-            self._places,
-            notify=outside.notify,
-            vital={"sessions": VITAL, "models": VITAL, "approvals": VITAL},
-            up=self.up,
-            stop=self.stop,
-            redact=self.redact,
-            vitals=self._vitals,
+    One that *stays* does what is due by the clock.  What has begun may go on for *grace* seconds
+    after the stop.
+    """
+    sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+    approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
+    models: Mailbox[ModelsMail] = Mailbox("models", 256)
+    async with AsyncExitStack() as closing:
+        core = _core(config, environment, closing, sessions, approvals, models, stays=stays)
+        gathered = Gathered(chores=[_sweep(core)])
+        parts: list[Parts] = []
+        for feature in features:
+            made = await feature.build(core, gathered)
+            for channel in made.channels:
+                core.channels.add(channel)
+            gathered.chores += made.chores
+            gathered.searches += made.searches
+            gathered.control += made.control
+            gathered.lent += made.lent
+            parts.append(made)
+        messenger = Messenger(core.channels, core.approvals)
+        blocking = environment.blocking
+        given: dict[str, Any] = {
+            name: value for part in parts for name, value in part.hands.items()
+        }
+        hands = Hands(core.paths.workspace, blocking, root=core.workspace, **given)
+        speaking = {"talk": talk.tools(messenger, core.workspace, blocking)}
+        brought: dict[str, Sequence[Tool]] = {
+            feature.name: [with_hands(tool, hands) for tool in part.tools]
+            for feature, part in zip(features, parts, strict=True)
+        }
+        tools = merge(brought | speaking)
+        extensions = Extensions(
+            sessions=[make for part in parts for make in part.sessions],
+            prompt=[one for part in parts for one in part.prompt],
+            commands=[one for part in parts for one in part.commands],
+            status=[one for part in parts for one in part.status],
         )
-        usage = Journal[UsageEntry, Ledger](self._path("usage"), UsageEntry, Ledger, self._disk)
-        book = UsageBook(usage, config.limits, config.owner.timezone, outside.now)
-        models = Models(
-            book=book,
-            providers=self._providers,
-            settings=config.models,
-            in_flight={name: config.providers[name].in_flight for name in self._providers},
-            jitter=outside.random,
-            tell=self._tell,
-            embedder=self._embedder,
-        )
-        approvals = Approvals(
-            Journal(self._path("approvals"), ApprovalEntry, ApprovalBook, self._disk),
-            posts,
-            outside,
-            owners=self._equipment.owners | {CONTROL},
-            owner_routes=owner,
-            hint=self.sessions.address.offer,
-            redact=self.redact,
-            settings=config.approvals,
-            when_awake=self._when_awake,
-        )
-        embedder = self._embedder and ThroughModels(self._embedder.model, self.models.address)
-        memory = remembering(config, outside, self._disk, embedder, self._equipment.daily)
-        control = Control(
-            config.paths.runtime,
-            self.actor_table,
-            self._seen,
-            self.approvals.address,
-            self.memory.address,
-            redact=self.redact,
-            blocking=outside.blocking,
-        )
-
-        sessions = partial(self._conversations.run, grace=self._grace, listener=listen)
-
-        intakes = [
-            Child(Mailbox(channel.name, 16), channel.intake(self._doors(channel)), WORLD, grace=1.0)
-            for channel in self._channels
+        pool = Sessions(core, tools, messenger, extensions, dry_run=dry_run)
+        embedder = next((part.embedder for part in parts if part.embedder is not None), None)
+        listen = listener(core.events.address)
+        actors = [
+            Actor(step=2, mailbox=models, body=_models(core, providers, embedder).run),
+            Actor(step=3, mailbox=approvals, body=_approvals(core).run),
+            Actor(
+                step=4,
+                mailbox=sessions,
+                body=partial(pool.run, grace=grace, listener=listen),
+                grace=grace + 1,
+            ),
+            *(actor for part in parts for actor in part.actors),
         ]
-        outboxes = [
-            Child(self.outboxes[channel.name], channel.outbox, WORLD) for channel in self._channels
-        ]
-        scheduler = Child(self.clock.scheduler, self.clock.schedule, OURS, grace=1.0)
-        return (
-            Child(events, health.run, WORLD, grace=1.0),
-            *outboxes,
-            Child(self.models, models.run, OURS),
-            Child(self.memory, memory.run, OURS),
-            Child(self.clock.timetable, self.clock.keep_timetable, OURS),
-            Child(self.approvals, approvals.run, OURS),
-            Child(self.sessions, sessions, OURS, grace=self._grace + 1),
-            *([scheduler] if self._keeps_time else []),
-            Child(Mailbox("control", 16), control.run, WORLD, grace=1.0),
-            *intakes,
-        )
+        try:
+            yield App(core, actors, tools, hands, listen)
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
+                await closing.aclose()
 
-    def _doors(self, channel: Channel) -> Doors:
-        return Doors(
-            outside=self.outside,
-            sessions=self.sessions.address,
-            approvals=self.approvals.address,
-            outbox=self.outboxes[channel.name].address,
-            quiet=self.presence.quiet,
-            failed=self.presence.failed,
-            up=self.up,
-            stop=self.stop,
-        )
 
-    def _path(self, name: str) -> Path:
-        return self.config.paths.state / f"{name}.jsonl"
+def _core(
+    config: Config,
+    environment: Environment,
+    closing: AsyncExitStack,
+    sessions: Mailbox[SessionsMail],
+    approvals: Mailbox[ApprovalsMail],
+    models: Mailbox[ModelsMail],
+    *,
+    stays: bool,
+) -> Core:
+    paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
+    disk = Disk(
+        blocking=environment.blocking,
+        clock=environment.now,
+        reserve=paths.state / "reserve",
+        calls=environment.calls(),
+    )
+    table = ActorTable(trio.current_time)
+    return Core(
+        config=config,
+        environment=environment,
+        clock=clock,
+        redactor=Redactor(config.secrets),
+        disk=disk,
+        workspace=Root(paths.workspace),
+        table=table,
+        sessions=sessions.address,
+        approvals=approvals.address,
+        models=models.address,
+        channels=Channels(LastHeard(paths.state / "heard.json", disk)),
+        live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
+        admission=Admission(restored(paths.state)),
+        events=Mailbox[Event]("health", 256),
+        up=trio.Event(),
+        stop=trio.Event(),
+        closing=closing,
+        stays=stays,
+    )
 
-    def _when_awake(self, now: float) -> float:
-        """Say when the owner may be bothered, at Unix time *now*."""
-        hours = read_hours(self.config.owner.hours)
-        assert not isinstance(hours, str), "it was checked with the configuration"
-        return next_active(hours, now, self.config.owner.timezone)
 
-    # --- what people ask about the house ---------------------------------------------------------
+def _models(core: Core, providers: Mapping[str, Provider], embedder: Embedder | None) -> Models:
+    config = core.config
+    path = core.paths.state / "usage.jsonl"
+    usage = Journal[UsageEntry, Ledger](path, UsageEntry, Ledger, core.disk)
+    book = UsageBook(usage, config.of(Limits), config.of(Owner).timezone, core.clock.now)
+    settings = config.of(Providers).by_name
+    return Models(
+        book=book,
+        providers=providers,
+        settings=config.of(ModelSettings),
+        in_flight={name: settings[name].in_flight for name in providers},
+        jitter=core.environment.random,
+        tell=_tell_owner(core),
+        embedder=embedder,
+    )
 
-    def _seen(self) -> HouseSeen:
-        python, seen = platform.python_version(), self.presence.seen()
-        return HouseSeen(__version__, self._started, os.getpid(), python, seen)
+
+def _approvals(core: Core) -> Approvals:
+    owner = core.config.of(Owner)
+    hours = read_hours(owner.hours)
+    assert not isinstance(hours, str), "it was checked with the configuration"
+    return Approvals(
+        Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
+        core.channels.outboxes,
+        core.environment,
+        owners=core.channels.owners | {CONTROL},
+        owner_routes=core.channels.places,
+        hint=core.sessions.offer,
+        redact=core.redactor,
+        settings=core.config.of(ApprovalSettings),
+        when_awake=lambda now: next_active(hours, now, owner.timezone),
+    )
+
+
+def _tell_owner(core: Core) -> TellOwner:
+    return TellOwner(
+        PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
+    )
+
+
+def _sweep(core: Core) -> Chore:
+    after, folder = core.config.of(SessionSettings).archive, core.paths.state / "sessions"
+    blocking = core.environment.blocking
+
+    async def do(last: float) -> Report:
+        try:
+            now = core.clock.now()
+            opened = await sweep(folder, core.sessions, after, now, last, blocking)
+        except ActorUnavailable as error:
+            return Report(str(error), failed=True)
+        return Report(f"{opened} conversations looked at, quiet for {duration(after)}")
+
+    return Chore(id="sweep", title="put quiet conversations away", every=3_600.0, do=do)

@@ -8,34 +8,22 @@ import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from pathlib import Path
 
-import attrs
 import trio
 
-from elwood.agent.channels.channel import Channel
-from elwood.agent.models.embeddings import embedder_of
+from elwood.agent.feature import Feature
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
 from elwood.agent.session.log.restored import RestoredDamaged
-from elwood.agent.tools.catalog import merge
-from elwood.agent.tools.tool import Tool
-from elwood.app.builtin_tools import builtin
-from elwood.app.channels import (
-    Saying,
-    console,
-    notices,
-    telegram,
-)
 from elwood.app.config.settings import Config
-from elwood.app.equipment import equipped
 from elwood.app.init import copy_documents
-from elwood.app.main import LAST_TURN, House
+from elwood.app.main import CONSOLE, FEATURES, LAST_TURN, TELEGRAM, build
 from elwood.features.backup.rules import BackupFailed
 from elwood.features.backup.store import STAGE
+from elwood.features.console.feature import OneMessage
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
@@ -48,10 +36,10 @@ log = logging.getLogger("elwood")
 OK, FAILURE, MISCONFIGURED = 0, 1, 78
 
 
-def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_TURN) -> int:
+def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TURN) -> int:
     """Run the service until SIGTERM; return the exit code.
 
-    *more_tools* stand beside the built-in ones.  What has begun may go on for *grace* seconds
+    *more* features come after ours.  What has begun may go on for *grace* seconds
     after SIGTERM.
     """
     if config.telegram.token is None:
@@ -63,12 +51,9 @@ def run(config: Config, *, more_tools: Sequence[Tool] = (), grace: float = LAST_
         return MISCONFIGURED
 
     async def body() -> int:
-        notify = Notify.from_environment(os.environ, os.getpid())
-        outside, channels = (
-            Environment(notify=notify),
-            [telegram(config.telegram, config.watchdog.poll)],
-        )
-        return await _live(config, outside, channels, more_tools=more_tools, grace=grace)
+        environment = Environment(notify=Notify.from_environment(os.environ, os.getpid()))
+        features = (TELEGRAM, *FEATURES, *more)
+        return await _live(config, environment, features, grace=grace)
 
     return _run(config, body)
 
@@ -77,21 +62,19 @@ def chat(config: Config) -> int:
     """Talk on the console; return the exit code."""
 
     async def body() -> int:
-        return await _live(config, Environment(), [console()])
+        return await _live(config, Environment(), (CONSOLE, *FEATURES))
 
     return _run(config, body)
 
 
 def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> int:
     """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
-    said = Saying(session or f"once-{secrets.token_hex(4)}", text)
+    said = OneMessage(session or f"once-{secrets.token_hex(4)}", text)
 
     async def body() -> int:
-        channel = attrs.evolve(
-            console(), intake=said.intake, owner=(), serves=lambda name: name == said.session
-        )
-        # What is due is for a house that stays.
-        await _live(config, Environment(), [notices(), channel], dry_run=dry_run, keeps_time=False)
+        features = (said.feature, *FEATURES)
+        # What is due is for an app that stays.
+        await _live(config, Environment(), features, dry_run=dry_run, stays=False)
         return OK if said.is_answered else FAILURE
 
     return _run(config, body)
@@ -131,7 +114,7 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
                 copy_documents(config.paths.workspace, say=log.info)
             _tune_collector()
             return trio.run(body)
-    except (AlreadyRunning, BackupFailed, RestoredDamaged, Escalated) as error:
+    except (AlreadyRunning, BackupFailed, Escalated, RestoredDamaged) as error:
         print(error, file=sys.stderr)
         return FAILURE
     except OSError as error:
@@ -161,39 +144,28 @@ def _tune_collector() -> None:
 
 async def _live(
     config: Config,
-    outside: Environment,
-    channels: list[Channel],
+    environment: Environment,
+    features: Sequence[Feature],
     *,
     dry_run: bool = False,
-    keeps_time: bool = True,
-    more_tools: Sequence[Tool] = (),
+    stays: bool = True,
     grace: float = LAST_TURN,
 ) -> int:
-    """Run a house until it is stopped."""
+    """Run the app until it is stopped."""
     escalated: Escalated | None = None
+    providers = _providers(config, environment)
     async with (
-        equipped(config, outside.blocking) as hands,
-        aclosing(Client(connections=4)) as client,
+        build(
+            config, environment, features, providers, dry_run=dry_run, stays=stays, grace=grace
+        ) as app,
+        trio.open_nursery() as nursery,
     ):
-        house = House(
-            config,
-            outside,
-            channels,
-            providers=_providers(config, outside),
-            tools=merge({"Elwood": builtin(), "the caller": more_tools}),
-            hands=hands,
-            embedder=embedder_of(config.memory.embeddings, config.providers, client),
-            dry_run=dry_run,
-            keeps_time=keeps_time,
-            grace=grace,
-        )
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, house.stop)
-            try:
-                await house.live()
-            except Escalated as error:
-                escalated = error  # out of the nursery it would come as a group, with a traceback
-            nursery.cancel_scope.cancel()
+        nursery.start_soon(_watch_signals, app.core.stop)
+        try:
+            await app.live()
+        except Escalated as error:
+            escalated = error  # out of the nursery it would come as a group, with a traceback
+        nursery.cancel_scope.cancel()
     if escalated is not None:
         raise escalated
     return OK

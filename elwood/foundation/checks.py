@@ -1,6 +1,6 @@
 """What ``elwood doctor`` can be given to check, and what such a check finds."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 @attrs.define(kw_only=True)
 class CheckContext:
-    """What a check looks at; *now* is our clock, Unix seconds, *tools* the names of all tools.
+    """What a check looks at; *now* is our clock, Unix seconds.
 
     *skews* are how far our clock is ahead of those of the services that were asked.
     """
@@ -46,7 +46,6 @@ class CheckContext:
     client: Client
     now: float
     blocking: Blocking
-    tools: Collection[str] = ()
     skews: list[float] = attrs.field(factory=list)
     asked: bool = False
 

@@ -17,10 +17,10 @@ from elwood.agent.models import messages as models
 from elwood.agent.models.spending.ledger import UsageEntry
 from elwood.agent.session import messages as sessions
 from elwood.agent.session.log.entries import Entry
-from elwood.app.builtin_tools import builtin
 from elwood.features.memory import messages as memory
 from elwood.features.tasks import messages as timetable
 from elwood.features.tasks.state import TimetableEntry
+from tests.every_tool import every_tool
 
 FOLDER = Path(elwood.__file__).parents[1] / "docs" / "reference"
 MADE = "<!-- Generated: python -m tests.app.reference_pages -->\n"
@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
 def tools() -> str:
     """Describe the tools, as the model sees them and as the gate treats them."""
     parts = [f"{MADE}# Tools\n"]
-    for tool in builtin():
+    for tool in every_tool():
         schema = msgspec.json.decode(bytes(tool.spec.schema))
         parts.append(
             f"## {tool.name}\n\n{tool.description}\n\n"

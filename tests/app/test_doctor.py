@@ -82,9 +82,7 @@ async def a_client() -> AsyncIterator[Client]:
 async def found_by(
     config: Config, client: Client, *checks: Check, now: float = NOW
 ) -> list[Finding]:
-    context = CheckContext(
-        config=config, client=client, now=now, blocking=inline, tools=["search_web"]
-    )
+    context = CheckContext(config=config, client=client, now=now, blocking=inline)
     return await examine(context, checks)
 
 
@@ -533,14 +531,12 @@ async def planned(config: Config, now: float = NOW) -> list[tuple[str, str, str]
 
 
 async def test_mistakes_in_what_is_planned_are_named(tmp_path: Path) -> None:
-    task = '[[tasks]]\ntitle = "News"\nwhen = "daily"\nprompt = "x"\ntools = ["serch_web"]\n'
-    config = configured(tmp_path, task)
+    config = configured(tmp_path)
     config.of(Paths).workspace.mkdir(parents=True, exist_ok=True)
     (config.of(Paths).workspace / "HEARTBEAT.md").write_text("## A\nCadence: often\nPrompt: x\n")
-    [heartbeat, tasks] = await planned(config)
+    [heartbeat] = await planned(config)
     assert heartbeat[:2] == ("warning", "heartbeat")
     assert "often" in heartbeat[2]
-    assert tasks == ("warning", "tasks", "news may use what no tool is called: serch_web")
 
 
 async def test_a_backup_that_is_old_or_cut_off_is_named(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.channels.channel import Body, Channel, Doors
-from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.feature import Actor, Feature, Gathered, Parts
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.session.core import Core
 from elwood.app import serving
 from elwood.app.config.settings import Config
 from elwood.foundation.environment import Environment
@@ -26,21 +26,16 @@ def test_an_escalation_is_one_line_and_exit_code_1(
         file=tmp_path / "config.toml",
     )
 
-    def intake(doors: Doors) -> Body:
-        async def body(mailbox: Mailbox[None]) -> None:
-            await trio.lowlevel.checkpoint()
-            raise Halt("the disk failed")
+    async def fail(mailbox: Mailbox[None]) -> None:
+        await trio.lowlevel.checkpoint()
+        raise Halt("the disk failed")
 
-        return body
-
-    async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-        async for _ in mailbox:
-            pass
-
-    channel = Channel(name="test", outbox=outbox, intake=intake, serves=lambda name: True)
+    async def build(core: Core, others: Gathered) -> Parts:
+        return Parts(actors=[Actor(step=5, mailbox=Mailbox[None]("test", 1), body=fail)])
 
     async def live() -> int:
-        return await serving._live(config, Environment(), [channel])
+        features = [Feature(name="test", build=build)]
+        return await serving._live(config, Environment(), features)
 
     threshold = gc.get_threshold()
     try:

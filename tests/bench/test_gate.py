@@ -41,7 +41,7 @@ SECRETS = [Secret(f"known-{number}-secret-value") for number in range(6)]
 def opened(folder: Path, name: str) -> SessionLog:
     disk = Disk(blocking=inline, clock=time.time, reserve=folder / f"{name}.reserve")
     journal: Journal[Entry, Session] = Journal(folder / f"{name}.jsonl", Entry, Session, disk)
-    return SessionLog(journal, lambda state: None)
+    return SessionLog(name, journal, lambda id_, state: None)
 
 
 async def begun(log: SessionLog) -> None:

@@ -32,7 +32,6 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.message import texts as texts_of
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.agent.session.log.turns import UNANSWERED, call_key
@@ -251,7 +250,7 @@ class AskingTrial:
         self.found: list[str] = []
         world = self.world = World(folder)
         world.effects = Reading()
-        world.rules = Rules()
+        world.free = ()
         world.calls = lambda: Quick(self.steps)
         world.now = lambda: 1_000_000.0 + self.began + trio.current_time()
         world.model = self._think
@@ -321,7 +320,9 @@ class AskingTrial:
             await trio.sleep(LOOK)
 
     def _is_settled(self, house: House) -> bool:
-        is_up = SESSION in house.states or not (self.world.folder / "open" / SESSION).exists()
+        is_up = (
+            SESSION in house.states or not (self.world.folder / "sessions/open" / SESSION).exists()
+        )
         idle = is_up and all(
             state.is_idle and isinstance(next_work(state), Nothing)
             for state in house.states.values()
@@ -351,7 +352,9 @@ class AskingTrial:
     @property
     def entries(self) -> list[Entry]:
         """The session's log, but for a torn end."""
-        return [entry for _, entry in _read(self.world.folder / f"{SESSION}.jsonl", OF_SESSION)]
+        return [
+            entry for _, entry in _read(self.world.folder / f"sessions/{SESSION}.jsonl", OF_SESSION)
+        ]
 
     @property
     def rulings(self) -> list[ApprovalEntry]:

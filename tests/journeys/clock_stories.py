@@ -72,7 +72,7 @@ async def once(trial: Trial) -> None:
     """Plan something in a conversation, and let its time come."""
     await trial.quiet()
     task = Task("", "Tea", Once(DUE), message="Time for tea.")
-    await trial.life.house.timetable.address.ask(Schedule(task=task))
+    await trial.life.address("timetable").ask(Schedule(task=task))
     trial.armed = True
     await trial.until_time(DUE)
     trial.armed = False

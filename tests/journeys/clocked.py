@@ -178,7 +178,7 @@ class Trial:
 
     def wake(self) -> None:
         """Have the scheduler look at the clock now and not within a minute."""
-        self.life.house.clock.scheduler.address.offer(Woken())
+        self.life.address("scheduler").offer(Woken())
 
     async def until(self, true: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Wait until something holds."""

@@ -169,7 +169,7 @@ class Trial:
     @property
     def entries(self) -> list[Entry]:
         """The session's log."""
-        lines = (self.world.folder / "s.jsonl").read_bytes().splitlines()
+        lines = (self.world.folder / "sessions/s.jsonl").read_bytes().splitlines()
         return [entry for line in lines for entry in msgspec.json.decode(line, type=_Line).entries]
 
     def broken(self) -> list[str]:

@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.tools.tool import Hands, Tool
+from elwood.agent.feature import Feature, Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving
 from elwood.app.config.load import load
 from elwood.foundation import log
@@ -28,23 +30,27 @@ class Act(msgspec.Struct, forbid_unknown_fields=True):
     name: str
 
 
-async def act(given: Act, hands: Hands) -> str:
-    # Time for a kill before the effect, and more of it after: there a repeat would do harm.
-    await trio.sleep(0.01)
-    with (hands.workspace / EFFECTS).open("a") as file:
-        file.write(f"{given.name}\n")
-    await trio.sleep(0.06)
-    while True:
-        if not (hands.workspace / HOLD).exists():
-            return f"acted on {given.name}"
+async def build(core: Core, others: Gathered) -> Parts:
+    workspace = core.paths.workspace
+
+    async def act(given: Act, context: ToolContext) -> str:
+        # Time for a kill before the effect, and more of it after: there a repeat would do harm.
         await trio.sleep(0.01)
+        with (workspace / EFFECTS).open("a") as file:
+            file.write(f"{given.name}\n")
+        await trio.sleep(0.06)
+        while True:
+            if not (workspace / HOLD).exists():
+                return f"acted on {given.name}"
+            await trio.sleep(0.01)
 
+    tool = Tool("act", "Act.", Act, act, effect="once", target=lambda given: given.name)
+    return Parts(tools=[tool])
 
-ACT = Tool("act", "Act.", Act, act, risk="write", effect="once", target=lambda given: given.name)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
     config = load(parser.parse_args().config, os.environ)
     log.set_up(config.log.level, lambda text: redact(text, config.secrets), environ=os.environ)
-    sys.exit(serving.run(config, more_tools=(ACT,), grace=GRACE))
+    sys.exit(serving.run(config, more=(Feature(name="effects", build=build),), grace=GRACE))

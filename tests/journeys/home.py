@@ -17,7 +17,7 @@ import httpcore2
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.channel import Body, Channel, Doors
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.brought_along import OFFERED, without_days
 from elwood.agent.conversation.message import (
@@ -28,17 +28,18 @@ from elwood.agent.conversation.message import (
     Results,
 )
 from elwood.agent.conversation.route import Route
+from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.core import Core, inspect
+from elwood.agent.session.inspection import Inspection
 from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools.tool import Hands, Tool
-from elwood.app import main as app
+from elwood.agent.tools.tool import Tool
 from elwood.app.config.settings import Config
-from elwood.features.control.actor import look
-from elwood.features.control.view import Inspection
+from elwood.app.main import FEATURES, App, build
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
@@ -47,7 +48,7 @@ from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
-from elwood.foundation.runtime import ActorTable, Escalated, Mailbox
+from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import Line, decoder, is_sound
@@ -64,10 +65,13 @@ MODEL = "scripted/m"
 # A second owner of the bot, with a session of their own.
 OTHER = 1002
 MINE, OTHERS = f"tg-{OWNER}", f"tg-{OTHER}"
+# Features whose tools are for the tests that want them, with sandboxes or servers of their own.
+WITHOUT = ("files", "shell", "web")
 # Tools of tests that act without asking.
 FREE = ("act", "keep", "hang", "shell", "deaf")
 Think = Callable[[ModelRequest], Awaitable[Completion]]
 TellText = Callable[[str], None]
+Body = Callable[[Mailbox[None]], Awaitable[None]]
 OutboxBody = Callable[[Mailbox[OutboxMail]], Awaitable[None]]
 
 
@@ -126,9 +130,10 @@ class Home:
     show: TellText = lambda text: None
     clock_error: float = 0.0
     more_tools: tuple[Tool, ...] = ()
-    hands: Hands | None = None
+    # Features in the place of those of their names.
+    features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
-    more_channels: tuple[Channel, ...] = ()
+    more_channels: tuple[Feature, ...] = ()
     settings: dict[str, Any] = attrs.field(factory=dict)
     poll: int = 50
     # Bodies around those of the channel: a place for bugs.
@@ -278,12 +283,15 @@ class Home:
         life = Life(self)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(life.run)
+            await life.built.wait()
             try:
                 yield life
             except BaseException:
                 nursery.cancel_scope.cancel()
                 raise
-            life.house.stop.set()
+            await life.built.wait()
+            if life.app is not None:
+                life.app.core.stop.set()
             with trio.fail_after(120):
                 await life.over.wait()
 
@@ -293,42 +301,37 @@ class Life:
 
     def __init__(self, home: Home) -> None:
         self.home = home
+        self.app: App | None = None
+        self.built = trio.Event()
         self.over = trio.Event()
         self.was_killed = False
         self.escalated: Escalated | None = None
         self._clients: list[Client] = []
         self._scope = trio.CancelScope()
-        config = home.config()
-        config.paths.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        config.paths.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        providers: dict[str, Provider] = {"scripted": Scripted(home)}
-        for name, make in home.providers.items():
-            providers[name] = make(self._client(), home.now)
-        tools = [*home.effects.tools(), *home.more_tools]
-        self.house = app.House(
-            config,
-            Environment(
-                now=home.now,
-                random=lambda: 0.5,
-                new_id=lambda: f"id{next(home.numbers)}",
-                blocking=home.blocking,
-                calls=lambda: home.disk,
-                notify=home.notify,
-            ),
-            [self._telegram(), *home.more_channels],
-            providers=providers,
-            tools=tools,
-            embedder=home.embedder,
-            hands=attrs.evolve(
-                home.hands or Hands(config.paths.workspace, home.blocking), blocking=home.blocking
-            ),
-        )
+        self._config = home.config()
+        for folder in (self._config.of(Paths).state, self._config.of(Paths).workspace):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def run(self) -> None:
         """Live."""
+        home = self.home
+        environment = Environment(
+            now=home.now,
+            random=lambda: 0.5,
+            new_id=lambda: f"id{next(home.numbers)}",
+            blocking=home.blocking,
+            calls=lambda: home.disk,
+            notify=home.notify,
+        )
+        providers: dict[str, Provider] = {"scripted": Scripted(home)}
+        for name, make in home.providers.items():
+            providers[name] = make(self._client(), home.now)
         try:
             with self._scope:
-                await self.house.live()
+                async with build(self._config, environment, self._features(), providers) as app:
+                    self.app = app
+                    self.built.set()
+                    await app.live()
         except Escalated as error:
             self.escalated = error
         except Kill:
@@ -340,10 +343,47 @@ class Life:
             self.was_killed = True
         finally:
             self.home.disk.dead = True
+            self.built.set()
             self.over.set()
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
                 for client in self._clients:
                     await client.aclose()
+
+    def _features(self) -> list[Feature]:
+        """The real ones, of which the model sees the tools that the test wants, and the test's."""
+        home = self.home
+        tools = {tool.name: tool for tool in (*home.effects.tools(), *home.more_tools)}
+        left = dict(tools)
+
+        def limited(feature: Feature) -> Feature:
+            async def build_(core: Core, others: Gathered) -> Parts:
+                parts = await feature.build(core, others)
+                wanted = [tool for tool in parts.tools if left.pop(tool.name, None) is not None]
+                return attrs.evolve(parts, tools=wanted)
+
+            return attrs.evolve(feature, build=build_)
+
+        async def own(core: Core, others: Gathered) -> Parts:
+            await trio.lowlevel.checkpoint()
+            return Parts(tools=list(left.values()))
+
+        replaced = {one.name: one for one in home.features}
+        real = [one for one in FEATURES if one.name not in {*WITHOUT, *replaced}]
+        features = [limited(one) for one in (*real, *home.features)]
+        own_tools = Feature(name="own", build=own)
+        return [self._telegram(), *home.more_channels, *features, own_tools]
+
+    @property
+    def core(self) -> Core:
+        """What the process is built on."""
+        assert self.app is not None
+        return self.app.core
+
+    def address(self, name: str) -> Address[Any]:
+        """The actor *name*."""
+        assert self.app is not None
+        [found] = [one.mailbox for one in self.app.actors if one.mailbox.name == name]
+        return found.address
 
     def kill(self) -> None:
         """kill -9, from outside."""
@@ -378,11 +418,11 @@ class Life:
 
     @property
     def actor_table(self) -> ActorTable:
-        return self.house.actor_table
+        return self.core.table
 
     def inspect(self) -> Inspection:
         """What `elwood inspect` shows."""
-        return look(self.actor_table, self.house._seen(), self.house.redact)
+        return inspect(self.core)
 
     def stuck(self) -> list[str]:
         """What the actor table names as stuck."""
@@ -392,47 +432,55 @@ class Life:
         self._clients.append(Client(connections=8, network=self.home.network))
         return self._clients[-1]
 
-    def _telegram(self) -> Channel:
-        """The channel as `elwood.app.serving` makes it, with clients that are closed in the end."""
+    def _telegram(self) -> Feature:
+        """The channel, with clients that are closed in the end, and room for bugs."""
         home = self.home
         owners = (OWNER, OTHER)
         settings = TelegramSettings(
             token=Secret(TOKEN), owners=owners, base_url=home.fake.url, poll=home.poll
         )
 
-        def intake(doors: Doors) -> Body:
+        async def build_(core: Core, others: Gathered) -> Parts:
+            await trio.lowlevel.checkpoint()
+            post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
+            bot = Bot(settings, self._client())
             actor = Intake(
                 Bot(settings, self._client()),
                 settings,
-                sessions=doors.sessions,
-                approvals=doors.approvals,
-                outbox=doors.outbox,
-                random=doors.outside.random,
-                now=doors.outside.now,
+                sessions=core.sessions,
+                approvals=core.approvals,
+                outbox=post.address,
+                random=core.environment.random,
+                now=core.clock.now,
             )
 
-            async def body(mailbox: Mailbox[None]) -> None:
-                doors.up.set()
+            async def intake(mailbox: Mailbox[None]) -> None:
+                core.up.set()
                 await (home.intake(mailbox, actor.run) if home.intake else actor.run(mailbox))
 
-            return body
+            async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
+                body = Outbox(bot, random=lambda: 0.5, pacing=UNPACED).run
+                await (home.outbox(mailbox, body) if home.outbox else body(mailbox))
 
-        bot = Bot(settings, self._client())
+            channel = Channel(
+                name="telegram",
+                outbox=post.address,
+                owner=(Route("telegram", chat=OWNER),),
+                owners=frozenset(f"tg:{user}" for user in owners),
+                serves=lambda name: True,
+                session=lambda route: f"tg-{route.chat}",
+                files=True,
+            )
+            listening = Mailbox[None]("telegram", 16)
+            return Parts(
+                channels=[channel],
+                actors=[
+                    Actor(step=1, mailbox=post, body=outbox, policy=WORLD),
+                    Actor(step=5, mailbox=listening, body=intake, policy=WORLD, grace=1.0),
+                ],
+            )
 
-        async def outbox(mailbox: Mailbox[OutboxMail]) -> None:
-            actor = Outbox(bot, random=lambda: 0.5, pacing=UNPACED)
-            await (home.outbox(mailbox, actor.run) if home.outbox else actor.run(mailbox))
-
-        return Channel(
-            name="telegram",
-            outbox=outbox,
-            intake=intake,
-            owner=(Route("telegram", chat=OWNER),),
-            owners=frozenset(f"tg:{user}" for user in owners),
-            serves=lambda name: True,
-            session=lambda route: f"tg-{route.chat}",
-            files=True,
-        )
+        return Feature(name="telegram", build=build_)
 
 
 @contextmanager

@@ -4,8 +4,8 @@ A `Kill` stands for kill -9: it goes through everything, and the disk takes noth
 """
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TypeVar
@@ -13,8 +13,9 @@ from typing import TypeVar
 import trio
 
 from elwood.agent.approvals.messages import Decided
+from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import (
-    Attachment,
     Draft,
     OutboxMail,
     Post,
@@ -26,8 +27,8 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Reception, Refused
-from elwood.agent.conversation.message import Human, Prompt, Results
+from elwood.agent.conversation.inbound import Inbound, Reception
+from elwood.agent.conversation.message import Human, Results
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
@@ -38,35 +39,41 @@ from elwood.agent.models.messages import (
     ModelsMail,
     Unembedded,
 )
+from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending.report import Spent, Used
-from elwood.agent.session.actor import SessionActor
-from elwood.agent.session.log.entries import Entry
+from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.extension import Extensions, SessionExtension, SlashCommand
+from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt, SessionsMail
-from elwood.agent.session.turn.gate import Gate
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.agent.tools.tool import Hands
+from elwood.agent.session.pool import Sessions
+from elwood.agent.session.settings import SessionSettings
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.agent.tools.messenger import Messenger
+from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
     Blocking,
     Child,
     Mailbox,
-    PoolPolicy,
     RestartPolicy,
     inline,
-    run_pool,
     supervise,
 )
-from elwood.foundation.secrets.redaction import redact_partial
+from elwood.foundation.secrets.redaction import Redactor, Secret
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal
-from tests.agent.session.gates import FREE, Approver, Typed, gate_for
+from elwood.foundation.storage.files import Root
+from tests.agent.session.gates import Approver, Typed
 from tests.agent.session.scripted import Effects, answer
 
 H = TypeVar("H", bound="House")
 ME = Principal("me", "Me", owner=True)
 ROUTE = Route("chat")
+# The tools of tests act as they are told, unless the test is about asking.
+FREE = ("act", "keep", "hang", "tap", "crash")
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
 
 
@@ -90,10 +97,15 @@ class World:
         self.idle = 600.0
         self.zone: tzinfo = UTC
         self.archive = 86_400.0
-        self.exported: dict[str, tuple[str, bool]] = {}
         self.dry_run = False
-        self.rules = FREE
-        self.around: Callable[[House, Surroundings], Surroundings] = lambda house, given: given
+        # What acts without asking.
+        self.free: tuple[str, ...] = FREE
+        # What features add to the conversations of a process.
+        self.extend: Callable[[House], Sequence[Callable[[SessionLog], SessionExtension]]] = (
+            lambda house: ()
+        )
+        self.commands: Callable[[House], Sequence[SlashCommand]] = lambda house: ()
+        self.admission = Admission()
         self.blocking: Blocking = inline
         # Unix time: goes on from life to life, which Trio's clock does not.
         self.now: Callable[[], float] = trio.current_time
@@ -104,12 +116,6 @@ class World:
     def said(self) -> list[str]:
         """What the reader has been sent, in order; a repeat is marked."""
         return [("(again) " if post.repeat else "") + post.part.text for post in self.posts]
-
-    async def export(self, file: Attachment, route: Route, untrusted: bool, again: bool) -> str:
-        """Keep what is exported."""
-        await trio.lowlevel.checkpoint()
-        self.exported[file.name] = (file.data.decode(), untrusted)
-        return f"It is in exports/{file.name}"
 
 
 async def nothing(post: Post) -> None:
@@ -130,6 +136,19 @@ async def echo(request: Complete) -> Completed:
     return answer("re: " + " | ".join(reversed(words)))
 
 
+class CookExtension(SessionExtension):
+    """Knows the command /cook."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+
+    async def expand(self, command: str) -> str:
+        """Say it in words."""
+        await trio.lowlevel.checkpoint()
+        word, _, rest = command.partition(" ")
+        return f"Use the skill cook: {rest}" if word == "/cook" else ""
+
+
 class House:
     """One process: its sessions, alive until the scope ends."""
 
@@ -138,11 +157,11 @@ class House:
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
         self.models: Mailbox[ModelsMail] = Mailbox("models", 32)
         self.outbox: Mailbox[OutboxMail] = Mailbox("outbox", 64)
-        self.states: dict[str, Session] = {}
         self.actor_table = ActorTable(trio.current_time)
         self.stop = trio.Event()
         self.disk = Disk(blocking=world.blocking, clock=world.now, calls=world.calls())
-        self.changed = trio.Event()
+        folder = world.folder / "sessions/open"
+        self.live = LiveSessions(folder, self.disk, trio.current_time)
         self.approver = Approver(self.world.decided)
         self.approver.hint = lambda: self.sessions.address.offer(Decided("s"))
 
@@ -169,10 +188,14 @@ class House:
         """Press the stop button."""
         assert self.sessions.address.offer(Interrupt("s"))
 
+    @property
+    def states(self) -> Mapping[str, Session]:
+        """The sessions in memory, as they are now."""
+        return self.live.states
+
     async def quiet(self) -> None:
         """Wait until every session has nothing left to do."""
-        while any(not state.is_idle for state in self.states.values()):
-            await self.changed.wait()
+        await self.live.quiet()
 
     def children(self) -> Sequence[Child]:
         """All actors, the lowest first."""
@@ -223,94 +246,63 @@ class House:
             nursery.cancel_scope.cancel()
 
     async def _sessions(self, mailbox: Mailbox[SessionsMail]) -> None:
-        open_ = self.world.folder / "open"
-
-        async def wake() -> list[str]:
-            await trio.lowlevel.checkpoint()
-            return sorted(path.name for path in open_.glob("*"))
-
-        async def mark(id_: str, live: bool) -> None:
-            await trio.lowlevel.checkpoint()
-            open_.mkdir(exist_ok=True)
-            (open_ / id_).touch() if live else (open_ / id_).unlink()
-
-        def publish(id_: str, state: Session | None) -> None:
-            if state is None:
-                self.states.pop(id_, None)
-            else:
-                self.states[id_] = state
-            self.changed.set()
-            self.changed = trio.Event()
-
-        async def prompt() -> Prompt:
-            await trio.lowlevel.checkpoint()
-            return Prompt("be good", tuple(tool.spec for tool in self.world.effects.tools()))
-
-        async def expand_skill_command(command: str) -> str:
-            await trio.lowlevel.checkpoint()
-            word, _, rest = command.partition(" ")
-            return f"Use the skill cook: {rest}" if word == "/cook" else ""
-
-        async def status(id_: str, owner: bool) -> str:
-            await trio.lowlevel.checkpoint()
-            return "The house is well."
-
-        def gate(id_: str, log: SessionLog) -> Gate:
-            return gate_for(
-                lambda: log.state,
-                self.world.effects.tools(),
-                Hands(self.world.folder, inline),
-                log.record,
-                approver=self.approver,
-                rules=self.world.rules,
-                dry_run=self.world.dry_run,
-                session=id_,
-                now=self.world.now,
+        world = self.world
+        (world.folder / "workspace").mkdir(exist_ok=True)
+        async with AsyncExitStack() as closing:
+            core = self._core(closing)
+            extensions = Extensions(
+                sessions=[CookExtension, *world.extend(self)],
+                commands=world.commands(self),
+                status=[lambda: "The house is well."],
             )
+            tools = list(world.effects.tools())
+            messenger = Messenger(core.channels, core.approvals)
+            pool = Sessions(core, tools, messenger, extensions, dry_run=world.dry_run)
+            await pool.run(mailbox, grace=20.0, listener=lambda event: None)
 
-        surroundings = Surroundings(
-            redact=lambda text: text.replace("hunter2", "***"),
-            redact_partial=lambda text: redact_partial(text, []),
-            models=self.models.address,
-            outboxes={"chat": self.outbox.address},
-            prompt=prompt,
-            expand_skill_command=expand_skill_command,
+    def _core(self, closing: AsyncExitStack) -> Core:
+        world, paths = self.world, self._paths()
+        clock = OwnerClock(world.now, world.zone)
+        environment = Environment(now=world.now, blocking=world.blocking, calls=world.calls)
+        channels = Channels(LastHeard(world.folder / "heard.json", self.disk))
+        chat = Channel(
+            name="chat",
+            outbox=self.outbox.address,
+            owner=(),
+            owners=frozenset({ME.id}),
+            serves=lambda name: True,
+        )
+        channels.add(chat)
+        config = Config.holding(
+            paths,
+            world.settings,
+            SessionSettings(idle=world.idle, archive=world.archive),
+            PolicySettings(allow=world.free),
+            ModelSettings(max_tokens=1000),
+        )
+        return Core(
+            config=config,
+            environment=environment,
+            clock=clock,
+            redactor=Redactor([Secret("hunter2")]),
+            disk=self.disk,
+            workspace=Root(paths.workspace),
+            table=self.actor_table,
+            sessions=self.sessions.address,
             approvals=self.approver.mailbox.address,
-            gate=gate,
-            mark=mark,
-            publish=publish,
-            status=status,
-            blocking=inline,
-            now=self.world.now,
-            zone=self.world.zone,
-            turns=self.world.settings,
-            max_tokens=1000,
-            idle=self.world.idle,
-            archive=self.world.archive,
-            export=self.world.export,
+            models=self.models.address,
+            channels=channels,
+            live=self.live,
+            admission=world.admission,
+            events=Mailbox("health", 256),
+            up=trio.Event(),
+            stop=self.stop,
+            closing=closing,
         )
 
-        around = self.world.around(self, surroundings)
-
-        async def body(id_: str, box: Mailbox[SessionsMail]) -> None:
-            path = self.world.folder / f"{id_}.jsonl"
-            journal: Journal[Entry, Session] = Journal(path, Entry, Session, self.disk)
-            await SessionActor(id_, journal, around).run(box)
-
-        def refuse(message: SessionsMail, why: str) -> None:
-            if isinstance(message, Inbound):
-                message.reply.set(Refused(why))
-
-        await run_pool(
-            mailbox,
-            key=lambda message: message.session,
-            body=body,
-            wake=wake,
-            refuse=refuse,
-            policy=PoolPolicy(),
-            listener=lambda event: None,
-            actor_table=self.actor_table,
-        )
+    def _paths(self) -> Paths:
+        folder = self.world.folder
+        return Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run")
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Journeys of an approval through the whole house, as the owner sees them in Telegram."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -10,14 +11,15 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.actions import SendMessage
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.plans import Plan
+from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallDecided, Replied
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.features.web.client import Web
 from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST
 from elwood.foundation.net.egress import EgressRules
-from elwood.foundation.runtime import inline
 from tests.agent.session.scripted import Named, answer, call
 from tests.fake_http import Reply, Request, serving
 from tests.fake_telegram import OWNER, SentMessage
@@ -321,6 +323,16 @@ async def resolve(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
+def with_hands_of(name: str, tools: Sequence[Tool], **hands: object) -> Feature:
+    """Make a feature of *tools* with hands of a test."""
+
+    async def build(core: Core, others: Gathered) -> Parts:
+        await trio.lowlevel.checkpoint()
+        return Parts(tools=tools, hands=hands)
+
+    return Feature(name=name, build=build)
+
+
 async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
@@ -332,7 +344,7 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
             allow=("mail", "web_request")
         )  # of no use here
         h.more_tools = (WEB_FETCH, WEB_REQUEST, wire.mail())
-        h.hands = Hands(tmp_path / "workspace", inline, web=web)
+        h.features = (with_hands_of("web", (WEB_FETCH, WEB_REQUEST), web=web),)
         steps = [*deceived(port), *deceived(port)[1:]]
 
         async def think(request: ModelRequest) -> Completion:

@@ -77,7 +77,7 @@ async def test_a_run_has_the_model_the_tools_and_the_purse_that_were_wanted(
             assert written["usd"] == 0.05
             for minutes in (20, 2):  # the run, and what would be its second try
                 h.clock_error -= 60.0 * minutes
-                life.house.clock.scheduler.address.offer(Woken())
+                life.address("scheduler").offer(Woken())
                 await trio.sleep(DONE)
             h.fake.say("/tasks")
             await life.settled()
@@ -117,7 +117,7 @@ async def test_a_tool_that_was_not_named_is_none_for_the_run(
             await life.settled()
             await life.until(lambda: "task-the-news" in h.sessions)
             await life.settled()
-            tasks = await life.house.clock.timetable.address.ask(ListTasks())
+            tasks = await life.address("timetable").ask(ListTasks())
     text = newest(h.asked[-1])
     assert "no such tool: cancel_task; available: schedule" in text
     assert "tools: there is no cancel_task here; there are: schedule" in text
@@ -138,5 +138,5 @@ async def test_more_than_the_conversation_has_is_not_planned(
         async with h.life() as life:
             h.fake.say("plan")
             await life.settled()
-            assert await life.house.clock.timetable.address.ask(ListTasks()) == ()
+            assert await life.address("timetable").ask(ListTasks()) == ()
     assert why in newest(h.asked[-1])

@@ -61,7 +61,7 @@ async def ran(h: Home, life: Life, session: str = OWN) -> SentMessage:
     await trio.sleep(1)  # until the tasks of a file are taken in
     before = len(questions(h))
     h.clock_error -= 90.0
-    life.house.clock.scheduler.address.offer(Woken())
+    life.address("scheduler").offer(Woken())
     question = await asked(h, life, before + 1)
     await life.until(lambda: h.journal(session).exists() and h.fold(session).pending)
     await life.settled()
@@ -75,7 +75,7 @@ def withdrawn(h: Home, session: str = OWN) -> list[str]:
 
 
 async def schedule(life: Life, task: Task = TASK) -> None:
-    await life.house.timetable.address.ask(Schedule(task=task))
+    await life.address("timetable").ask(Schedule(task=task))
 
 
 def by_command(h: Home, life: Life) -> None:
@@ -88,7 +88,7 @@ def by_the_assistant(h: Home, life: Life) -> None:
 
 def by_the_file(h: Home, life: Life) -> None:
     (h.folder / "workspace" / "HEARTBEAT.md").write_text("## Other\nCadence: hourly\nPrompt: P\n")
-    life.house.clock.scheduler.address.offer(Woken())
+    life.address("scheduler").offer(Woken())
 
 
 @pytest.mark.parametrize("cancel", [by_command, by_the_assistant])
@@ -216,7 +216,7 @@ async def test_what_a_run_asked_for_that_ended_its_own_task_may_still_be_allowed
         h.think = think
         await schedule(life)
         question = await ran(h, life)
-        assert await life.house.timetable.address.ask(ListTasks()) == ()
+        assert await life.address("timetable").ask(ListTasks()) == ()
         assert (await press(h, life, question, "o")).startswith("Allowed once: act")
         await life.until(lambda: h.effects.done)
         await life.settled()
@@ -247,7 +247,7 @@ async def is_cancelled(trial: Trial) -> None:
     """Cancel a task whose run waits for a yes, and say yes behind that."""
     await trial.quiet()
     task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
-    await trial.life.house.timetable.address.ask(Schedule(task=task))
+    await trial.life.address("timetable").ask(Schedule(task=task))
     await trial.until_time(DUE)
     await trial.until(lambda: trial.table().tasks["work"].result == "waiting")
     await trial.quiet()

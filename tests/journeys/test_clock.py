@@ -48,7 +48,7 @@ async def pass_time(h: Home, life: Life, seconds: float, step: float = HALF_HOUR
     await trio.sleep(DONE)
     for _ in range(round(seconds / step)):
         h.clock_error -= step - DONE
-        life.house.clock.scheduler.address.offer(Woken())
+        life.address("scheduler").offer(Woken())
         await trio.sleep(DONE)
 
 
@@ -203,7 +203,7 @@ async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str
             asked = len(h.asked)
         async with h.life() as life:
             await pass_time(h, life, DAY / 8)
-            assert await life.house.clock.timetable.address.ask(ListTasks()) == ()
+            assert await life.address("timetable").ask(ListTasks()) == ()
         assert h.texts()[1:] == told
         assert len(h.asked) == asked
         assert not h.broken()
@@ -248,7 +248,7 @@ async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
         h.think = think
         async with h.life() as life:
             await pass_time(h, life, 7 * DAY, DAY / 2)
-            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+            [seen] = await life.address("timetable").ask(ListTasks())
         assert (seen.result, seen.failures, seen.paused) == ("spent", 0, "")
         assert len(h.asked) == 7
         [told] = h.texts()
@@ -300,7 +300,7 @@ async def test_the_same_call_at_each_time_is_asked_about_once(
         h.think = think
         async with h.life() as life:
             await pass_time(h, life, 3 * 3600.0, 3600.0)
-            [seen] = await life.house.clock.timetable.address.ask(ListTasks())
+            [seen] = await life.address("timetable").ask(ListTasks())
         asked = [sent for sent in h.fake.sent if "May I use" in sent.text]
         assert (len(asked), len(h.asked)) == (1, 6)
         assert "\nFor the task act.\n" in asked[0].text

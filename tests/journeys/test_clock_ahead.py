@@ -20,7 +20,7 @@ async def until(h: Home, life: Life, at: float) -> None:
     """Let the clock show *at*, and wait until what follows is done."""
     await trio.sleep(4.0)
     h.clock_error -= at - h.now()
-    life.house.clock.scheduler.address.offer(Woken())
+    life.address("scheduler").offer(Woken())
     await trio.sleep(4.0)
 
 
@@ -52,7 +52,7 @@ async def test_a_clock_that_was_a_year_ahead_is_told_and_a_task_goes_on_when_res
         assert said(h) == [tea, "Missed", tea, "My clock was put back"]
         async with h.life() as life:
             resume = Change(id="tea", verb="resume", by="the owner")
-            await life.house.clock.timetable.address.ask(resume)
+            await life.address("timetable").ask(resume)
             await until(h, life, EPOCH + 4 * HOUR)
         assert said(h)[4:] == [tea]
         assert not h.broken()

@@ -62,13 +62,7 @@ from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import decoder, is_sound
 from elwood.foundation.storage.disk import Disk, temporary
-from elwood.foundation.storage.journal import (
-    Damage,
-    Journal,
-    Verified,
-    snapshot_of,
-    verify,
-)
+from elwood.foundation.storage.journal import Damage, Journal, Verified, snapshot_of, verify
 from elwood.foundation.storage.lock import holding
 from tests.agent.session.scripted import Named, answer
 from tests.fake_http import serving as serving_http
@@ -835,7 +829,7 @@ async def test_cp_26_a_planned_time_is_taken_once(tmp_path: Path, mock_clock: Mo
         async with h.life() as life, trio.open_nursery() as nursery:
 
             async def fire() -> None:
-                await life.house.sessions.address.insist(lambda: planned(h))
+                await life.address("sessions").insist(lambda: planned(h))
 
             nursery.start_soon(fire)
             await life.died()
@@ -844,7 +838,7 @@ async def test_cp_26_a_planned_time_is_taken_once(tmp_path: Path, mock_clock: Mo
         for _ in range(2):
             async with h.life() as life:
                 for _ in range(2):
-                    sessions = life.house.sessions.address
+                    sessions = life.address("sessions")
                     assert await sessions.insist(lambda: planned(h)) == Taken()
                 await life.settled()
         assert h.broken() == []
@@ -859,7 +853,7 @@ async def test_cp_27_an_interrupted_run_goes_on_like_a_message(
     async with home(tmp_path, mock_clock) as h:
         h.kill("before write said")
         async with h.life() as life:
-            assert await life.house.sessions.address.insist(lambda: planned(h)) == Taken()
+            assert await life.address("sessions").insist(lambda: planned(h)) == Taken()
             await life.died()
         await recover(h)
         turns = [entry for entry in h.entries() if isinstance(entry, TurnStarted)]
@@ -885,7 +879,7 @@ async def test_cp_28_a_stop_waits_for_a_tool_but_not_for_ever(
             await began.wait()
             await life.until(lambda: not h.fake.unconfirmed)
             asked_to_stop = trio.current_time()
-            life.house.stop.set()
+            life.core.stop.set()
             await trio.sleep(0.1)
             late = h.fake.say("too late")
             await life.over.wait()

@@ -12,7 +12,6 @@ from typing import cast
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.channels.channel import Body
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
@@ -22,7 +21,7 @@ from elwood.features.control import client
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Mailbox
-from tests.journeys.home import MINE, OTHER, Home, Life, OutboxBody, home, newest, obedient
+from tests.journeys.home import MINE, OTHER, Body, Home, Life, OutboxBody, home, newest, obedient
 from tests.loopback import JUMP
 
 # Virtual seconds for an answer while something else is broken (reliability.md, P5).
@@ -114,7 +113,7 @@ async def test_sessions(tmp_path: Path, mock_clock: MockClock) -> None:
         h.fake.say("call look there")
         await life.until(lambda: "started" in h.names())
         # A message that no pool understands.
-        life.house.sessions.address.offer(cast("SessionsMail", "nonsense"))
+        life.address("sessions").offer(cast("SessionsMail", "nonsense"))
         await life.settled()
         await others_answer(h, life)
         crashed(life, "sessions", why="AttributeError")

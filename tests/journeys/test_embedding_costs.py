@@ -81,10 +81,10 @@ async def test_at_a_limit_nothing_is_sent_and_notes_are_found_by_words(
         h.settings["limits"] = Limits(day_tokens=1)
         async with h.life() as life:
             for _ in range(REPEATED):
-                found = await life.house.memory.address.ask(Recall(query="tea", limit=5))
+                found = await life.address("memory").ask(Recall(query="tea", limit=5))
                 assert found[0].key == "tea"
                 await trio.sleep(PAUSE + 1)
-            stuck = [one.what for one in life.house.actor_table.stuck()]
+            stuck = [one.what for one in life.core.table.stuck()]
         assert len(embedder.asked) == asked
         assert any("limit of 1 tokens a day is reached" in what for what in stuck)
         assert any("found by words alone" in what for what in stuck), stuck

@@ -55,7 +55,7 @@ async def planted(h: Home, life: Life) -> str:
 
     h.think = think
     task = Task(ID, TITLE, Every(3600.0, EPOCH), prompt="Plan it.")
-    await life.house.timetable.address.ask(Schedule(task=task))
+    await life.address("timetable").ask(Schedule(task=task))
     for said in (WORDS, "remember", "act"):
         h.fake.say(said)
         await life.settled()

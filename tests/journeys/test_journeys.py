@@ -153,7 +153,7 @@ async def test_an_approval_of_a_call(tmp_path: Path, mock_clock: MockClock) -> N
         )
 
     async with home(tmp_path, mock_clock) as h, h.life() as life:
-        ask = life.house.approvals.address.ask
+        ask = life.address("approvals").ask
         assert await ask(seek("one")) == Pending()
         await life.until(lambda: [m for m in h.fake.sent if m.buttons])
         [question] = [m for m in h.fake.sent if m.buttons]

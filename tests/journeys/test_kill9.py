@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from elwood.agent.session.log.entries import Replied
-from elwood.agent.session.turn.deps import GIVEN_UP
+from elwood.agent.session.turn.runner import GIVEN_UP
 from tests.fake_model_rules import Json
 from tests.fake_models import Say, Step
 from tests.journeys.judging import broken, name, uncertain

@@ -12,7 +12,6 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import Observed
 from elwood.agent.session.settings import SessionSettings
-from elwood.agent.tools.talk import ASK_USER
 from elwood.app.config.settings import Config
 from elwood.features.daily_notes.extension import GATHER
 from elwood.features.memory.note import parse
@@ -45,7 +44,7 @@ class Watching:
     async def think(self, request: ModelRequest) -> Completion:
         if request.prompt.system != PROMPT.system:
             name, _, given = newest(request).partition(" ")
-            if name == ASK_USER.name and isinstance(request.messages[-1], Human):
+            if name == "ask_user" and isinstance(request.messages[-1], Human):
                 return call(("c1", name, given))
             return await thinking(request)
         await trio.lowlevel.checkpoint()
@@ -281,12 +280,11 @@ async def test_an_answer_to_the_model_is_no_command(tmp_path: Path, mock_clock: 
     """Else a model that strangers steer could have the owner press what settles something."""
     async with home(tmp_path, mock_clock) as h:
         Watching(h).sees("tea", "Likes tea.")
-        h.more_tools = (*h.more_tools, ASK_USER)
         await a_day(h, "I like tea")
         async with h.life() as life:
             code = (await said(h, life, "/memory pending")).split(":")[0]
             option = json.dumps([f"/memory keep {code}", "no"])
-            h.fake.say(f'{ASK_USER.name} {{"question": "Weather?", "options": {option}}}')
+            h.fake.say(f'ask_user {{"question": "Weather?", "options": {option}}}')
             await life.until(lambda: questions(h))
             await life.settled()
             [question] = questions(h)

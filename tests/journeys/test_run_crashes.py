@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.conversation.inbound import Inbound
+from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
-from elwood.features.tasks.chores import Report
 from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once

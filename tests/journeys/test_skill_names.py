@@ -6,10 +6,7 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Human, Notice
-from elwood.agent.tools.tool import Hands
-from elwood.features.skills.store import Shelf
 from elwood.features.skills.tools import ACTIVATE_SKILL
-from elwood.foundation.storage.files import Root
 from tests.journeys.home import home
 from tests.journeys.test_memory import equip
 
@@ -25,8 +22,6 @@ async def test_a_skill_called_by_its_name_is_used(
         equip(h)
         h.more_tools = (ACTIVATE_SKILL,)
         workspace = h.config().paths.workspace
-        shelf = Shelf(Root(workspace), h.blocking)
-        h.hands = Hands(workspace, h.blocking, skills=shelf)
         folder = workspace / "skills" / name
         folder.mkdir(parents=True)
         (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About wool.\n---\nKnit.")

@@ -9,14 +9,16 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from elwood.agent.channels.channel import Body, Channel, Doors
+from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Taken
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
+from elwood.agent.feature import Actor, Feature, Gathered, Parts
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import Limits
+from elwood.agent.session.core import Core
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
@@ -39,28 +41,40 @@ class Desk:
     """A second channel, with one reader: the owner, whose conversation there is called desk."""
 
     now: Callable[[], float]
-    doors: Doors | None = None
+    core: Core | None = None
     open: trio.Event = attrs.field(factory=trio.Event)
     heard: list[str] = attrs.field(factory=list)
     said: int = 0
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> Feature:
         """What the house is given."""
-        return Channel(
+        return Feature(name="desk", build=self._build)
+
+    async def _build(self, core: Core, others: Gathered) -> Parts:
+        self.core = core
+        post: Mailbox[OutboxMail] = Mailbox("outbox desk", 256)
+        channel = Channel(
             name="desk",
-            outbox=self._outbox,
-            intake=self._intake,
+            outbox=post.address,
             owner=(Route("desk"),),
             owners=frozenset({"desk"}),
             serves=lambda name: name == "desk",
             session=lambda route: "desk",
         )
+        intake = Mailbox[None]("desk", 16)
+        return Parts(
+            channels=[channel],
+            actors=[
+                Actor(step=1, mailbox=post, body=self._outbox),
+                Actor(step=5, mailbox=intake, body=self._intake),
+            ],
+        )
 
     async def say(self, text: str) -> None:
         """Say something as the owner."""
         await self.open.wait()
-        assert self.doors is not None
+        assert self.core is not None
         self.said += 1
         inbound = Inbound(
             session="desk",
@@ -70,7 +84,7 @@ class Desk:
             text=text,
             sent_at=self.now(),
         )
-        taken = await self.doors.sessions.ask(inbound)
+        taken = await self.core.sessions.ask(inbound)
         assert isinstance(taken, Taken)
 
     async def _outbox(self, mailbox: Mailbox[OutboxMail]) -> None:
@@ -79,15 +93,10 @@ class Desk:
                 self.heard.append(message.part.text)
                 message.reply.set(Sent("1"))
 
-    def _intake(self, doors: Doors) -> Body:
-        self.doors = doors
-
-        async def body(mailbox: Mailbox[None]) -> None:
-            self.open.set()
-            async for _ in mailbox:
-                pass
-
-        return body
+    async def _intake(self, mailbox: Mailbox[None]) -> None:
+        self.open.set()
+        async for _ in mailbox:
+            pass
 
 
 @attrs.define
@@ -117,7 +126,7 @@ def knows(h: Home, session: str) -> bool:
 
 async def pass_time(h: Home, life: Life, seconds: float) -> None:
     h.clock_error -= seconds
-    life.house.clock.scheduler.address.offer(Woken())
+    life.address("scheduler").offer(Woken())
     await trio.sleep(DONE)
 
 

@@ -10,8 +10,8 @@ import trio.testing
 from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
+from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
-from elwood.features.tasks.chores import Report
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import (

@@ -18,10 +18,10 @@ import trio.testing
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
+from elwood.agent.feature import Do, Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.features.tasks.actor import Scheduler, TimetableActor
-from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.messages import (
     Adopt,
     Change,
@@ -299,7 +299,7 @@ class House:
         self.world.steps.step("after telling")
         return self.world.hears()
 
-    def _chore(self, name: str) -> Chore:
+    def _chore(self, name: str) -> Do:
         async def chore(since: float) -> Report:
             self.world.steps.step("before a chore")
             report = self.world.chore(self.world, name, since)

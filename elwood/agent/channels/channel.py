@@ -1,42 +1,19 @@
-"""A way to talk with people, as the house sees it."""
+"""The ways to talk with people, and where among them the owner is."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 
 import attrs
-import trio
 
-from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.channels.owner_routes import owner_routes
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.messages import SessionsMail
-from elwood.foundation.environment import Environment
-from elwood.foundation.runtime import Address, Mailbox
-
-
-@attrs.frozen(kw_only=True)
-class Doors:
-    """What an intake may use of the house.
-
-    *up* is to be set when it listens, *stop* when the house should end; *quiet* waits until no
-    session has anything left to do, *failed* says whether the newest answer of one is a failure.
-    """
-
-    outside: Environment
-    sessions: Address[SessionsMail]
-    approvals: Address[ApprovalsMail]
-    outbox: Address[OutboxMail]
-    quiet: Callable[[], Awaitable[None]]
-    failed: Callable[[str], bool]
-    up: trio.Event
-    stop: trio.Event
-
-
-Body = Callable[[Mailbox[None]], Awaitable[None]]
+from elwood.foundation.runtime import Address
 
 
 @attrs.frozen(kw_only=True)
 class Channel:
-    """A way to talk with people: its outbox, and its intake, made when the house stands.
+    """A way to talk with people.
 
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.
     *serves* says which sessions can be answered here: the others sleep on, whatever they owe.
@@ -45,10 +22,60 @@ class Channel:
     """
 
     name: str
-    outbox: Callable[[Mailbox[OutboxMail]], Awaitable[None]]
-    intake: Callable[[Doors], Body]
+    outbox: Address[OutboxMail]
     owner: tuple[Route, ...] = ()
     owners: frozenset[str] = frozenset()
     serves: Callable[[str], bool]
     session: Callable[[Route], str | None] = lambda route: None
     files: bool = False
+
+
+class Channels:
+    """All channels of the app; *heard* knows where the owner wrote last."""
+
+    def __init__(self, heard: LastHeard) -> None:
+        self.heard = heard
+        self._channels: dict[str, Channel] = {}
+        self._outboxes: dict[str, Address[OutboxMail]] = {}
+
+    def add(self, channel: Channel) -> None:
+        """Take one more; only while the app is built."""
+        self._channels[channel.name] = channel
+        self._outboxes[channel.name] = channel.outbox
+
+    @property
+    def outboxes(self) -> Mapping[str, Address[OutboxMail]]:
+        """Who sends, by the name of the channel."""
+        return self._outboxes
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """The principals whose words are the owner's."""
+        return frozenset[str]().union(*(one.owners for one in self._channels.values()))
+
+    @property
+    def places(self) -> tuple[Route, ...]:
+        """Where the owner can be told something, in the order of the channels."""
+        return tuple(route for one in self._channels.values() for route in one.owner)
+
+    def owner_routes(self) -> tuple[Route, ...]:
+        """Where the owner reads now, the best first."""
+        return owner_routes(self.places, self.heard.route)
+
+    def named(self, name: str) -> Channel | None:
+        """Find a channel."""
+        return self._channels.get(name)
+
+    def takes_files(self, route: Route) -> bool:
+        """Tell whether files can be sent to *route*."""
+        channel = self._channels.get(route.channel)
+        return channel is not None and channel.files
+
+    def serves(self, session: str) -> bool:
+        """Tell whether anybody can be answered in *session* here."""
+        return any(one.serves(session) for one in self._channels.values())
+
+    def session_at(self, route: Route) -> str | None:
+        """Name the conversation that lives at *route*, if it is one person's."""
+        channel = self._channels.get(route.channel)
+        return None if channel is None else channel.session(route)

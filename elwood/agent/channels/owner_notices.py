@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class TellOwner:
-    """Posts to the first of the owner's *places* as they are when it is sent.
+    """Posts to the first of *owner_routes* as they are when it is sent.
 
     Without any, the log has it.  *redact* takes secrets out.
     """
@@ -21,11 +21,11 @@ class TellOwner:
     def __init__(
         self,
         post: PostUntilDelivered,
-        places: Callable[[], Sequence[Route]],
+        owner_routes: Callable[[], Sequence[Route]],
         redact: Callable[[str], str],
     ) -> None:
         self._post = post
-        self._places = places
+        self._owner_routes = owner_routes
         self._redact = redact
 
     async def __call__(self, text: str, buttons: Sequence[str] = (), again: bool = False) -> bool:
@@ -35,9 +35,9 @@ class TellOwner:
         """
         text = self._redact(text)
         under = [(words, typing(number)) for number, words in enumerate(buttons)]
-        while (place := self._place()) is not None:
-            stays = partial(self._is_best, place)
-            if await self._post(place, (Rich(text),), under, repeat=again, wanted=stays):
+        while (route := self._best()) is not None:
+            stays = partial(self._is_best, route)
+            if await self._post(route, (Rich(text),), under, repeat=again, wanted=stays):
                 return True
             if stays():
                 return False
@@ -45,8 +45,8 @@ class TellOwner:
         log.warning("nowhere to tell", extra={"text": text})
         return True
 
-    def _place(self) -> Route | None:
-        return next(iter(self._places()), None)
+    def _best(self) -> Route | None:
+        return next(iter(self._owner_routes()), None)
 
-    def _is_best(self, place: Route) -> bool:
-        return self._place() == place
+    def _is_best(self, route: Route) -> bool:
+        return self._best() == route

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from elwood.agent.conversation.route import Route
 
 
-def places(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ...]:
+def owner_routes(owner: Sequence[Route], heard: Route | None) -> tuple[Route, ...]:
     """List the places *owner*, the best first: the chat, and topic, where they were *heard* last.
 
     What was heard elsewhere counts for nothing: there others may read, too, or nobody does.
 
     >>> desk, phone = Route("console"), Route("telegram", 7)
-    >>> places((desk, phone), Route("telegram", 7, topic=3)) == (
+    >>> owner_routes((desk, phone), Route("telegram", 7, topic=3)) == (
     ...     Route("telegram", 7, topic=3), desk)
     True
-    >>> places((desk, phone), Route("telegram", -5, private=False)) == (desk, phone)
+    >>> owner_routes((desk, phone), Route("telegram", -5, private=False)) == (desk, phone)
     True
     """
     if heard is None or not heard.private:

@@ -10,17 +10,20 @@ from elwood.agent.conversation.message import repair_text
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import Command, parse
+from elwood.agent.session.core import Admission
 from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.extension import SessionExtensions
+from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.log.after_restore import doubtful, let_go
 from elwood.agent.session.log.archive import put_away_if_due
 from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session, commands, is_command, moves
+from elwood.agent.session.log.state import commands, is_command, moves
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
+from elwood.agent.session.settings import SessionSettings
+from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.runner import TurnRunner
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.memory.extension import Observer
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import (
     Mailbox,
@@ -32,9 +35,11 @@ from elwood.foundation.secrets.redaction import (
     Clean,
     Credential,
     Masked,
+    Redactor,
     screen,
 )
-from elwood.foundation.storage.journal import DiskFull, Journal, JournalDamaged
+from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.journal import JournalDamaged
 
 log = logging.getLogger("elwood.sessions")
 
@@ -59,24 +64,36 @@ BELONGS = (
 class SessionActor:
     """The only writer of its journal."""
 
-    def __init__(self, id_: str, journal: Journal[Entry, Session], house: Surroundings) -> None:
-        self._id = id_
-        self._house = house
-        self._log = SessionLog(journal, lambda state: house.publish(id_, state))
-        limit = house.delivery_limit
-        self._delivery = Delivery(self._log, house.outboxes, house.blocking, limit)
-        self._runner = TurnRunner(id_, self._log, self._delivery, house)
-        self._observer: Observer | None = None
-        if house.learning is not None:
-            self._observer = Observer(id_, self._log, house.learning, house.idle)
-        self._commands = Commands(id_, self._log, self._delivery, self._runner, house)
+    def __init__(
+        self,
+        log_: SessionLog,
+        live: LiveSessions,
+        admission: Admission,
+        delivery: Delivery,
+        runner: TurnRunner,
+        commands: Commands,
+        extensions: SessionExtensions,
+        redactor: Redactor,
+        clock: OwnerClock,
+        settings: SessionSettings,
+    ) -> None:
+        self._log = log_
+        self._live = live
+        self._admission = admission
+        self._delivery = delivery
+        self._runner = runner
+        self._commands = commands
+        self._extensions = extensions
+        self._redactor = redactor
+        self._clock = clock
+        self._settings = settings
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
-        with bind(session=self._id):
+        with bind(session=self._log.id):
             try:
                 if await self._open(mailbox):
-                    await self._live(mailbox)
+                    await self._work(mailbox)
             finally:
                 self._log.close()
 
@@ -85,7 +102,7 @@ class SessionActor:
         while True:
             try:
                 await self._log.open()
-                await self._house.mark(self._id, True)
+                await self._live.mark(self._log.id)
             except JournalDamaged as error:
                 if not await self._refuse_all(mailbox, error):
                     return False
@@ -98,19 +115,17 @@ class SessionActor:
                 return True
 
     async def _put_away_if_due(self) -> None:
-        house = self._house
-        await put_away_if_due(self._log, self._runner.withdraw, house.now(), house.archive)
+        withdraw, after = self._runner.withdraw, self._settings.archive
+        await put_away_if_due(self._log, withdraw, self._clock.now(), after)
 
-    async def _live(self, mailbox: Mailbox[SessionsMail]) -> None:
-        house = self._house
-        withdraw = house.gate(self._id, self._log).approvals.withdraw
-        await let_go(self._log, house.restored, house.zone, withdraw)
+    async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
+        withdraw = self._runner.approvals.withdraw
+        await let_go(self._log, self._admission.restored, self._clock.zone, withdraw)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._delivery.run)
-            if self._runner.daily is not None:
-                nursery.start_soon(self._runner.daily.turns_ended)
-            if self._observer is not None:
-                nursery.start_soon(self._observer.run)
+            nursery.start_soon(self._extensions.turns_ended)
+            for part in self._extensions.parts:
+                nursery.start_soon(part.run)
             await self._put_away_if_due()
             left = []
             for received in commands(self._log.state):
@@ -132,17 +147,15 @@ class SessionActor:
             while self._runner.is_working or self._log.state.undelivered:
                 await self._log.wait_change()
             nursery.cancel_scope.cancel()
-        if self._runner.daily is not None:
-            await self._runner.daily.settle()
+        await self._extensions.settle()
         state = self._log.state
-        is_behind = self._observer is not None and self._observer.is_behind
-        if state.is_idle and not state.pending and not is_behind:
-            await self._house.mark(self._id, False)  # nothing to be woken for
+        if state.is_idle and not state.pending and not self._extensions.is_behind:
+            await self._live.unmark(self._log.id)  # nothing to be woken for
 
     async def _take_next(self, mailbox: Mailbox[SessionsMail], nursery: trio.Nursery) -> bool:
         """Take one message; False when the session has been idle for long enough, or stopped."""
         message: SessionsMail | None = None
-        with trio.move_on_after(self._house.idle):
+        with trio.move_on_after(self._settings.idle):
             try:
                 message = await mailbox.receive()
             except trio.EndOfChannel:
@@ -166,7 +179,7 @@ class SessionActor:
         log.error("session refuses work", extra={"why": str(damage)})
         refused = Refused(f"This conversation's log is damaged. {damage}")
         with waiting(f"a person, as {damage}", limit=ALARM):
-            while await self._answer_all(mailbox, refused, self._house.idle):
+            while await self._answer_all(mailbox, refused, self._settings.idle):
                 try:
                     await self._log.open()
                 except JournalDamaged:
@@ -202,7 +215,7 @@ class SessionActor:
             text = f"[replying to: {repair_text(inbound.quote)}]\n{text}"
         received = Received(
             inbound.id,
-            self._house.redact(text),
+            self._redactor(text),
             inbound.principal.id,
             inbound.route,
             inbound.sent_at,
@@ -215,16 +228,16 @@ class SessionActor:
         # A command is short work, and a stop must come through when much is waiting.
         if waiting >= (2 * MAX_WAITING if is_command(received) else MAX_WAITING):
             return Busy(waiting)
-        if (why := self._house.refusal()) and not is_command(received):
+        if (why := self._admission.refusal) and not is_command(received):
             return Refused(f"{why}.")
         if isinstance(screened, Credential):
             # Its answer goes into the same line: it is never a message that the model is shown.
             return await self._take(received, _said(received, BELONGS.format(screened.kind)))
-        if why := doubtful(received, self._house.restored, self._house.zone):
+        if why := doubtful(received, self._admission.restored, self._clock.zone):
             return await self._take(received, _said(received, why))
         if received.errand is not None and received.errand.says in TOLD:
             quiet = received.errand.says == "note"
-            route = self._house.whither(received)
+            route = self._delivery.route(received)
             said = _said(received, received.text, route=route, quiet=quiet)
             return await self._take(received, said)
         begun = None if is_command(received) else await self._runner.beginning(received)
@@ -233,7 +246,7 @@ class SessionActor:
         if isinstance(taken, NotNow):
             return taken
         if inbound.principal.owner and received.errand is None and received.route.private:
-            self._house.heard(received.route)
+            self._delivery.heard(received.route)
         if is_command(received):
             nursery.start_soon(self._commands.carry_out, nursery, received)
         else:

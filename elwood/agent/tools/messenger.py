@@ -1,15 +1,15 @@
 """How a tool speaks to people: through the outboxes, besides the answer of the turn."""
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 import attrs
 import trio
 
+from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import (
     Attachment,
     Button,
-    OutboxMail,
     Post,
     Sent,
     Undeliverable,
@@ -29,10 +29,6 @@ Outcome = Sent | Unsure | Unsent | Undeliverable
 Whom = Literal["owner", "group", "person"]
 
 
-def _nowhere() -> Route:
-    raise AssertionError("a voice without a conversation has no here")
-
-
 @attrs.frozen
 class Place:
     """Where something is said: *whom* for the policy, *name* for people to read."""
@@ -42,38 +38,36 @@ class Place:
     name: str
 
 
-@attrs.frozen(kw_only=True)
-class Voice:
-    """Says something now.  Make one for the house, and evolve it for each session.
+class Messenger:
+    """Says something now, on any of *channels*; *approvals* knows who was let in."""
 
-    *here* is where the running turn's answer goes; *owners* are the places where the owner can be
-    told something, the first one when nothing speaks for another.  *recognise* gives the name of
-    a person who was let in, by their principal.  *uploads* is shared by all sessions.
-    """
+    def __init__(self, channels: Channels, approvals: Address[ApprovalsMail]) -> None:
+        self._channels = channels
+        self._approvals = approvals
+        self.uploads = trio.Semaphore(MAX_UPLOADS)
 
-    outboxes: Mapping[str, Address[OutboxMail]]
-    owners: tuple[Route, ...]
-    recognise: Callable[[str], Awaitable[str | None]]
-    here: Callable[[], Route] = _nowhere
-    uploads: trio.Semaphore = attrs.field(
-        factory=lambda: trio.Semaphore(MAX_UPLOADS), eq=False, repr=False
-    )
+    async def place(self, to: str, here: Route) -> Place | None:
+        """Find "here", "owner", or a person by principal; None if there is no such place.
 
-    async def place(self, to: str) -> Place | None:
-        """Find "here", "owner", or a person by principal; None if there is no such place."""
-        here = self.here()
+        *here* is where the running turn's answer goes.
+        """
         if to == "here" or (to == "owner" and self._is_owners(here)):
             return self._placed(here, "this conversation")
         if to == "owner":
-            return self._placed(self.owners[0], "you") if self.owners else None
+            places = self._channels.places
+            return self._placed(places[0], "you") if places else None
         user = user_of(to)
         if user is None:
             return None
         route = Route("telegram", user)
         if self._is_owners(route):
             return self._placed(route, "you")
-        name = await self.recognise(to)
+        name = await self._approvals.ask(FindPerson(principal=to))
         return None if name is None else self._placed(route, f"{name or 'somebody'} ({to})")
+
+    def takes_files(self, route: Route) -> bool:
+        """Tell whether files can be sent to *route*."""
+        return self._channels.takes_files(route)
 
     async def post(
         self,
@@ -88,7 +82,7 @@ class Voice:
 
         *repeat* marks it as one that may have arrived before.
         """
-        outbox = self.outboxes.get(route.channel)
+        outbox = self._channels.outboxes.get(route.channel)
         if outbox is None:
             return Undeliverable(f"there is no {route.channel} now")
         try:
@@ -110,5 +104,5 @@ class Voice:
         return Place(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
 
     def _is_owners(self, route: Route) -> bool:
-        own = {(place.channel, place.chat) for place in self.owners}
+        own = {(place.channel, place.chat) for place in self._channels.places}
         return route.private and (route.channel, route.chat) in own

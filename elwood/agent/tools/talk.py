@@ -19,10 +19,12 @@ from elwood.agent.conversation.actions import AskOwner
 from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.messenger import Outcome, Place, Voice
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.messenger import Messenger, Outcome, Place
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.agent.tools.workspace import path_failure
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import utf16_length
 from elwood.foundation.text.lines import escape_name, one_line
 from elwood.foundation.text.markdown import Rich, to_entities
@@ -86,78 +88,6 @@ class _Letter:
         return {"to": repr(self.place.route), **hashes}
 
 
-async def plan_message(given: SendMessage, hands: Hands) -> Plan:
-    """Say what would go to whom: the whole text, and each file with its hash."""
-    letter = await _letter(given, hands, keep=False)
-    lines = [f"To {letter.place.name}"]
-    for name, size, sha in zip(letter.paths, letter.sizes, letter.hashes, strict=True):
-        lines.append(f"File {escape_name(name)}: {size:,} bytes, sha256 {sha}")
-    # What is chosen freely stands last: it cannot pass for another recipient or file.
-    subject = "\n".join([*lines, "Text:", given.text])
-    outgoing = "\n".join([given.text, *letter.paths])
-    return Plan(Sending(letter.place.whom), subject, letter.facts, outgoing)
-
-
-async def send_message(given: SendMessage, hands: Hands) -> str:
-    """Send what was examined, if it is still the same, and say what became of each part."""
-    voice = _voice(hands)
-    if not given.files:
-        return await _send(given, hands, voice)
-    with trio.move_on_after(PATIENCE) as scope:
-        await voice.uploads.acquire()
-    if scope.cancelled_caught:
-        raise ToolFailure("not sent: others are sending files; try again in a minute")
-    try:
-        return await _send(given, hands, voice)
-    finally:
-        voice.uploads.release()
-
-
-async def plan_question(given: AskUser, hands: Hands) -> Plan:
-    """Say what would be asked."""
-    await trio.lowlevel.checkpoint()
-    text = "\n".join([given.question, *given.options])
-    return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
-
-
-async def ask_user(given: AskUser, hands: Hands) -> str:
-    """Ask, and leave the answer to the next message."""
-    voice = _voice(hands)
-    options = [one_line(option, MAX_OPTION) for option in given.options]
-    if not all(options) or len(set(options)) < len(options):
-        raise ToolFailure("options must be different, and show something; nothing was asked")
-    pieces = _pieces(given.question)
-    buttons = tuple(Button(option, choice(number)) for number, option in enumerate(options))
-    route = voice.here()
-    for number, piece in enumerate(pieces):
-        last = number == len(pieces) - 1
-        outcome = await voice.post(route, piece, buttons=buttons if last else ())
-        if not isinstance(outcome, Sent):
-            raise _failure(outcome, [f"the question, part {n + 1}" for n in range(number)])
-    listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
-    return f"asked{listed}; the answer will come as the next message: end your turn"
-
-
-async def _letter(given: SendMessage, hands: Hands, *, keep: bool) -> _Letter:
-    """Examine a message; *keep* its files' bytes, which are hashed as they are read."""
-    place = await _voice(hands).place(given.to)
-    if place is None:
-        raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
-    if not (given.text.strip() or given.files):
-        raise ToolFailure("there is neither text nor a file in it; nothing was sent")
-    if len(set(given.files)) < len(given.files):
-        raise ToolFailure("a file is named twice; nothing was sent")
-    read: list[_Read] = []
-    room = MAX_BYTES
-    for path in given.files:
-        read.append(await hands.blocking(partial(_read, hands, path, room, keep)))
-        room -= read[-1].size
-    names = [path.rsplit("/", 1)[-1] for path in given.files]
-    files = tuple(Attachment(name, one.data) for name, one in zip(names, read, strict=True))
-    sizes, hashes = tuple(one.size for one in read), tuple(one.sha for one in read)
-    return _Letter(place, given.files, sizes, hashes, files if keep else ())
-
-
 @attrs.frozen
 class _Read:
     size: int
@@ -165,44 +95,118 @@ class _Read:
     data: bytes
 
 
-def _read(hands: Hands, path: str, room: int, keep: bool) -> _Read:
-    """Hash a file, and *keep* the very bytes that were hashed."""
-    name = escape_name(path)
-    size, sha, parts = 0, hashlib.sha256(), []
-    try:
-        with hands.root.file(path) as file:
-            while part := file.read(_PART):
-                size += len(part)
-                if size > room:
-                    text = f"files of {MAX_BYTES:,} bytes together can be sent, and {name} is more"
-                    raise ToolFailure(f"{text}; nothing was sent")
-                sha.update(part)
-                if keep:
-                    parts.append(part)
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(path, error) from error
-    if not size:
-        raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
-    return _Read(size, sha.hexdigest(), b"".join(parts))
+class Talk:
+    """Says and asks, by *messenger*; files come from *workspace*."""
+
+    def __init__(self, messenger: Messenger, workspace: Root, blocking: Blocking) -> None:
+        self._messenger = messenger
+        self._workspace = workspace
+        self._blocking = blocking
+
+    async def plan_message(self, given: SendMessage, context: ToolContext) -> Plan:
+        """Say what would go to whom: the whole text, and each file with its hash."""
+        letter = await self._letter(given, context, keep=False)
+        lines = [f"To {letter.place.name}"]
+        for name, size, sha in zip(letter.paths, letter.sizes, letter.hashes, strict=True):
+            lines.append(f"File {escape_name(name)}: {size:,} bytes, sha256 {sha}")
+        # What is chosen freely stands last: it cannot pass for another recipient or file.
+        subject = "\n".join([*lines, "Text:", given.text])
+        outgoing = "\n".join([given.text, *letter.paths])
+        return Plan(Sending(letter.place.whom), subject, letter.facts, outgoing)
+
+    async def send_message(self, given: SendMessage, context: ToolContext) -> str:
+        """Send what was examined, if it is still the same, and say what became of each part."""
+        if not given.files:
+            return await self._send(given, context)
+        uploads = self._messenger.uploads
+        with trio.move_on_after(PATIENCE) as scope:
+            await uploads.acquire()
+        if scope.cancelled_caught:
+            raise ToolFailure("not sent: others are sending files; try again in a minute")
+        try:
+            return await self._send(given, context)
+        finally:
+            uploads.release()
+
+    async def ask_user(self, given: AskUser, context: ToolContext) -> str:
+        """Ask, and leave the answer to the next message."""
+        options = [one_line(option, MAX_OPTION) for option in given.options]
+        if not all(options) or len(set(options)) < len(options):
+            raise ToolFailure("options must be different, and show something; nothing was asked")
+        pieces = _pieces(given.question)
+        buttons = tuple(Button(option, choice(number)) for number, option in enumerate(options))
+        for number, piece in enumerate(pieces):
+            last = number == len(pieces) - 1
+            under = buttons if last else ()
+            outcome = await self._messenger.post(context.route, piece, buttons=under)
+            if not isinstance(outcome, Sent):
+                raise _failure(outcome, [f"the question, part {n + 1}" for n in range(number)])
+        listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
+        return f"asked{listed}; the answer will come as the next message: end your turn"
+
+    async def _letter(self, given: SendMessage, context: ToolContext, *, keep: bool) -> _Letter:
+        """Examine a message; *keep* its files' bytes, which are hashed as they are read."""
+        place = await self._messenger.place(given.to, context.route)
+        if place is None:
+            raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
+        if not (given.text.strip() or given.files):
+            raise ToolFailure("there is neither text nor a file in it; nothing was sent")
+        if len(set(given.files)) < len(given.files):
+            raise ToolFailure("a file is named twice; nothing was sent")
+        read: list[_Read] = []
+        room = MAX_BYTES
+        for path in given.files:
+            read.append(await self._blocking(partial(self._read, path, room, keep)))
+            room -= read[-1].size
+        names = [path.rsplit("/", 1)[-1] for path in given.files]
+        files = tuple(Attachment(name, one.data) for name, one in zip(names, read, strict=True))
+        sizes, hashes = tuple(one.size for one in read), tuple(one.sha for one in read)
+        return _Letter(place, given.files, sizes, hashes, files if keep else ())
+
+    def _read(self, path: str, room: int, keep: bool) -> _Read:
+        """Hash a file, and *keep* the very bytes that were hashed."""
+        name = escape_name(path)
+        size, sha, parts = 0, hashlib.sha256(), []
+        try:
+            with self._workspace.file(path) as file:
+                while part := file.read(_PART):
+                    size += len(part)
+                    if size > room:
+                        text = f"files of {MAX_BYTES:,} bytes together can be sent"
+                        raise ToolFailure(f"{text}, and {name} is more; nothing was sent")
+                    sha.update(part)
+                    if keep:
+                        parts.append(part)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(path, error) from error
+        if not size:
+            raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
+        return _Read(size, sha.hexdigest(), b"".join(parts))
+
+    async def _send(self, given: SendMessage, context: ToolContext) -> str:
+        letter = await self._letter(given, context, keep=True)
+        if letter.facts != dict(context.facts):
+            raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
+        posts = _posts(given.text, letter.files)
+        sent: list[str] = []
+        messages: list[str] = []
+        until = trio.current_effective_deadline() - TO_SAY_WHAT
+        for what, part, files in posts:
+            outcome: Outcome = Unsure("no answer in time")
+            with trio.move_on_at(until):
+                outcome = await self._messenger.post(letter.place.route, part, files)
+            if not isinstance(outcome, Sent):
+                raise _failure(outcome, sent, of=len(posts), what=what)
+            sent.append(what)
+            messages.append(f"{outcome.message} ({what})" if len(posts) > 1 else outcome.message)
+        return f"sent as message {', '.join(messages)}"
 
 
-async def _send(given: SendMessage, hands: Hands, voice: Voice) -> str:
-    letter = await _letter(given, hands, keep=True)
-    if letter.facts != dict(hands.facts):
-        raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
-    posts = _posts(given.text, letter.files)
-    sent: list[str] = []
-    messages: list[str] = []
-    until = trio.current_effective_deadline() - TO_SAY_WHAT
-    for what, part, files in posts:
-        outcome: Outcome = Unsure("no answer in time")
-        with trio.move_on_at(until):
-            outcome = await voice.post(letter.place.route, part, files)
-        if not isinstance(outcome, Sent):
-            raise _failure(outcome, sent, of=len(posts), what=what)
-        sent.append(what)
-        messages.append(f"{outcome.message} ({what})" if len(posts) > 1 else outcome.message)
-    return f"sent as message {', '.join(messages)}"
+async def plan_question(given: AskUser, context: ToolContext) -> Plan:
+    """Say what would be asked."""
+    await trio.lowlevel.checkpoint()
+    text = "\n".join([given.question, *given.options])
+    return Plan(AskOwner(), f"Ask: {text}", outgoing=text)
 
 
 def _posts(
@@ -246,41 +250,39 @@ def _failure(
     return ToolFailure(f"not sent: {what}: {outcome.why}{before}{after}")
 
 
-def _voice(hands: Hands) -> Voice:
-    if hands.voice is None:
-        raise ToolFailure("there is nobody to talk to here")
-    return hands.voice
-
-
-SEND_MESSAGE = Tool(
-    name="send_message",
-    id="talk.message.send",
-    description=(
-        "Send a message now, with files if you want, besides your answer: to hand over a file, or "
-        "to tell somebody else. Your answer at the end of the turn is sent anyway; do not repeat "
-        "it here."
-    ),
-    input=SendMessage,
-    run=send_message,
-    risk="write",
-    effect="once",
-    timeout=180.0,
-    target=lambda given: ", ".join([given.to, *map(escape_name, given.files)]),
-    plan=plan_message,
-)
-
-ASK_USER = Tool(
-    name="ask_user",
-    id="talk.question.ask",
-    description=(
-        "Ask the person in this conversation something, with answers to choose from if you like. "
-        "It does not wait: the answer comes as the next message."
-    ),
-    input=AskUser,
-    run=ask_user,
-    risk="write",
-    effect="once",
-    timeout=60.0,
-    target=lambda given: one_line(given.question, 100),
-    plan=plan_question,
-)
+def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[Tool, ...]:
+    """Make the tools that speak to people."""
+    talk = Talk(messenger, workspace, blocking)
+    return (
+        Tool(
+            name="send_message",
+            id="talk.message.send",
+            description=(
+                "Send a message now, with files if you want, besides your answer: to hand over a "
+                "file, or to tell somebody else. Your answer at the end of the turn is sent "
+                "anyway; do not repeat it here."
+            ),
+            input=SendMessage,
+            run=talk.send_message,
+            risk="write",
+            effect="once",
+            timeout=180.0,
+            target=lambda given: ", ".join([given.to, *map(escape_name, given.files)]),
+            plan=talk.plan_message,
+        ),
+        Tool(
+            name="ask_user",
+            id="talk.question.ask",
+            description=(
+                "Ask the person in this conversation something, with answers to choose from if you "
+                "like. It does not wait: the answer comes as the next message."
+            ),
+            input=AskUser,
+            run=talk.ask_user,
+            risk="write",
+            effect="once",
+            timeout=60.0,
+            target=lambda given: one_line(given.question, 100),
+            plan=plan_question,
+        ),
+    )

@@ -17,10 +17,10 @@ from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun, job_of
 from elwood.agent.policy.settings import Word
-from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.searches import TextSearch
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.skills.git_client import Git
@@ -102,13 +102,13 @@ class Hands:
     *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
     is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation,
     *sees* whether a text stands in a result that the model still sees.  *sandbox* runs commands, or
-    says why none can be run.  Without *web*, *search*, *voice* (which speaks to people) or *memory*
-    there is none of it.  *searches* are what the memory is searched by.  *skills* are those there
-    are; *git* and *places* take others in.  *facts* are those of the plan that was allowed: what
-    runs must still be that.  *root* is the workspace, held open from its first use on: make one
-    for the whole house.  *timetable* is asked about tasks, if there are any; *zone* is the owner's
-    (an IANA name), *now* the wall clock in Unix seconds, *session* the conversation, *job* the task
-    whose run this is, or ""; *reach* is what a task may have at most that is made now.
+    says why none can be run.  Without *web*, *search* or *memory* there is none of it.  *searches*
+    are what the memory is searched by.  *skills* are those there are; *git* and *places* take
+    others in.  *facts* are those of the plan that was allowed: what runs must still be that.
+    *root* is the workspace, held open from its first use on: make one for the whole house.
+    *timetable* is asked about tasks, if there are any; *zone* is the owner's (an IANA name), *now*
+    the wall clock in Unix seconds, *session* the conversation, *job* the task whose run this is,
+    or ""; *reach* is what a task may have at most that is made now.
     """
 
     workspace: Path
@@ -119,7 +119,8 @@ class Hands:
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
     web: Web | None = None
     search: Search | None = None
-    voice: Voice | None = None
+    messenger: Messenger | None = None
+    route: Route = NOWHERE
     memory: Address[MemoryMail] | None = None
     searches: Sequence[TextSearch] = ()
     facts: Mapping[str, str] = attrs.field(factory=dict)
@@ -231,7 +232,7 @@ def _hands(hands: Hands, context: ToolContext) -> Hands:
         zone=context.zone,
         now=lambda: context.now,
         session=context.session,
+        route=context.route,
         job=lambda: job_of(run),
-        voice=hands.voice and attrs.evolve(hands.voice, here=lambda: context.route),
         reach=lambda: attrs.evolve(hands.reach(), tools=tuple(sorted(context.tools)), errand=run),
     )

@@ -4,9 +4,9 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from math import isinf
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -20,21 +20,10 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
+from elwood.agent.feature import ControlCommand
+from elwood.agent.session.inspection import Inspection
 from elwood.features.control import protocol as wire
-from elwood.features.control.view import (
-    MAX_STUCK,
-    MAX_TEXT,
-    ActorSeen,
-    House,
-    Inspection,
-    StuckSeen,
-    TroubleSeen,
-    WaitSeen,
-)
-from elwood.features.memory.messages import Forget, MemoryMail, Rebuild
 from elwood.foundation.runtime import (
-    ActorStatus,
-    ActorTable,
     ActorUnavailable,
     Address,
     Blocking,
@@ -57,26 +46,25 @@ class ControlUnavailable(Exception):
 class Control:
     """Listens on ``control.sock`` in *folder* and answers whoever runs us, and root.
 
-    *facts* tells what *actor_table* does not know; it must not wait.  *redact* takes secrets out
-    of texts that came from errors.  Owns no state: a crash costs the open connections.
+    *inspect* says how all is now; it must not wait.  *commands* are those of features.  *redact*
+    takes secrets out of texts that came from errors.  Owns no state: a crash costs the open
+    connections.
     """
 
     def __init__(
         self,
         folder: Path,
-        actor_table: ActorTable,
-        facts: Callable[[], House],
+        inspect: Callable[[], Inspection],
         approvals: Address[ApprovalsMail],
-        memory: Address[MemoryMail],
+        commands: Sequence[ControlCommand],
         *,
         redact: Callable[[str], str],
         blocking: Blocking,
     ) -> None:
         self._folder = folder
-        self._actor_table = actor_table
-        self._facts = facts
+        self._inspect = inspect
         self._approvals = approvals
-        self._memory = memory
+        self._commands = commands
         self._redact = redact
         self._blocking = blocking
         self._clients = 0
@@ -141,7 +129,7 @@ class Control:
             return wire.Failed(f"not a request that this version understands: {error}")
         match request:
             case wire.Inspect():
-                return wire.Inspected(look(self._actor_table, self._facts(), self._redact))
+                return wire.Inspected(self._inspect())
             case wire.Pair(code):
                 return await self._settle(ApprovePairing(code=code))
             case wire.Approvals():
@@ -150,60 +138,24 @@ class Control:
                 return await self._settle(DecideRequest(code=code, answer=answer, by=CONTROL))
             case wire.Revoke(number):
                 return await self._settle(RevokePermission(number=number, by=CONTROL))
-            case wire.Forget(keys):
-                return await self._settle(Forget(keys=keys), self._memory)
-            case wire.Rebuild():
-                return await self._settle(Rebuild(), self._memory)
+            case wire.Do(name, words):
+                known = {one.name: one for one in self._commands}
+                if name not in known:
+                    return wire.Failed(f"this Elwood has no {name}; is that feature left out?")
+                return await self._settled(partial(known[name].run, words), name)
 
-    async def _settle(
-        self, request: Request[CommandResult], whom: Address[MemoryMail] | None = None
-    ) -> wire.Answer:
-        asked = whom or self._approvals
+    async def _settle(self, request: Request[CommandResult]) -> wire.Answer:
+        return await self._settled(partial(self._approvals.ask, request), self._approvals.name)
+
+    async def _settled(self, ask: Callable[[], Awaitable[CommandResult]], whom: str) -> wire.Answer:
         try:
             with trio.fail_after(wire.PATIENCE):
-                settled = await asked.ask(request)
+                settled = await ask()
         except ActorUnavailable as error:
             return wire.Failed(f"{error}; try again in a moment")
         except trio.TooSlowError:
-            why = f"no answer from {asked.name} in time; look with elwood inspect"
-            return wire.Failed(why)
+            return wire.Failed(f"no answer from {whom} in time; look with elwood inspect")
         return wire.Settled(settled.ok, self._redact(settled.text))
-
-
-def look(actor_table: ActorTable, house: House, redact: Callable[[str], str]) -> Inspection:
-    """Read the actor table off, with ages instead of times."""
-    now = actor_table.now()
-
-    def text(raw: str) -> str:
-        return redact(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
-
-    def seen(status: ActorStatus) -> ActorSeen:
-        return ActorSeen(
-            name=text(status.name),
-            state=status.state,
-            age=now - status.since,
-            depth=status.depth(),
-            capacity=status.capacity,
-            restarts=status.restarts,
-            last_crash=None if status.last_crash is None else text(status.last_crash),
-            last_crash_age=None if status.last_crash is None else now - status.last_crash_at,
-            waits=tuple(
-                WaitSeen(text(w.what), now - w.since, None if isinf(w.limit) else w.limit)
-                for w in status.waits.values()
-            ),
-            troubles=tuple(
-                TroubleSeen(text(t.what), text(t.error), now - t.since, t.count)
-                for t in status.troubles.values()
-            ),
-        )
-
-    return Inspection(
-        house=house,
-        actors=tuple(seen(status) for status in actor_table.statuses.values()),
-        stuck=tuple(
-            StuckSeen(text(s.actor), text(s.what)) for s in actor_table.stuck()[:MAX_STUCK]
-        ),
-    )
 
 
 def listen(folder: Path) -> socket.socket:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from elwood.foundation.command_line import USAGE, CliCommand, CliFailure
 
 if TYPE_CHECKING:
-    from elwood.features.control.view import Inspection
+    from elwood.agent.session.inspection import Inspection
     from elwood.foundation.settings import Config
 
 # Seconds between two looks of --watch.

@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from elwood.agent.session.inspection import Inspection
 from elwood.features.control import protocol as wire
-from elwood.features.control.view import Inspection
 
 # Seconds that we wait for an answer: the house gives up after PATIENCE and says so.
 DEADLINE = 2 * wire.PATIENCE
@@ -20,7 +20,7 @@ class Unreachable(Exception):
     """No answer from a house; the text says why and what to do."""
 
 
-Settling = wire.Pair | wire.Approvals | wire.Rule | wire.Revoke | wire.Forget | wire.Rebuild
+Settling = wire.Pair | wire.Approvals | wire.Rule | wire.Revoke | wire.Do
 
 
 def is_reachable(runtime_dir: Path) -> bool:

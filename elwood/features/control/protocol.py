@@ -14,8 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from elwood.agent.conversation import calls
-from elwood.features.control.view import Inspection, shorten
-from elwood.foundation.text.words import KEY
+from elwood.agent.session.inspection import Inspection, shorten
 
 T = TypeVar("T")
 
@@ -25,8 +24,8 @@ NAME = "control.sock"
 MAX_LINE = 1 << 20
 # Seconds that one side waits for the other.
 PATIENCE = 5.0
-# Notes that one request may have forgotten.
-MAX_FORGET = 1000
+# Words of one command of a feature.
+MAX_WORDS = 1000
 # Bytes of a socket's address.
 MAX_ADDRESS = 108
 
@@ -58,20 +57,16 @@ class Revoke(msgspec.Struct, frozen=True, tag="revoke"):
     number: int
 
 
-class Forget(msgspec.Struct, frozen=True, tag="forget"):
-    """The owner wants these notes forgotten for good."""
+class Do(msgspec.Struct, frozen=True, tag="do"):
+    """Have a feature carry its command *name* out, with *words*."""
 
-    keys: Annotated[
-        tuple[Annotated[str, msgspec.Meta(pattern=KEY)], ...],
-        msgspec.Meta(min_length=1, max_length=MAX_FORGET),
-    ]
-
-
-class Rebuild(msgspec.Struct, frozen=True, tag="rebuild"):
-    """The owner wants the index of the memory made anew."""
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+    words: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=100)], ...], msgspec.Meta(max_length=MAX_WORDS)
+    ] = ()
 
 
-Request = Inspect | Pair | Approvals | Rule | Revoke | Forget | Rebuild
+Request = Inspect | Pair | Approvals | Rule | Revoke | Do
 
 
 class Inspected(msgspec.Struct, frozen=True, tag="inspected"):

@@ -8,106 +8,14 @@ from collections.abc import Iterator
 
 import msgspec
 
+from elwood.agent.session.inspection import ActorSeen, Inspection, SessionSeen
 from elwood.foundation.text.lines import clip, duration
 from elwood.foundation.text.lines import width as columns
 
-# Characters of one text from the house; errors can be long.
-MAX_TEXT = 300
-# Stuck things listed; more say nothing new.
-MAX_STUCK = 100
 # Lines of one text in the tree.
 LINES = 5
 
 _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
-
-
-class WaitSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something an actor waits for, and after how many seconds that is too long (None: never)."""
-
-    what: str
-    age: float
-    limit: float | None = None
-
-
-class TroubleSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """*count* tries at *what* failed in a row since *age* seconds, the last with *error*."""
-
-    what: str
-    error: str
-    age: float
-    count: int
-
-
-class ActorSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One actor: in *state* for *age* seconds, with *depth* messages in a queue of *capacity*."""
-
-    name: str
-    state: str
-    age: float
-    depth: int = 0
-    capacity: int = 0
-    restarts: int = 0
-    last_crash: str | None = None
-    last_crash_age: float | None = None
-    waits: tuple[WaitSeen, ...] = ()
-    troubles: tuple[TroubleSeen, ...] = ()
-
-
-class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session owes.
-
-    *turn_age* is how long its turn is open (None: no turn), *waiting* the messages that no turn
-    has taken up, *undelivered* the replies that have not arrived.
-    """
-
-    session: str
-    turn_age: float | None = None
-    waiting: int = 0
-    undelivered: int = 0
-
-
-class House(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the house says of itself; *started* is Unix seconds."""
-
-    version: str
-    started: float
-    pid: int = 0
-    python: str = ""
-    sessions: tuple[SessionSeen, ...] = ()
-
-
-class StuckSeen(msgspec.Struct, frozen=True):
-    """One thing that has gone on for too long."""
-
-    actor: str
-    what: str
-
-
-class Inspection(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything at one moment; *left_out* actors and sessions did not fit."""
-
-    house: House
-    actors: tuple[ActorSeen, ...]
-    stuck: tuple[StuckSeen, ...] = ()
-    left_out: int = 0
-
-
-def shorten(inspection: Inspection, keep: int) -> Inspection:
-    """Keep the first *keep* actors and sessions, and count the rest as left out.
-
-    >>> many = Inspection(House("1", 0.0), tuple(ActorSeen(n, "running", 0.0) for n in "abc"))
-    >>> short = shorten(many, 2)
-    >>> [actor.name for actor in short.actors], short.left_out
-    (['a', 'b'], 1)
-    """
-    sessions, actors = inspection.house.sessions, inspection.actors
-    lost = len(sessions[keep:]) + len(actors[keep:])
-    return msgspec.structs.replace(
-        inspection,
-        house=msgspec.structs.replace(inspection.house, sessions=sessions[:keep]),
-        actors=actors[:keep],
-        left_out=inspection.left_out + lost,
-    )
 
 
 def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:

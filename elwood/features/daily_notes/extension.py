@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from elwood.agent.conversation.message import Human
+from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.log.finished_turn import FinishedTurn
 from elwood.agent.session.log.session_log import SessionLog
@@ -19,7 +20,7 @@ NOTE = "writing the daily note"
 GATHER = 2.0
 
 
-class DailyNotesExtension:
+class DailyNotesExtension(SessionExtension):
     """The daily notes as one session uses them; notes that cannot be had or written hold up nobody.
 
     A turn that has ended is written a little later, with those of others.  Until the next one ends
@@ -27,10 +28,8 @@ class DailyNotesExtension:
     start; whoever ends the next one, or the session, must `settle` before.  *now* is Unix time.
     """
 
-    def __init__(
-        self, id_: str, log: SessionLog, notes: DailyNotes, now: Callable[[], float]
-    ) -> None:
-        self._id = id_
+    def __init__(self, log: SessionLog, notes: DailyNotes, now: Callable[[], float]) -> None:
+        self._id = log.id
         self._log = log
         self._notes = notes
         self._now = now

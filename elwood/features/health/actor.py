@@ -32,11 +32,8 @@ from elwood.foundation.runtime import (
     ActorTable,
     Address,
     Crashed,
-    Ended,
     Event,
-    Listener,
     Mailbox,
-    Started,
     Stuck,
 )
 from elwood.foundation.text.markdown import Rich
@@ -251,24 +248,3 @@ def _answering_until(status: ActorStatus | None, began: float, now: float) -> fl
         return status.since
     unread_since = status.unread_since()
     return now if unread_since is None else unread_since
-
-
-def listener(health: Address[Event]) -> Listener:
-    """Make what the supervisors call on every event: it logs, and wakes *health* if it can.
-
-    The events of a pool's children, which come and go with every conversation, are details.
-    """
-
-    def listen(event: Event) -> None:
-        level = logging.DEBUG if "/" in event.name else logging.INFO
-        match event:
-            case Started(name, restart):
-                log.log(level, "actor started", extra={"actor": name, "restart": restart})
-            case Crashed(name, error, delay):
-                fields = {"actor": name, "delay": delay}
-                log.error("actor crashed", extra=fields, exc_info=error)
-            case Ended(name):
-                log.log(level, "actor ended", extra={"actor": name})
-        health.offer(event)
-
-    return listen

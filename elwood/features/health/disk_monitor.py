@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 import trio
 
-from elwood.features.control.view import Inspection, shorten
+from elwood.agent.session.core import Admission
+from elwood.agent.session.inspection import Inspection, shorten
 from elwood.foundation.runtime import clear_error, report_error, report_warning
 from elwood.foundation.storage.disk import DiskFull, Space, refusal, warning
 
@@ -35,7 +36,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Vitals:
-    """Looks every few seconds; *refusal* says why no new work is taken, if none is.
+    """Looks every few seconds; *admission* is told why no new work is to be taken, if none is.
 
     *folders* measure the disks of what they are named after, and raise OSError; *write* raises
     DiskFull; *inspect* is what `elwood inspect` sees.
@@ -47,8 +48,9 @@ class Vitals:
         write: Callable[[bytes], Awaitable[None]],
         inspect: Callable[[], Inspection],
         now: Callable[[], float],
+        admission: Admission,
     ) -> None:
-        self.refusal = ""
+        self._admission = admission
         self._folders = folders
         self._spaces: dict[str, Space] = {}
         self._write = write
@@ -79,8 +81,8 @@ class Vitals:
                 self._spaces[name] = await measure()
             except OSError as error:
                 log.warning("room on the disk unknown", extra={"of": name, "why": str(error)})
-        self.refusal = refusal(self._spaces)
-        for what, why in ((LITTLE, warning(self._spaces)), (NONE, self.refusal)):
+        self._admission.refusal = refusal(self._spaces)
+        for what, why in ((LITTLE, warning(self._spaces)), (NONE, self._admission.refusal)):
             if why:
                 report_warning(what, why)
             else:

@@ -1,10 +1,10 @@
 """``/memory``: what is remembered, for the owner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
-from elwood.agent.session.log.entries import Received
+from elwood.agent.session.extension import CommandAnswer, CommandCall
 from elwood.agent.tools.searches import SearchResult, TextSearch
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
@@ -37,23 +37,30 @@ USAGE = (
 UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 
 
-async def memory_command(
-    received: Received,
-    given: str,
-    memory: Address[MemoryMail],
-    searches: Sequence[TextSearch],
-    now: float,
-) -> str:
-    """Carry out ``/memory`` with the words *given*, for the owner only, at Unix time *now*."""
-    if received.untrusted:
-        return "What I remember is for my owner only."
-    answer = UNAVAILABLE
-    with trio.move_on_after(COMMAND_LIMIT):
-        try:
-            answer = await _answer(given, memory, searches, now)
-        except ActorUnavailable:
-            return UNAVAILABLE
-    return answer
+class MemoryCommand:
+    """Carries out ``/memory``, for the owner only; *searches* are asked for what is looked up."""
+
+    def __init__(
+        self,
+        memory: Address[MemoryMail],
+        searches: Sequence[TextSearch],
+        now: Callable[[], float],
+    ) -> None:
+        self._memory = memory
+        self._searches = searches
+        self._now = now
+
+    async def run(self, call: CommandCall) -> CommandAnswer:
+        """Carry it out."""
+        if call.received.untrusted:
+            return CommandAnswer("What I remember is for my owner only.")
+        answer = UNAVAILABLE
+        with trio.move_on_after(COMMAND_LIMIT):
+            try:
+                answer = await _answer(call.given, self._memory, self._searches, self._now())
+            except ActorUnavailable:
+                return CommandAnswer(UNAVAILABLE)
+        return CommandAnswer(answer)
 
 
 async def _answer(

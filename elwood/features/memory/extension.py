@@ -33,8 +33,8 @@ from elwood.features.memory.observe import AGAIN, PROMPT, Source, Unreadable, re
 from elwood.features.memory.ranking import offered, relevant
 from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address, clear_error, report_error
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import DiskFull, JournalDamaged
+from elwood.foundation.storage.disk import Disk, DiskFull
+from elwood.foundation.storage.journal import JournalDamaged
 from elwood.foundation.text.markdown import Rich
 
 log = logging.getLogger("elwood.observer")

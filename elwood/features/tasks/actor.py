@@ -44,7 +44,8 @@ from elwood.foundation.runtime import (
     clear_error,
     report_error,
 )
-from elwood.foundation.storage.journal import DiskFull, Journal
+from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger(__name__)
 

@@ -1,41 +1,34 @@
 """The clock of the house: the timetable, the scheduler, and what they act with."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import trio
 
-from elwood.agent.channels.channel import Channel
-from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.messages import MayAsk, ModelsMail
-from elwood.agent.session.log.restored import restored
-from elwood.agent.session.messages import SessionsMail
-from elwood.app.config.settings import Config
-from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
-from elwood.features.memory.messages import MemoryMail
+from elwood.agent.conversation.settings import Owner
+from elwood.agent.feature import Actor, Feature, Gathered, Parts
+from elwood.agent.models.messages import MayAsk
+from elwood.agent.models.settings import Limits
+from elwood.agent.session.core import Core
+from elwood.agent.session.extension import SessionExtension, SlashCommand
+from elwood.agent.session.turn.approval_client import Runs
+from elwood.agent.tools.messenger import Messenger
 from elwood.features.tasks.actor import Scheduler, TimetableActor
-from elwood.features.tasks.chores import (
-    BACKUP,
-    MEMORY,
-    REFLECTIONS,
-    SWEEP,
-    Chore,
-    Reflecting,
-    Report,
-    Sweep,
-    TidyMemory,
-    house_tasks,
-)
+from elwood.features.tasks.bounds import Reach
+from elwood.features.tasks.chores import chore_task
+from elwood.features.tasks.commands import TasksCommand
 from elwood.features.tasks.heartbeat import read_checklist
-from elwood.features.tasks.messages import Adopt, TimetableMail, Woken
+from elwood.features.tasks.messages import Adopt, TimetableMail, WhichCancelled, Woken
 from elwood.features.tasks.run import TaskRunner
+from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import AGENT_FILE, AgentFile, HeartbeatFile, Written, fingerprint
 from elwood.features.tasks.task import Origin, Task, session_of
-from elwood.foundation.environment import Environment
+from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, PAUSE_TASK, RESUME_TASK, SCHEDULE
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
@@ -43,8 +36,6 @@ from elwood.foundation.runtime import (
     report_error,
 )
 from elwood.foundation.storage.confined import Unconfined
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 
 log = logging.getLogger("elwood.clock")
@@ -57,93 +48,105 @@ MAX_PROBLEM = 350
 HEARTBEAT = "reading HEARTBEAT.md"
 
 
-class Clockwork:
-    """Makes the actors.
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the timetable, and the scheduler that asks it."""
+    clock = TaskClock(core, others)
+    timetable = clock.timetable.address
+    command = TasksCommand(timetable, core.models, core.clock, core.admission)
+    usual = Reach(usual=core.config.of(Limits).purse(None))
+    actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
+    if core.stays:
+        actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
+    return Parts(
+        actors=actors,
+        tools=[SCHEDULE, LIST_TASKS, PAUSE_TASK, RESUME_TASK, CANCEL_TASK],
+        hands={
+            "timetable": timetable,
+            "reach": lambda: usual,
+            "messenger": Messenger(core.channels, core.approvals),
+        },
+        sessions=[lambda log: TaskExtension(timetable)],
+        commands=[
+            SlashCommand(
+                name="tasks",
+                help="list what is planned; /tasks pause, resume, cancel, run, stop ID; /tasks all",
+                run=command.run,
+            )
+        ],
+    )
 
-    *places* are where the owner reads, the best first; *tell* tells them something there; *full*
-    says why no new work is taken, if none is.
-    """
 
-    def __init__(
-        self,
-        config: Config,
-        outside: Environment,
-        disk: Disk,
-        *,
-        timetable: Mailbox[TimetableMail],
-        sessions: Address[SessionsMail],
-        models: Address[ModelsMail],
-        memory: Address[MemoryMail],
-        places: Callable[[], Sequence[Route]],
-        tell: TellOwner,
-        channels: Sequence[Channel],
-        threads: DailyNotes,
-        daily: DailyNoteSearch,
-        heard: LastHeard,
-        full: Callable[[], str],
-    ) -> None:
-        self.timetable = timetable
+class TaskExtension(SessionExtension):
+    """Tasks in one conversation: what a cancelled one has asked for is let go."""
+
+    def __init__(self, timetable: Address[TimetableMail]) -> None:
+        self._timetable = timetable
+
+    async def cancelled(self, runs: Runs) -> Runs:
+        """Ask until the timetable answers: what it forbids must not be done."""
+        return await self._timetable.insist(partial(WhichCancelled, runs=runs))
+
+
+class TaskClock:
+    """The bodies of the two actors, with what they act with."""
+
+    def __init__(self, core: Core, others: Gathered) -> None:
+        self.timetable: Mailbox[TimetableMail] = Mailbox("timetable", 32)
         self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 32)
-        self._config = config
-        self._outside = outside
-        self._disk = disk
-        self._sessions = sessions
-        self._models = models
-        self._memory = memory
-        self._places = places
-        self._tell = tell
-        self._channels = {channel.name: channel for channel in channels}
-        self._threads = threads
-        self._daily = daily
-        self._heard = heard
-        self._full = full
-        self._root = Root(config.paths.workspace)
+        self._config = core.config
+        self._zone = core.config.of(Owner).timezone
+        self._core = core
+        self._others = others
+        self._channels = core.channels
+        self._tell = TellOwner(
+            PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
+        )
 
     async def keep_timetable(self, mailbox: Mailbox[TimetableMail]) -> None:
         """Be the timetable."""
-        state = self._config.paths.state
-        file = AgentFile(state / AGENT_FILE, self._disk)
+        state = self._core.paths.state
+        file = AgentFile(state / AGENT_FILE, self._core.disk)
 
         async def changed(tasks: Sequence[Task]) -> None:
-            await self._disk.blocking(lambda: file.write(tasks))
+            await self._core.disk.blocking(lambda: file.write(tasks))
 
-        found = await self._disk.blocking(lambda: restored(state))
+        found = self._core.admission.restored
         journal: Journal[TimetableEntry, Timetable] = Journal(
-            state / "schedule.jsonl", TimetableEntry, Timetable, self._disk
+            state / "schedule.jsonl", TimetableEntry, Timetable, self._core.disk
         )
         actor = TimetableActor(
             journal,
             hint=self.scheduler.address.offer,
             changed=changed,
-            clock=self._outside.now,
-            zone=self._config.owner.timezone,
+            clock=self._core.clock.now,
+            zone=self._zone,
             restored_at=found.restored_at if found else None,
         )
         await actor.run(mailbox)
 
     async def schedule(self, mailbox: Mailbox[Woken]) -> None:
         """Be the scheduler."""
-        await self._heard.load()
-        config = self._config
-        await self._adopt("config", config.tasks)
-        await self._adopt("house", self._house_tasks())
+        await self._channels.heard.load()
+        chores = self._others.chores
+        await self._adopt("config", self._config.of(ConfiguredTasks).tasks)
+        await self._adopt("house", tuple(chore_task(one, self._zone) for one in chores))
         runner = TaskRunner(
-            self._sessions,
-            chores=self._chores(),
+            self._core.sessions,
+            chores={one.id: one.do for one in chores},
             watching=self._watching,
             route=self._route,
-            home=self._home,
+            home=self._channels.session_at,
             refusal=self._refusal,
-            now=self._outside.now,
-            zone=config.owner.timezone,
+            now=self._core.clock.now,
+            zone=self._zone,
         )
         tell = self._tell
-        file, before = HeartbeatFile(self._root), Written()
+        file, before = HeartbeatFile(self._core.workspace), Written()
         async with trio.open_nursery() as nursery:
 
             async def refresh() -> None:
                 nonlocal before
-                await self._heard.save()
+                await self._channels.heard.save()
                 written = await self._read_heartbeat(file)
                 if written is not None and written is not before:
                     before = written
@@ -156,48 +159,18 @@ class Clockwork:
                 runner,
                 refresh=refresh,
                 tell=tell,
-                now=self._outside.now,
-                full=self._full,
+                now=self._core.clock.now,
+                full=lambda: self._core.admission.refusal,
             )
             await scheduler.run(mailbox)
             nursery.cancel_scope.cancel()
 
     # --- what is to be done ----------------------------------------------------------------------
 
-    def _house_tasks(self) -> tuple[Task, ...]:
-        config = self._config
-        provider = config.providers.get(config.models.summarizer.partition("/")[0])
-        # The model of rules has nothing to say about a week.
-        thinks = provider is not None and provider.api != "offline" and config.learning.reflections
-        zone, every = config.owner.timezone, config.backup.every
-        return house_tasks(zone, backup_every=every, off=() if thinks else (REFLECTIONS,))
-
-    def _chores(self) -> Mapping[str, Chore]:
-        config, now, blocking = self._config, self._outside.now, self._outside.blocking
-        after = config.sessions.archive
-        logs = config.paths.state / "sessions"
-
-        async def back_up(last: float) -> Report:
-            # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
-            from elwood.features.backup.rules import BackupFailed
-            from elwood.features.backup.store import planned
-
-            try:
-                return Report(await blocking(lambda: planned(config, now)))
-            except BackupFailed as error:
-                return Report(f"no backup was taken: {error}", failed=True)
-
-        return {
-            SWEEP: Sweep(logs, self._sessions, after, now, blocking),
-            MEMORY: TidyMemory(self._memory, self._daily),
-            REFLECTIONS: Reflecting(self._threads, now),
-            BACKUP: back_up,
-        }
-
     async def _read_heartbeat(self, file: HeartbeatFile) -> Written | None:
         """Read what people have written into HEARTBEAT.md; None if it cannot be read now."""
         try:
-            written = await self._outside.blocking(file.read)
+            written = await self._core.environment.blocking(file.read)
         except Unconfined as error:
             report_error(HEARTBEAT, str(error))
             return None
@@ -221,24 +194,23 @@ class Clockwork:
         await self.timetable.address.insist(partial(Adopt, origin=origin, tasks=tasks))
 
     async def _watching(self, task: Task) -> str:
-        watched = partial(fingerprint, self._root, task.watch or (), task.prompt)
-        return await self._outside.blocking(watched)
+        watched = partial(fingerprint, self._core.workspace, task.watch or (), task.prompt)
+        return await self._core.environment.blocking(watched)
 
     async def _refusal(self, task: Task) -> str:
         purse, session = task.purse, session_of(task)
         ask = partial(MayAsk, session=session, job=task.id, purse=purse)
-        return await self._models.insist(ask)
+        return await self._core.models.insist(ask)
 
     # --- where it is said ------------------------------------------------------------------------
 
     def _route(self, task: Task) -> Route | None:
-        wanted, places = task.route, self._places()
-        if wanted is not None and wanted.chat and wanted.channel in self._channels:
+        wanted, places = task.route, self._channels.owner_routes()
+        if wanted is not None and wanted.chat and self._channels.named(wanted.channel) is not None:
             return wanted
         # Without a chat any place of the owner's in that channel is meant.
         near = [one for one in places if wanted is not None and one.channel == wanted.channel]
         return next(iter([*near, *places]), None)
 
-    def _home(self, route: Route) -> str | None:
-        channel = self._channels.get(route.channel)
-        return channel.session(route) if channel is not None else None
+
+FEATURE = Feature(name="tasks", settings=(HeartbeatSettings, ConfiguredTasks), build=build)

@@ -17,10 +17,10 @@ from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
+from elwood.agent.feature import Do, Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.features.tasks import texts
-from elwood.features.tasks.chores import Chore, Report
 from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.state import PlannedRun
 from elwood.features.tasks.task import Result, Task, session_of
@@ -66,7 +66,7 @@ class TaskRunner:
         self,
         sessions: Address[SessionsMail],
         *,
-        chores: Mapping[str, Chore],
+        chores: Mapping[str, Do],
         watching: Callable[[Task], Awaitable[str]],
         route: Callable[[Task], Route | None],
         home: Callable[[Route], str | None],

@@ -21,7 +21,7 @@ ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
 HEARTBEAT = "heartbeat"
 # What the house does itself has these ids, also when it is off: nobody else's task is to be in its
 # way when it is on again.
-RESERVED = frozenset({"backup", "sweep", "memory", "reflections"})
+RESERVED = frozenset({"backup", "sweep", "memory", "daily-notes", "reflections"})
 # Failed tries in a row: after so many the owner is told, and after so many the task is paused.
 TELL_AFTER, PAUSE_AFTER = 2, 5
 

@@ -212,7 +212,7 @@ async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
     )
     if isinstance(bounds, str):
         raise ToolFailure(f"{bounds}; nothing was scheduled")
-    place = await hands.voice.place("here") if hands.voice else None
+    place = await hands.messenger.place("here", hands.route) if hands.messenger else None
     task = Task(
         "",
         " ".join(given.title.split()),

@@ -105,7 +105,7 @@ def remedy(error: Failure) -> Remedy:
 
 
 @attrs.define
-class Way:
+class SendOptions:
     """How a message is to be sent, after what was learned from refusals."""
 
     chat: int
@@ -115,7 +115,7 @@ class Way:
     learned: set[Remedy] = attrs.field(factory=set)
 
     def adapt(self, cure: Remedy, error: Failure) -> bool:
-        """Change the way by *cure*; False if that cannot help, or has not helped already."""
+        """Change them by *cure*; False if that cannot help, or has not helped already."""
         if cure in self.learned:
             return False
         self.learned.add(cure)

@@ -24,7 +24,14 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.channels.pacing import Bucket, Budget, Pacing
 from elwood.features.telegram.client import CALL_TIMEOUT, Bot
-from elwood.features.telegram.errors import FAILURES, Failure, TelegramError, Way, explain, remedy
+from elwood.features.telegram.errors import (
+    FAILURES,
+    Failure,
+    SendOptions,
+    TelegramError,
+    explain,
+    remedy,
+)
 from elwood.foundation.net.http import Interrupted, Unreachable
 from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
 from elwood.foundation.text.characters import utf16_length
@@ -66,17 +73,17 @@ class _Piece(msgspec.Struct, frozen=True):
     file: Attachment | None = None
 
     async def send(
-        self, bot: Bot, way: Way, buttons: Iterable[tuple[str, str]], *, silent: bool
+        self, bot: Bot, options: SendOptions, buttons: Iterable[tuple[str, str]], *, silent: bool
     ) -> int:
-        """Send it by *way* and return the message's id.  Raises what the bot raises."""
+        """Send it with *options* and return the message's id.  Raises what the bot raises."""
         return await bot.send_message(
-            way.chat,
+            options.chat,
             self.text.text,
-            () if way.plain else self.text.entities,
+            () if options.plain else self.text.entities,
             file=self.file,
-            photo=self.file is not None and _is_picture(self.file) and not way.plain,
-            topic=way.topic,
-            reply_to=way.reply_to,
+            photo=self.file is not None and _is_picture(self.file) and not options.plain,
+            topic=options.topic,
+            reply_to=options.reply_to,
             buttons=buttons,
             silent=silent,
         )
@@ -319,7 +326,7 @@ class Outbox:
             log.warning("not deliverable", extra={"chat": chat, "why": outcome.why})
 
     async def _send(self, chat: int, queue: _ChatQueue, post: Post) -> PostResult:
-        way = Way(queue.chat, _topic(post.route.topic), post.route.reply_to)
+        options = SendOptions(queue.chat, _topic(post.route.topic), post.route.reply_to)
         part = mark_repeat(post.part) if post.repeat else post.part
         left = deque(_pieces(part, post.files))
         buttons = [(button.text, button.data) for button in post.buttons]
@@ -331,29 +338,29 @@ class Outbox:
             piece = left.popleft()
             try:
                 number = await piece.send(
-                    self._bot, way, () if left else buttons, silent=post.silent
+                    self._bot, options, () if left else buttons, silent=post.silent
                 )
             except FAILURES as error:
-                failed = self._learn(queue, way, piece, left, error)
+                failed = self._learn(queue, options, piece, left, error)
                 if failed is None:
                     continue
                 return failed if arrived is None else _partly(failed)
             clear_error(SEND)
-            arrived = Sent(f"{way.chat}:{number}")
-            way.reply_to = None
-            if way.chat != queue.chat:
-                self._moved[chat] = queue.chat = way.chat
+            arrived = Sent(f"{options.chat}:{number}")
+            options.reply_to = None
+            if options.chat != queue.chat:
+                self._moved[chat] = queue.chat = options.chat
         return arrived or Undeliverable("there is nothing in it to send")
 
     def _learn(
         self,
         queue: _ChatQueue,
-        way: Way,
+        options: SendOptions,
         piece: _Piece,
         left: deque[_Piece],
         error: Failure,
     ) -> Unsure | Unsent | Undeliverable | None:
-        """Change *way* and *left* so that another try may work, or say what became of it."""
+        """Change *options* and *left* so that another try may work, or say what became of it."""
         why = explain(error)
         cure = remedy(error)
         if cure in ("not sent", "no access"):
@@ -365,7 +372,7 @@ class Outbox:
         again = piece.smaller() if cure == "split" else (piece,)
         if cure == "wait":
             self._flooded(queue, error)
-        elif not again or not way.adapt(cure, error):
+        elif not again or not options.adapt(cure, error):
             return Undeliverable(why)
         left.extendleft(reversed(again))
         return None

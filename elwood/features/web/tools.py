@@ -16,13 +16,9 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
 )
-from elwood.features.web.client import (
-    Page,
-    Web,
-    WebFailed,
-    WebRefused,
-)
+from elwood.features.web.client import Page, Web, WebFailed
 from elwood.features.web.search_client import MAX_QUERY, Result, SearchFailed
+from elwood.foundation.net.addresses import WebRefused
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import (
     MAX_URL,

@@ -20,6 +20,7 @@ from elwood.foundation.runtime.mailbox import (
     Mailbox,
     Reply,
     Request,
+    Signal,
 )
 from elwood.foundation.runtime.pool import PoolPolicy, run_pool
 from elwood.foundation.runtime.restart import (
@@ -65,6 +66,7 @@ __all__ = [
     "Reply",
     "Request",
     "RestartPolicy",
+    "Signal",
     "Started",
     "Stuck",
     "Trouble",

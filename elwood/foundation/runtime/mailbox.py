@@ -252,3 +252,19 @@ class Mailbox(Generic[M]):
             else:
                 self._in_hand.append(message)
         return message
+
+
+class Signal:
+    """Wakes whoever waits at that moment; who comes later waits for the next one."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def give(self) -> None:
+        """Wake who waits."""
+        self._event.set()
+        self._event = trio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the next one."""
+        await self._event.wait()

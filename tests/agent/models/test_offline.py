@@ -29,14 +29,14 @@ from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.session.log.entries import CallEnded, CallPending
 from elwood.agent.session.log.turns import OpenCall, late
 from elwood.agent.session.turn.approval_client import WAITING
-from elwood.app.builtin_tools import builtin
 from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.note import Note
 from elwood.features.memory.ranking import offered
 from elwood.foundation.text.markdown import to_entities
 from elwood.foundation.text.quote_markdown import MAX_SHOWN
+from tests.every_tool import every_tool
 
-TOOLS = {tool.name: tool for tool in builtin()}
+TOOLS = {tool.name: tool for tool in every_tool()}
 SPECS = tuple(tool.spec for tool in TOOLS.values())
 MODEL: Provider = OfflineModel()
 # Words that would be claims if they were the model's.

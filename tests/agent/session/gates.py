@@ -15,14 +15,17 @@ from elwood.agent.approvals.messages import (
     Verdict,
     WithdrawRequests,
 )
+from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.turn.approval_client import ApprovalClient, Hints
+from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, Toolset
+from elwood.agent.session.turn.progress import Showing
+from elwood.agent.session.turn.turn import ModelClient
 from elwood.agent.tools.tool import Hands, Tool, with_hands
-from elwood.foundation.runtime import Mailbox
+from elwood.foundation.runtime import Mailbox, Signal
 from elwood.foundation.secrets.redaction import Redactor
 
 # The tools of tests act as they are told, unless the test is about asking.
@@ -77,8 +80,9 @@ class BareLog(SessionLog):
     """A session's log without a disk: what it adds up to is *state*'s, *record* keeps entries."""
 
     def __init__(
-        self, state: Callable[[], Session], record: Callable[..., Awaitable[None]]
+        self, id_: str, state: Callable[[], Session], record: Callable[..., Awaitable[None]]
     ) -> None:
+        self.id = id_
         self._state = state
         self._record = record
 
@@ -88,6 +92,29 @@ class BareLog(SessionLog):
 
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
         await self._record(*entries, last_words=last_words)
+
+    async def keep(self, *entries: Entry, last_words: bool = False) -> None:
+        await self._record(*entries, last_words=last_words)
+
+
+class BareModel(ModelClient):
+    """Asks a function instead of an actor."""
+
+    def __init__(self, answer: Callable[[Complete], Awaitable[Completed]]) -> None:
+        self._answer = answer
+
+    async def complete(self, request: Complete) -> Completed:
+        return await self._answer(request)
+
+
+class Shown(Showing):
+    """Shows what a turn says to a function."""
+
+    def __init__(self, show: Callable[[str], bool]) -> None:
+        self._show = show
+
+    def text(self, response: int, text: str) -> bool:
+        return self._show(text)
 
 
 def gate_for(
@@ -111,7 +138,7 @@ def gate_for(
         state=state,
         record=record,
         approvals=approver.mailbox.address,
-        hints=Hints(),
+        hints=Signal(),
         version="v1",
         wait=wait,
         lasts=DAY,
@@ -124,5 +151,5 @@ def gate_for(
         zone=hands.zone,
         dry_run=dry_run,
     )
-    log = BareLog(state, record)
-    return Gate(session, log, toolset, approvals, redactor or Redactor(), now)
+    log = BareLog(session, state, record)
+    return Gate(log, toolset, approvals, redactor or Redactor(), now)

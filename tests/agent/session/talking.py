@@ -22,10 +22,11 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, Limits
-from elwood.agent.session.turn.deps import Answer, Means
-from elwood.agent.session.turn.turn import run_turn
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from tests.agent.session.gates import FREE, Approver, gate_for
+from elwood.foundation.runtime import Signal
+from tests.agent.session.gates import FREE, Approver, BareLog, BareModel, Shown, gate_for
 from tests.agent.session.scripted import HANDS, Named
 
 ROUTE = Route("console")
@@ -112,7 +113,7 @@ class Talk:
             self.session.apply(seq, 0.0, _decoder.decode(line))
         assert _encode(self.session) == _encode(before)
 
-    async def say(self, *texts: str, untrusted: bool = False) -> Answer:
+    async def say(self, *texts: str, untrusted: bool = False) -> TurnResult:
         """Have a turn about *texts*."""
         ids = tuple(f"m{next(self._ids)}" for _ in texts)
         received = (
@@ -123,11 +124,11 @@ class Talk:
         await self.record(*received, turn)
         return await self.go_on()
 
-    async def go_on(self) -> Answer:
+    async def go_on(self) -> TurnResult:
         """Bring the open turn to its end."""
         turn = self.session.turn
         assert turn is not None
-        answer = await run_turn(self._means())
+        answer = await run_turn(self._deps())
         inputs = tuple(received.id for received in turn.inputs)
         replied = Replied(turn.id, turn.id, inputs, ROUTE, answer.text, failed=answer.failed)
         await self.record(*answer.entries, replied, Delivered(turn.id))
@@ -137,12 +138,10 @@ class Talk:
         """What /new records."""
         await self.record(Rewound(0))
 
-    def _means(self) -> Means:
+    def _deps(self) -> TurnDeps:
         tools: Sequence[Tool] = (NOTE, PAY)
-        return Means(
-            session_id="s",
-            session=self.session,
-            role="default",
+        return TurnDeps(
+            log=BareLog("s", lambda: self.session, self.record),
             prompt=self.prompt,
             max_tokens=1000,
             settings=self.settings,
@@ -155,9 +154,8 @@ class Talk:
                 rules=RULES,
                 wait=0.0,
             ),
-            record=self.record,
-            complete=self.think,
-            render=lambda inputs: "\n".join(received.text for received in inputs),
-            show=lambda text: self.shown,
-            arrival=trio.sleep_forever,
+            model=BareModel(self.think),
+            clock=OwnerClock(lambda: 0.0),
+            arrivals=Signal(),
+            showing=Shown(lambda text: self.shown),
         )

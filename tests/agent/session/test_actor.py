@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -113,7 +112,7 @@ async def test_a_secret_reaches_neither_the_model_nor_the_disk(
 
     assert world.said == ["I cannot answer now: there is no key ***"]
     assert "hunter2" not in repr(world.asked)
-    assert b"hunter2" not in (world.folder / "s.jsonl").read_bytes()
+    assert b"hunter2" not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
 # Put together here, so that no file of ours holds anything that looks like a token.
@@ -137,7 +136,7 @@ async def test_a_pasted_credential_is_answered_but_not_kept(
     assert "config.toml" in world.said[0]
     assert len(world.asked) == 1
     assert "credential" not in repr(world.asked)
-    assert PASTED.encode() not in (world.folder / "s.jsonl").read_bytes()
+    assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
 async def test_a_pasted_credential_is_answered_beside_a_turn_and_once(
@@ -171,7 +170,7 @@ async def test_a_credential_within_a_message_is_masked(
         await h.quiet()
 
     assert world.said == ["re: please look why *** does not work with the API any more"]
-    assert PASTED.encode() not in (world.folder / "s.jsonl").read_bytes()
+    assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
 async def test_a_draft_shows_no_secret_and_no_half_of_one(
@@ -226,7 +225,8 @@ async def test_status_answers_while_a_turn_hangs(world: World, autojump_clock: o
         h.interrupt()
         await h.quiet()
 
-    assert world.said[0] == "Working on the model's answer.\nThe house is well."
+    assert world.said[0].startswith("Working on the model's answer.\nElwood ")
+    assert "The house is well." in world.said[0]
 
 
 async def test_stop_ends_the_turn_and_says_what_was_under_way(
@@ -255,14 +255,14 @@ async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(
     world: World, autojump_clock: object
 ) -> None:
     journal: Journal[Entry, Session] = Journal(
-        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
     await journal.open()
     await journal.append(Received("a", "hello", "me", ROUTE, trio.current_time()))
     await journal.append(TurnStarted("t1", ("a",), 1, "hello"))
     await journal.append(Received("b", "/stop", "me", ROUTE, trio.current_time()))
-    (world.folder / "open").mkdir()
-    (world.folder / "open" / "s").touch()
+    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
+    (world.folder / "sessions/open" / "s").touch()
 
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
@@ -341,12 +341,12 @@ async def test_free_text_decides_nothing(world: World, autojump_clock: object, t
 
 async def test_somebody_elses_words_decide_nothing(world: World, autojump_clock: object) -> None:
     journal: Journal[Entry, Session] = Journal(
-        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
     await journal.open()
     await journal.append(Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
-    (world.folder / "open").mkdir()
-    (world.folder / "open" / "s").touch()
+    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
+    (world.folder / "sessions/open" / "s").touch()
 
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
@@ -430,7 +430,7 @@ async def test_a_reply_that_another_version_cut_otherwise_is_ended(
     world: World, autojump_clock: object
 ) -> None:
     journal: Journal[Entry, Session] = Journal(
-        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
     await journal.open()
     await journal.append(
@@ -439,8 +439,8 @@ async def test_a_reply_that_another_version_cut_otherwise_is_ended(
         Posting("a", 0, 1),
         Posted("a", 0, "1"),
     )
-    (world.folder / "open").mkdir()
-    (world.folder / "open" / "s").touch()
+    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
+    (world.folder / "sessions/open" / "s").touch()
 
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
@@ -482,7 +482,7 @@ async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
         for text in ("one", "two"):
             await h.say(text)
             await h.quiet()
-    path = world.folder / "s.jsonl"
+    path = world.folder / "sessions/s.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     lines[0] = lines[0].replace(b"one", b"eno")
     path.write_bytes(damaged := b"".join(lines))
@@ -503,7 +503,7 @@ async def forever(request: Complete) -> Completed:
 async def test_without_room_nothing_new_is_taken_but_commands(
     world: World, autojump_clock: object
 ) -> None:
-    world.around = lambda house, given: attrs.evolve(given, refusal=lambda: "the disk is full")
+    world.admission.refusal = "the disk is full"
     async with house(world) as h:
         assert await h.say("hello") == Refused("the disk is full.")
         assert await h.say("/status") == Taken()
@@ -517,7 +517,7 @@ async def test_what_a_replaced_state_may_have_done_is_not_done_again(
 ) -> None:
     """A channel may give out again what was said before a backup was restored."""
     restored = Restored(backup_at=world.now() - 100.0, restored_at=world.now() + 50.0)
-    world.around = lambda house, given: attrs.evolve(given, restored=restored)
+    world.admission.restored = restored
     async with house(world) as h:
         await h.say("pay the bill")
         await h.quiet()

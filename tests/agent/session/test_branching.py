@@ -31,6 +31,7 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.chain import entries_of
 from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import House, World, echo, house
@@ -57,7 +58,7 @@ def notices(world: World) -> list[str]:
 
 
 def entries(world: World) -> list[Entry]:
-    return [entry for _, _, entry in entries_of(world.folder / "s.jsonl", Entry)]
+    return [entry for _, _, entry in entries_of(world.folder / "sessions/s.jsonl", Entry)]
 
 
 def put_away(world: World) -> int:
@@ -341,6 +342,16 @@ async def test_a_conversation_in_use_is_not_put_away(world: World, autojump_cloc
     assert put_away(world) == 0
 
 
+def exports(world: World) -> dict[str, tuple[str, bool]]:
+    """What was exported, by name: the text, and whether it may hold strangers' words."""
+    root = Root(world.folder / "workspace")
+    found = {}
+    for path in (world.folder / "workspace/exports").iterdir():
+        with root.file(f"exports/{path.name}") as file:
+            found[path.name] = (file.read(1 << 20).decode(), file.untrusted)
+    return found
+
+
 # --- export --------------------------------------------------------------------------------------
 
 
@@ -351,8 +362,9 @@ async def test_an_export_holds_the_present_line_without_secrets(
     async with house(world) as h:
         await say(h, "hello", "wrong", "/undo", "act", "/export", "/export HTML", "/export pdf")
 
-    (markdown, foreign), (page, _) = world.exported.values()
-    assert [name.rsplit(".", 1)[1] for name in world.exported] == ["md", "html"]
+    exported = exports(world)
+    (page, _), (markdown, foreign) = (exported[name] for name in sorted(exported))
+    assert [name.rsplit(".", 1)[1] for name in sorted(exported)] == ["html", "md"]
     for content in (markdown, page):
         assert "re: hello" in content
         assert "✓ act rent · " in content
@@ -368,7 +380,9 @@ async def test_an_export_is_foreign_if_what_was_taken_back_was(
 ) -> None:
     """The notice of what had been done came along, and was named by a model that read a page."""
     disk = Disk(blocking=inline, clock=trio.current_time)
-    journal: Journal[Entry, Session] = Journal(world.folder / "s.jsonl", Entry, Session, disk)
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "sessions/s.jsonl", Entry, Session, disk
+    )
     await journal.open()
     asked = call(("c", "act", '{"name": "rent"}'))
     route, page = Route("console"), Label(untrusted=True)
@@ -385,7 +399,7 @@ async def test_an_export_is_foreign_if_what_was_taken_back_was(
     async with house(world) as h:
         await say(h, "/retry", "/export")
 
-    [(_, foreign)] = world.exported.values()
+    [(_, foreign)] = exports(world).values()
     assert foreign
 
 
@@ -408,15 +422,15 @@ async def test_a_crash_after_any_line_of_the_log_changes_nothing(
         for number, text in enumerate(STORY):
             await h.say(text, id_=f"x{number}")
             await h.quiet()
-    lines = (whole.folder / "s.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (whole.folder / "sessions/s.jsonl").read_bytes().splitlines(keepends=True)
     expected = heard(whole)
     assert expected == ["one", "act", "two", "five"]
 
     for cut in range(1, len(lines), 2):
         world = World(tmp_path / str(cut))
-        (world.folder / "open").mkdir(parents=True)
-        (world.folder / "open" / "s").touch()
-        (world.folder / "s.jsonl").write_bytes(b"".join(lines[:cut]))
+        (world.folder / "sessions/open").mkdir(parents=True)
+        (world.folder / "sessions/open" / "s").touch()
+        (world.folder / "sessions/s.jsonl").write_bytes(b"".join(lines[:cut]))
         world.model = acts_once
         async with house(world) as h:
             await trio.testing.wait_all_tasks_blocked()
@@ -433,7 +447,9 @@ async def test_a_crash_after_any_line_of_the_log_changes_nothing(
 async def check_replay(world: World) -> None:
     """The log reads back, and what the model would see is sound."""
     disk = Disk(blocking=inline, clock=trio.current_time)
-    journal: Journal[Entry, Session] = Journal(world.folder / "s.jsonl", Entry, Session, disk)
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "sessions/s.jsonl", Entry, Session, disk
+    )
     await journal.open()
     state = journal.state
     assert state.is_idle

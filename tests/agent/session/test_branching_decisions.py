@@ -86,7 +86,7 @@ class Talk:
         self.path = folder / "s.jsonl"
         self.clock = 0.0
         self.numbers = 0
-        self.log = SessionLog(self._journal(), lambda state: None)
+        self.log = SessionLog("s", self._journal(), lambda id_, state: None)
         self.branching = Branching(self.log, self._withdraw)
 
     def _journal(self) -> Journal[Entry, Session]:

@@ -4,17 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import attrs
 import pytest
 import trio
 
 from elwood.agent.approvals.messages import Decided, Verdict
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import CallDecided, Entry, TurnStarted
 from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.log.state import Session
+from elwood.features.tasks.feature import TaskExtension
 from elwood.features.tasks.messages import TimetableMail, WhichCancelled
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Disk
@@ -44,8 +43,8 @@ async def living(world: World, cancelled: Runs = frozenset()) -> AsyncIterator[H
             assert isinstance(message, WhichCancelled)
             message.reply.set(message.runs & cancelled)
 
-    world.model, world.rules = acting, Rules()
-    world.around = lambda h, given: attrs.evolve(given, timetable=box.address)
+    world.model, world.free = acting, ()
+    world.extend = lambda h: [lambda log: TaskExtension(box.address)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timetable)
         async with house(world) as h:
@@ -89,7 +88,10 @@ async def test_what_was_begun_on_a_yes_and_cut_off_is_not_gone_on_with(
         await asked(h)
         (seek,) = h.approver.asked
     journal: Journal[Entry, Session] = Journal(
-        tmp_path / f"{SESSION}.jsonl", Entry, Session, Disk(blocking=inline, clock=world.now)
+        tmp_path / f"sessions/{SESSION}.jsonl",
+        Entry,
+        Session,
+        Disk(blocking=inline, clock=world.now),
     )
     await journal.open()
     await journal.append(CallDecided("t1", "c1", seek.question.plan, "once", "me"))

@@ -9,6 +9,8 @@ import pytest
 import trio
 
 from elwood.agent.approvals.messages import Verdict
+from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
@@ -22,11 +24,14 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools.messenger import Voice
-from elwood.agent.tools.talk import SEND_MESSAGE, SendMessage
+from elwood.agent.tools import talk
+from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.talk import SendMessage
 from elwood.agent.tools.tool import Hands
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
 from tests.agent.session.gates import Approver, gate_for
 
 GROUP = Route("telegram", -100, private=False)
@@ -65,23 +70,23 @@ class Scene:
             post.reply.set(Sent(str(len(self.posts))))
 
     async def perform(self) -> CallEnded:
-        async def nobody(principal: str) -> str | None:
-            await trio.lowlevel.checkpoint()
-            return None
-
         turn = self.session.turn
         assert turn is not None
         mailbox = Mailbox[OutboxMail]("outbox", 4)
-        voice = Voice(
-            outboxes={"telegram": mailbox.address},
-            owners=(Route("telegram", 1),),
-            recognise=nobody,
-            here=lambda: turn.route,
+        disk = Disk(blocking=inline, clock=lambda: 0.0)
+        channels = Channels(LastHeard(self.folder / "heard.json", disk))
+        channel = Channel(
+            name="telegram",
+            outbox=mailbox.address,
+            owner=(Route("telegram", 1),),
+            serves=lambda name: True,
         )
+        channels.add(channel)
+        messenger = Messenger(channels, self.approver.mailbox.address)
         gate = gate_for(
             lambda: self.session,
-            (SEND_MESSAGE,),
-            Hands(self.folder, inline, voice=voice),
+            talk.tools(messenger, Root(self.folder), inline),
+            Hands(self.folder, inline),
             self.record,
             approver=self.approver,
             rules=Rules(),
@@ -154,6 +159,6 @@ async def test_after_a_crash_it_is_not_sent_again(scene: Scene) -> None:
     turn = scene.session.turn
     assert turn is not None
     [key] = turn.calls
-    scene.apply(CallStarted("t", key, "send_message", SEND_MESSAGE.effect))
+    scene.apply(CallStarted("t", key, "send_message", "once"))
     assert (await scene.perform()).outcome == "unknown"
     assert not scene.posts

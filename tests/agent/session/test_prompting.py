@@ -7,12 +7,14 @@ import pytest
 import trio
 
 from elwood.agent.conversation.message import Prompt
-from elwood.agent.session.turn.prompt import LOOK_EVERY, Prompting
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.turn.prompt import LOOK_EVERY, SystemPrompt
 from elwood.agent.session.turn.workspace import Workspace
 from elwood.features.files.tools import LIST_FILES
+from elwood.features.skills.feature import SkillExtension, SkillList
 from elwood.features.skills.store import Shelf
-from elwood.features.skills.tools import ACTIVATE_SKILL
 from elwood.foundation.runtime import inline
+from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.files import Root
 
 
@@ -22,14 +24,40 @@ def put(folder: Path, body: str = "Body.", more: str = "") -> None:
     (folder / "SKILL.md").write_text(text)
 
 
+class Prompting:
+    """The system prompt with the list of skills as its only part."""
+
+    def __init__(self, workspace: Path, always: tuple[str, ...], budget: int) -> None:
+        root = Root(workspace)
+        self._skills = SkillList(Shelf(root, inline), always)
+        documents = Workspace(root, inline)
+        self._prompt = SystemPrompt(documents, (LIST_FILES,), budget, Redactor(), [self._skills])
+
+    async def __call__(self) -> Prompt:
+        return await self._prompt.now()
+
+    async def expand_skill_command(self, command: str) -> str:
+        return await SkillExtension(Seen(False), self._skills).expand(command)
+
+    def suggest(self, message: str, sees: bool) -> str:
+        return self._skills.hint(message, Seen(sees))
+
+
+class Seen(SessionLog):
+    """A log in which everything stands, or nothing."""
+
+    def __init__(self, everything: bool) -> None:
+        self._everything = everything
+
+    def sees(self, text: str) -> bool:
+        return self._everything
+
+
 def prompting(workspace: Path, *always: str, budget: int = 10_000) -> Prompting:
-    root = Root(workspace)
-    tools = (LIST_FILES, ACTIVATE_SKILL)
-    shelf = Shelf(root, inline)
-    return Prompting(Workspace(root, inline), tools, budget, str, shelf, always)
+    return Prompting(workspace, always, budget)
 
 
-async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(
+async def test_skills_are_listed_while_there_are_any(
     tmp_path: Path, autojump_clock: object
 ) -> None:
     now = prompting(tmp_path)
@@ -39,11 +67,9 @@ async def test_skills_are_listed_and_without_any_the_tool_is_not_offered(
         return await now()
 
     empty = await prompt()
-    assert [tool.name for tool in empty.tools] == ["list_files"]
     assert "Skills" not in empty.system
     put(tmp_path / "skills/pdf")
     first = await prompt()
-    assert [tool.name for tool in first.tools] == ["list_files", "activate_skill"]
     assert "- pdf: Fills PDF forms." in first.system
     assert "Body." not in first.system
     assert await prompt() is first
@@ -66,7 +92,6 @@ async def test_a_skill_whose_needs_are_not_met_is_not_offered(tmp_path: Path) ->
     put(tmp_path / "skills/pdf", more='metadata: {requires: "bins: no-such-program"}')
     prompt = await prompting(tmp_path)()
     assert "pdf" not in prompt.system
-    assert [tool.name for tool in prompt.tools] == ["list_files"]
 
 
 @pytest.mark.parametrize("by", ["setting", "metadata"])
@@ -76,7 +101,7 @@ async def test_some_stand_in_it_as_a_whole(tmp_path: Path, by: str) -> None:
     text = (await prompt()).system
     assert "\nBody.\n</skill>" in text
     assert "- pdf:" not in text
-    assert prompt.suggest("please fill the pdf forms", lambda mark: False) == ""
+    assert prompt.suggest("please fill the pdf forms", False) == ""
 
 
 async def test_what_is_too_long_for_that_is_listed(tmp_path: Path) -> None:
@@ -91,10 +116,10 @@ async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) 
     put(tmp_path / "skills/pdf")
     prompt = prompting(tmp_path)
     await prompt()
-    said = prompt.suggest("please fill this PDF form", lambda mark: False)
+    said = prompt.suggest("please fill this PDF form", False)
     assert said == "Skills that may fit: pdf."
-    assert prompt.suggest("please fill this PDF form", lambda mark: True) == ""
-    assert prompt.suggest("good morning", lambda mark: False) == ""
+    assert prompt.suggest("please fill this PDF form", True) == ""
+    assert prompt.suggest("good morning", False) == ""
 
 
 async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path) -> None:
@@ -104,7 +129,7 @@ async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path) -> No
     prompt = prompting(tmp_path, "fill-pdf")
     await prompt()
     for text in ("/fill-pdf now", "/Fill_Pdf@some_bot now"):
-        assert prompt.suggest(text, lambda mark: True) == "Use the skill fill-pdf for this."
+        assert prompt.suggest(text, True) == "Use the skill fill-pdf for this."
         assert await prompt.expand_skill_command(text) == "Use the skill fill-pdf: now"
     assert await prompt.expand_skill_command("/fill-pdf") == "Use the skill fill-pdf."
     for text in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):

@@ -5,9 +5,7 @@ from pathlib import Path
 import trio
 
 from elwood.agent.models.messages import ModelsMail
-from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.status import Status
-from elwood.app.config.settings import Config
 from elwood.foundation.runtime import (
     ActorTable,
     Child,
@@ -16,6 +14,7 @@ from elwood.foundation.runtime import (
     report_warning,
     supervise,
 )
+from elwood.foundation.secrets.redaction import Redactor
 
 
 async def test_what_is_stuck_and_what_should_be_known_is_told(
@@ -23,8 +22,7 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(
 ) -> None:
     """A warning is nobody's failure, so no name stands before it."""
     actor_table, models = ActorTable(trio.current_time), Mailbox[ModelsMail]("models", 1)
-    config = Config.holding(ModelSettings(default="offline/rules", summarizer="offline/rules"))
-    status = Status(models.address, actor_table, lambda: "", lambda text: text, config, lambda: 0.0)
+    status = Status(models.address, actor_table, "offline/rules", (), Redactor(), lambda: 0.0)
 
     async def body(mailbox: Mailbox[None]) -> None:
         report_warning("rain", "it rains")
@@ -43,6 +41,6 @@ async def test_what_is_stuck_and_what_should_be_known_is_told(
             )
         )
         await trio.sleep(1)
-        lines = (await status.of("s", True)).splitlines()
+        lines = (await status.lines("s", owner=True)).splitlines()
         stop.set()
     assert lines[-2:] == ["it rains", "Stuck: house: the roof failed 3 times: it leaks"]

@@ -38,12 +38,12 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.session.turn.deps import Answer, Means
-from elwood.agent.session.turn.turn import run_turn
-from elwood.foundation.runtime import ActorCrashed
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
+from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from elwood.foundation.storage.journal import DiskFull
-from tests.agent.session.gates import gate_for
+from elwood.foundation.storage.disk import DiskFull
+from tests.agent.session.gates import BareLog, BareModel, Shown, gate_for
 from tests.agent.session.scripted import HANDS, Effects, ScriptedModel, answer, call
 
 ROUTE = Route("console")
@@ -61,7 +61,7 @@ class Scene:
         self.shown: list[str] = []
         self.private = private
         self.hint = ""
-        self.arrival = trio.Event()
+        self.arrivals = Signal()
         self.full: type[Entry] | None = None
         self._seq = itertools.count(1)
         self.gate = gate_for(
@@ -88,32 +88,28 @@ class Scene:
 
     def say(self, id_: str, text: str) -> None:
         self.apply(Received(id_, text, "me", ROUTE, 0.0))
-        self.arrival.set()
-        self.arrival = trio.Event()
+        self.arrivals.give()
 
     def show(self, text: str) -> bool:
         self.shown.append(text)
         return self.private
 
-    async def run(self, **settings: int) -> Answer:
-        means = Means(
-            session_id="s",
-            session=self.session,
-            role="default",
+    async def run(self, **settings: int) -> TurnResult:
+        deps = TurnDeps(
+            log=BareLog("s", lambda: self.session, self.record),
+            gate=self.gate,
+            model=BareModel(self.model),
             prompt=PROMPT,
             hint=self.hint,
             max_tokens=1000,
             settings=TurnSettings(**settings),
-            gate=self.gate,
-            record=self.record,
-            complete=self.model,
-            render=lambda inputs: " + ".join(received.text for received in inputs),
-            show=self.show,
-            arrival=lambda: self.arrival.wait(),
+            clock=OwnerClock(lambda: 0.0),
+            arrivals=self.arrivals,
+            showing=Shown(self.show),
         )
-        return await run_turn(means)
+        return await run_turn(deps)
 
-    async def finish(self, **settings: int) -> Answer:
+    async def finish(self, **settings: int) -> TurnResult:
         """Run, and close the turn as the session does."""
         end = await self.run(**settings)
         self.apply(*end.entries, Replied("t1", "t1", ("a",), ROUTE, end.text))
@@ -458,7 +454,10 @@ async def test_a_split_paste_is_one_answer() -> None:
     end = await scene.run()
 
     assert end.text == "both"
-    assert scene.model.asked[1].messages == (Human("hello"), Human("second half"))
+    assert scene.model.asked[1].messages == (
+        Human("hello"),
+        Human("[Thursday 1970-01-01 00:00 UTC]\nsecond half"),
+    )
     assert scene.session.waiting == {}
 
 
@@ -486,7 +485,7 @@ async def test_a_message_while_tools_run_joins_at_their_end(autojump_clock: obje
 
     last: Sequence[object] = scene.model.asked[-1].messages
     assert isinstance(last[-2], Results)
-    assert last[-1] == Human("and this")
+    assert last[-1] == Human("[Thursday 1970-01-01 00:00 UTC]\nand this")
 
 
 # --- after a crash --------------------------------------------------------------------------------

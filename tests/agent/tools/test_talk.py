@@ -2,16 +2,20 @@
 
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
+from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
+from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import (
     OutboxMail,
     Post,
@@ -24,21 +28,20 @@ from elwood.agent.conversation.actions import AskOwner
 from elwood.agent.conversation.actions import SendMessage as Sending
 from elwood.agent.conversation.plans import exact
 from elwood.agent.conversation.route import Route
-from elwood.agent.tools.messenger import MAX_UPLOADS, Outcome, Voice
+from elwood.agent.tools.messenger import MAX_UPLOADS, Messenger, Outcome
 from elwood.agent.tools.talk import (
-    ASK_USER,
     MAX_BYTES,
     MAX_TEXT,
-    SEND_MESSAGE,
     AskUser,
     SendMessage,
-    ask_user,
-    plan_message,
+    Talk,
     plan_question,
-    send_message,
 )
-from elwood.agent.tools.tool import Hands, ToolFailure
-from elwood.foundation.runtime import Mailbox, inline
+from elwood.agent.tools.talk import tools as talk_tools
+from elwood.agent.tools.tool import ToolContext, ToolFailure
+from elwood.foundation.runtime import Address, Mailbox, Request, inline
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
 from tests.fake_telegram import BROKEN, OWNER, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import Sender, outbox
 
@@ -47,40 +50,68 @@ FRIEND = 55
 PNG = b"\x89PNG\r\n\x1a\n" + b"picture"
 
 
-async def recognise(principal: str) -> str | None:
-    await trio.lowlevel.checkpoint()
-    return {f"tg:{FRIEND}": "Eve"}.get(principal)
+class People(Address[ApprovalsMail]):
+    """Answers who was let in, in the place of approvals."""
+
+    def __init__(self) -> None:
+        super().__init__(Mailbox("approvals", 1))
+
+    async def ask(self, request: Request[Any]) -> Any:
+        await trio.lowlevel.checkpoint()
+        assert isinstance(request, FindPerson)
+        return {f"tg:{FRIEND}": "Eve"}.get(request.principal)
 
 
-def hands_for(folder: Path, mailbox: Mailbox[OutboxMail], here: Route | None = None) -> Hands:
+@attrs.define
+class Speaker:
+    """The tools that talk, with a workspace and people, called from *here*."""
+
+    workspace: Path
+    channels: Channels
+    here: Route
+    messenger: Messenger = attrs.field(init=False)
+    tools: Talk = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.messenger = Messenger(self.channels, People())
+        self.tools = Talk(self.messenger, Root(self.workspace), inline)
+
+    def context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
+        return ToolContext(session="s", route=self.here, now=0.0, facts=facts or {})
+
+    async def ask(self, given: AskUser) -> str:
+        return await self.tools.ask_user(given, self.context())
+
+
+def speaker(folder: Path, mailbox: Mailbox[OutboxMail], here: Route | None = None) -> Speaker:
     (folder / "ws").mkdir(exist_ok=True)
     home = Route("telegram", OWNER)
-    voice = Voice(
-        outboxes={"telegram": mailbox.address},
-        owners=(home,),
-        recognise=recognise,
-        here=lambda: here or home,
+    disk = Disk(blocking=inline, clock=lambda: 0.0)
+    channels = Channels(LastHeard(folder / "heard.json", disk))
+    channel = Channel(
+        name="telegram", outbox=mailbox.address, owner=(home,), serves=lambda name: True, files=True
     )
-    return Hands(folder / "ws", inline, voice=voice)
+    channels.add(channel)
+    return Speaker(folder / "ws", channels, here or home)
 
 
 @asynccontextmanager
-async def talking(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Hands, Sender]]:
+async def talking(folder: Path) -> AsyncIterator[tuple[FakeTelegram, Speaker, Sender]]:
     async with fake_telegram() as fake, outbox(fake) as out:
-        yield fake, hands_for(folder, out.mailbox), out
+        yield fake, speaker(folder, out.mailbox), out
 
 
-def put(hands: Hands, name: str, content: bytes) -> None:
+def put(hands: Speaker, name: str, content: bytes) -> None:
     path = hands.workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
 
 
-async def send(hands: Hands, text: str = "", to: str = "here", *files: str) -> str:
+async def send(hands: Speaker, text: str = "", to: str = "here", *files: str) -> str:
     """Examine and send, as the gate does."""
     given = SendMessage(text, to, files)
-    plan = await plan_message(given, hands)
-    return await send_message(given, attrs.evolve(hands, facts=plan.facts))
+    plan = await hands.tools.plan_message(given, hands.context())
+    return await hands.tools.send_message(given, hands.context(plan.facts))
 
 
 # --- what is sent ------------------------------------------------------------------------------
@@ -155,7 +186,7 @@ async def test_a_long_text_is_split_and_its_end_goes_with_the_file(tmp_path: Pat
 
 async def test_a_group_gets_it_in_its_topic(tmp_path: Path) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
-        hands = hands_for(tmp_path, out.mailbox, GROUP)
+        hands = speaker(tmp_path, out.mailbox, GROUP)
         put(hands, "a.txt", b"a")
         await send(hands, "here", "here", "a.txt")
         await send(hands, "to the owner", "owner")
@@ -176,11 +207,13 @@ async def test_a_person_must_have_been_let_in(tmp_path: Path) -> None:
 
 
 async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
-    hands = hands_for(tmp_path, Mailbox[OutboxMail]("outbox", 1))
+    hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1))
     put(hands, "sub/a.txt", b"hello")
     sha = hashlib.sha256(b"hello").hexdigest()
     text = f"hi\nFile other.txt: 1 bytes, sha256 {sha}\nTo tg:1"
-    plan = await plan_message(SendMessage(text, f"tg:{FRIEND}", ("sub/a.txt",)), hands)
+    plan = await hands.tools.plan_message(
+        SendMessage(text, f"tg:{FRIEND}", ("sub/a.txt",)), hands.context()
+    )
     assert plan.action == Sending("person")
     assert plan.subject == (
         f"To Eve (tg:55): a private chat, telegram {FRIEND}\n"
@@ -207,15 +240,15 @@ async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
 async def test_who_will_read_it_is_told_by_the_place_alone(
     tmp_path: Path, here: Route, to: str, whom: str
 ) -> None:
-    hands = hands_for(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
-    plan = await plan_message(SendMessage("hi", to), hands)
+    hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
+    plan = await hands.tools.plan_message(SendMessage("hi", to), hands.context())
     assert isinstance(plan.action, Sending)
     assert plan.action.to == whom
 
 
 async def test_the_owner_is_told_where_they_are(tmp_path: Path) -> None:
     async with fake_telegram() as fake, outbox(fake) as out:
-        hands = hands_for(tmp_path, out.mailbox, Route("telegram", OWNER, 3))
+        hands = speaker(tmp_path, out.mailbox, Route("telegram", OWNER, 3))
         await send(hands, "hi", "owner")
         assert fake.sent[0].params["message_thread_id"] == 3
 
@@ -228,18 +261,18 @@ async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> 
         (hands.workspace / "link").symlink_to("a.txt")
         for name in ("a.txt", "link"):
             given = SendMessage("see", files=(name,))
-            before = await plan_message(given, hands)
+            before = await hands.tools.plan_message(given, hands.context())
             if name == "link":
                 (hands.workspace / "link").unlink()
                 (hands.workspace / "link").symlink_to("b.txt")
             else:
                 put(hands, "a.txt", b"harmful!")
-            after = await plan_message(given, hands)
+            after = await hands.tools.plan_message(given, hands.context())
             assert exact("t", "d", "", before) != exact("t", "d", "", after)
             with pytest.raises(ToolFailure, match="changed since it was allowed"):
-                await send_message(given, attrs.evolve(hands, facts=before.facts))
+                await hands.tools.send_message(given, hands.context(before.facts))
         with pytest.raises(ToolFailure, match="changed since"):
-            await send_message(SendMessage("never examined"), hands)
+            await hands.tools.send_message(SendMessage("never examined"), hands.context())
         assert not fake.sent
 
 
@@ -264,9 +297,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
             ((), "neither text nor a file"),
         ):
             with pytest.raises(ToolFailure, match=words):
-                await plan_message(SendMessage(" ", files=files), hands)
-        with pytest.raises(ToolFailure, match="nobody to talk to"):
-            await plan_message(SendMessage("x"), Hands(hands.workspace, inline))
+                await hands.tools.plan_message(SendMessage(" ", files=files), hands.context())
         assert not fake.calls
 
 
@@ -292,11 +323,8 @@ async def test_what_surely_did_not_arrive_is_a_failure(tmp_path: Path) -> None:
         with pytest.raises(ToolFailure, match=r"not sent: the text: .*blocked") as caught:
             await send(hands, "hi", f"tg:{FRIEND}")
         assert not caught.value.unknown
-        voice = hands.voice
-        assert voice is not None
-        hands = attrs.evolve(hands, voice=attrs.evolve(voice, outboxes={}))
-        with pytest.raises(ToolFailure, match="there is no telegram"):
-            await send(hands, "hi")
+        with pytest.raises(ToolFailure, match="there is no console"):
+            await send(attrs.evolve(hands, here=Route("console")), "hi")
 
 
 async def answer(mailbox: Mailbox[OutboxMail], *outcomes: Outcome | None) -> list[Post]:
@@ -323,7 +351,7 @@ async def test_half_of_a_message_is_told_as_that(
     tmp_path: Path, outcome: Outcome, unknown: bool, words: str
 ) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = hands_for(tmp_path, mailbox)
+    hands = speaker(tmp_path, mailbox)
     for name in ("a.txt", "b.txt", "c.txt"):
         put(hands, name, b"x")
     async with trio.open_nursery() as nursery:
@@ -340,7 +368,7 @@ async def test_at_the_deadline_it_says_what_went_out(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = hands_for(tmp_path, mailbox)
+    hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")
     put(hands, "b.txt", b"x")
     async with trio.open_nursery() as nursery:
@@ -353,7 +381,7 @@ async def test_at_the_deadline_it_says_what_went_out(
 
 async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = hands_for(tmp_path, mailbox)
+    hands = speaker(tmp_path, mailbox)
 
     async def crash() -> None:
         await answer(mailbox, None)
@@ -371,7 +399,7 @@ async def test_a_crash_of_the_outbox_leaves_it_unknown(tmp_path: Path) -> None:
 
 async def test_only_so_many_send_files_at_a_time(tmp_path: Path, autojump_clock: MockClock) -> None:
     mailbox = Mailbox[OutboxMail]("outbox", 8)
-    hands = hands_for(tmp_path, mailbox)
+    hands = speaker(tmp_path, mailbox)
     put(hands, "a.txt", b"x")
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_UPLOADS):
@@ -391,21 +419,21 @@ async def test_only_so_many_send_files_at_a_time(tmp_path: Path, autojump_clock:
 
 async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands, _):
-        said = await ask_user(AskUser("Which **one**?", ("tea", "no\u202e tea")), hands)
+        said = await hands.ask(AskUser("Which **one**?", ("tea", "no\u202e tea")))
         assert said == (
             "asked (1. tea, 2. no tea); the answer will come as the next message: end your turn"
         )
         [sent] = fake.sent
         assert sent.text == "Which one?"
         assert sent.buttons == ["q:0", "q:1"]
-        await ask_user(AskUser("And why?"), hands)
+        await hands.ask(AskUser("And why?"))
         assert not fake.sent[1].buttons
 
 
 async def test_long_answers_stand_below_one_another(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands, _):
-        await ask_user(AskUser("?", ("a", "b", "c")), hands)
-        await ask_user(AskUser("?", ("a", "b" * 40)), hands)
+        await hands.ask(AskUser("?", ("a", "b", "c")))
+        await hands.ask(AskUser("?", ("a", "b" * 40)))
         rows = [m.params["reply_markup"]["inline_keyboard"] for m in fake.sent]
         assert [[len(row) for row in each] for each in rows] == [[2, 1], [1, 1]]
 
@@ -414,28 +442,30 @@ async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands, _):
         for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
             with pytest.raises(ToolFailure, match="options must be different"):
-                await ask_user(AskUser("?", options), hands)
+                await hands.ask(AskUser("?", options))
         fake.fault("sendMessage", "lose")
         with pytest.raises(ToolFailure, match="the question may or may not") as caught:
-            await ask_user(AskUser("?"), hands)
+            await hands.ask(AskUser("?"))
         assert caught.value.unknown
         fake.blocked.add(OWNER)
         with pytest.raises(ToolFailure, match=r"not sent: the question: .*blocked") as caught:
-            await ask_user(AskUser("?"), hands)
+            await hands.ask(AskUser("?"))
         assert not caught.value.unknown
 
 
 async def test_what_the_policy_sees_of_a_question(tmp_path: Path) -> None:
-    hands = hands_for(tmp_path, Mailbox[OutboxMail]("outbox", 1))
-    plan = await plan_question(AskUser("Which?", ("tea", "none")), hands)
+    hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1))
+    plan = await plan_question(AskUser("Which?", ("tea", "none")), hands.context())
     assert plan.action == AskOwner()
     assert plan.outgoing == "Which?\ntea\nnone"
 
 
 def test_both_act_once_and_say_so() -> None:
-    for tool in (SEND_MESSAGE, ASK_USER):
+    channels = Channels(LastHeard(Path("heard"), Disk(blocking=inline, clock=lambda: 0.0)))
+    send, ask = talk_tools(Messenger(channels, People()), Root(Path("ws")), inline)
+    for tool in (send, ask):
         assert (tool.risk, tool.effect) == ("write", "once")
         assert tool.plan is not None
-    assert SEND_MESSAGE.target(SendMessage("x", "owner", ("a.txt",))) == "owner, a.txt"
-    schema = SEND_MESSAGE.spec.schema
+    assert send.target(SendMessage("x", "owner", ("a.txt",))) == "owner, a.txt"
+    schema = send.spec.schema
     assert str(MAX_TEXT).encode() in bytes(schema)

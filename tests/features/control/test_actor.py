@@ -24,6 +24,8 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
+from elwood.agent.session.core import look
+from elwood.agent.session.inspection import House, SessionSeen, StuckSeen, WaitSeen
 from elwood.features.control import protocol as wire
 from elwood.features.control.actor import (
     MAX_CLIENTS,
@@ -32,13 +34,6 @@ from elwood.features.control.actor import (
     listen,
 )
 from elwood.features.control.client import ask
-from elwood.features.control.view import (
-    House,
-    SessionSeen,
-    StuckSeen,
-    WaitSeen,
-)
-from elwood.features.memory.messages import MemoryMail
 from elwood.foundation.runtime import (
     ActorTable,
     Mailbox,
@@ -104,10 +99,9 @@ async def running(folder: Path) -> AsyncIterator[Setting]:
     mailbox = Mailbox[None]("control", 16)
     control = Control(
         folder,
-        actor_table,
-        lambda: FACTS,
+        lambda: look(actor_table, FACTS, lambda text: text.replace(SECRET, "***")),
         approvals.mailbox.address,
-        Mailbox[MemoryMail]("memory", 1).address,
+        (),
         redact=lambda text: text.replace(SECRET, "***"),
         blocking=inline,
     )
@@ -333,10 +327,9 @@ async def test_approvals_that_hang_are_not_waited_for_without_end(
     approvals = Mailbox[ApprovalsMail]("approvals", 1)
     control = Control(
         folder,
-        ActorTable(trio.current_time),
-        lambda: FACTS,
+        lambda: look(ActorTable(trio.current_time), FACTS, str),
         approvals.address,
-        Mailbox[MemoryMail]("memory", 1).address,
+        (),
         redact=str,
         blocking=inline,
     )

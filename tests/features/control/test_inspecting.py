@@ -19,10 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.control import cli as inspecting
-from elwood.features.control import client
-from elwood.features.control import protocol as wire
-from elwood.features.control.view import (
+from elwood.agent.session.inspection import (
     ActorSeen,
     House,
     Inspection,
@@ -30,8 +27,11 @@ from elwood.features.control.view import (
     StuckSeen,
     TroubleSeen,
     WaitSeen,
-    render,
 )
+from elwood.features.control import cli as inspecting
+from elwood.features.control import client
+from elwood.features.control import protocol as wire
+from elwood.features.control.view import render
 from elwood.foundation.text.lines import clip
 from elwood.foundation.text.lines import width as columns
 

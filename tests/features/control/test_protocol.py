@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.session.inspection import ActorSeen, House, Inspection, SessionSeen, StuckSeen
 from elwood.features.control import protocol as wire
-from elwood.features.control.view import (
-    ActorSeen,
-    House,
-    Inspection,
-    SessionSeen,
-    StuckSeen,
-)
 
 
 def test_requests_and_answers_come_back_as_they_were() -> None:

@@ -1,10 +1,10 @@
 """The daily note: written turn by turn, and read at the first turn of a day."""
 
+from collections.abc import Callable
 from datetime import tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -16,10 +16,11 @@ from elwood.agent.conversation.labels import CLEAN
 from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.entries import Entry, Received, Replied, TurnStarted
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.daily_notes.extension import GATHER, NOTE
+from elwood.features.daily_notes.extension import GATHER, NOTE, DailyNotesExtension
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
@@ -37,10 +38,11 @@ def world(tmp_path: Path) -> World:
     world.folder.mkdir()
     world.archive = 30 * 86_400.0  # these conversations go on over days
 
-    def around(one: House, given: Surroundings) -> Surroundings:
-        return attrs.evolve(given, threads=DailyNotes(Root(tmp_path), world.zone, inline, str))
+    def extend(one: House) -> list[Callable[[SessionLog], SessionExtension]]:
+        notes = DailyNotes(Root(tmp_path), world.zone, inline, str)
+        return [lambda log: DailyNotesExtension(log, notes, world.now)]
 
-    world.around = around
+    world.extend = extend
     return world
 
 
@@ -190,7 +192,7 @@ async def test_a_crash_between_the_answer_and_the_note_costs_nothing(
     world: World, tmp_path: Path, autojump_clock: object
 ) -> None:
     journal: Journal[Entry, Session] = Journal(
-        world.folder / "s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
     )
     await journal.open()
     await journal.append(
@@ -200,13 +202,13 @@ async def test_a_crash_between_the_answer_and_the_note_costs_nothing(
     )
     assert journal.state.done is not None
     assert journal.state.done.label == CLEAN
-    (world.folder / "open").mkdir()
-    (world.folder / "open" / "s").touch()
+    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
+    (world.folder / "sessions/open" / "s").touch()
     for _ in range(2):
         async with house(world) as h:
             await trio.testing.wait_all_tasks_blocked()
             await h.quiet()
-        (world.folder / "open" / "s").touch()
+        (world.folder / "sessions/open" / "s").touch()
 
     assert note(tmp_path).count("s/t1: `hello`") == 1
 

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from elwood.agent.tools.tool import Hands, Output, ToolFailure
-from elwood.app.builtin_tools import builtin
 from elwood.features.files.tools import (
     LIST_FILES,
     MAX_ITEMS,
@@ -19,6 +18,7 @@ from elwood.features.files.tools import list_files as list_files_
 from elwood.features.files.tools import read_file as read_file_
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.text_files import MAX_FILE
+from tests.every_tool import every_tool
 from tests.foundation.storage.confined import SENTINEL, build
 
 
@@ -182,7 +182,7 @@ async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
 
 
 def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
-    assert [(tool.name, tool.risk, tool.effect) for tool in builtin()] == [
+    assert [(tool.name, tool.risk, tool.effect) for tool in every_tool()] == [
         ("list_files", "read", "pure"),
         ("read_file", "read", "pure"),
         ("write_file", "write", "keyed"),

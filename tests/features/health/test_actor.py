@@ -21,7 +21,8 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.conversation.route import Route
-from elwood.features.health.actor import VITAL, Health, listener
+from elwood.app.events import listener
+from elwood.features.health.actor import VITAL, Health
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
     ActorTable,

@@ -6,7 +6,8 @@ import msgspec
 import trio
 import trio.testing
 
-from elwood.features.control.view import House, Inspection
+from elwood.agent.session.core import Admission
+from elwood.agent.session.inspection import House, Inspection
 from elwood.features.health.disk_monitor import (
     EVERY,
     LITTLE,
@@ -34,8 +35,9 @@ class Rig:
         self.written: list[Health] = []
         self.actor_table = ActorTable(trio.current_time)
         self.other = Space(10, 90)
+        self.admission = Admission()
         folders = {"the state": self._measure, "the workspace": self._measure_other}
-        self.vitals = Vitals(folders, self._write, lambda: SEEN, lambda: 5.0)
+        self.vitals = Vitals(folders, self._write, lambda: SEEN, lambda: 5.0, self.admission)
 
     async def _measure(self) -> Space:
         await trio.lowlevel.checkpoint()
@@ -73,24 +75,24 @@ async def test_little_room_is_told_and_none_refuses_work(autojump_clock: object)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(rig.run)
         await trio.sleep(4 * EVERY)
-        assert (rig.vitals.refusal, rig.stuck()) == ("", set())
+        assert (rig.admission.refusal, rig.stuck()) == ("", set())
 
         rig.space = Space(91, 9)
         await trio.sleep(EVERY)
-        assert (rig.vitals.refusal, rig.stuck()) == ("", {LITTLE})
+        assert (rig.admission.refusal, rig.stuck()) == ("", {LITTLE})
 
         rig.space = Space(96, 4)
         await trio.sleep(4 * EVERY)
-        assert "95 %" in rig.vitals.refusal
+        assert "95 %" in rig.admission.refusal
         assert rig.stuck() == {LITTLE, NONE}
 
         rig.broken = True
         await trio.sleep(EVERY)
-        assert "95 %" in rig.vitals.refusal, "what nobody can say does not lift it"
+        assert "95 %" in rig.admission.refusal, "what nobody can say does not lift it"
 
         rig.broken, rig.space = False, Space(10, 90)
         await trio.sleep(2 * EVERY)
-        assert (rig.vitals.refusal, rig.stuck()) == ("", set())
+        assert (rig.admission.refusal, rig.stuck()) == ("", set())
         nursery.cancel_scope.cancel()
 
 
@@ -102,7 +104,7 @@ async def test_a_full_disk_of_the_workspace_refuses_work_too(autojump_clock: obj
         await trio.sleep(1)
         rig.broken, rig.other = True, Space(96, 4)
         await trio.sleep(4 * EVERY)
-        assert "95 % of the disk with the workspace is in use" in rig.vitals.refusal
+        assert "95 % of the disk with the workspace is in use" in rig.admission.refusal
         assert rig.stuck() == {LITTLE, NONE}
         nursery.cancel_scope.cancel()
 

@@ -1,18 +1,20 @@
 """A session with an observer, whose model and notes are in memory."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-import attrs
 import trio
 import trio.testing
 
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.memory.extension import ROLE, DailyQuota, Learning, OwnerQuestions
+from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.features.memory.extension import ROLE, DailyQuota, Learning, Observer, OwnerQuestions
 from elwood.features.memory.settings import LearningSettings
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import Notebook
 from tests.journeys.scene import ROUTE, House, World, echo
@@ -32,7 +34,7 @@ class Scene:
         self.world = World(folder)
         self.world.archive = 30 * 86_400.0
         self.world.model = self.model
-        self.world.around = self.around
+        self.world.extend = self.extend
         self.notebook = Notebook(folder / "notes")
         self.settings = LearningSettings(mode="auto", threshold=1)
         self.answers: list[Completed] = [answer(facts(TEA))]
@@ -46,7 +48,7 @@ class Scene:
 
     @property
     def observed(self) -> int:
-        return (self.world.folder / "s.jsonl").read_text().count('"observed"')
+        return (self.world.folder / "sessions/s.jsonl").read_text().count('"observed"')
 
     async def model(self, request: Complete) -> Completed:
         if request.role != ROLE:
@@ -54,18 +56,32 @@ class Scene:
         await trio.sleep(self.slow)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def around(self, one: House, given: Surroundings) -> Surroundings:
+    def extend(self, one: House) -> list[Callable[[SessionLog], SessionExtension]]:
         self.learning = Learning(
             settings=self.settings,
             memory=self.notebook,
-            models=given.models,
+            models=one.models.address,
             quota=DailyQuota(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
-            questions=OwnerQuestions(given.outboxes, lambda: (ROUTE,)),
-            redact=given.redact,
-            now=given.now,
-            zone=given.zone,
+            questions=OwnerQuestions({"chat": one.outbox.address}, lambda: (ROUTE,)),
+            redact=Redactor([Secret("hunter2")]),
+            now=self.world.now,
+            zone=self.world.zone,
         )
-        return attrs.evolve(given, learning=self.learning)
+        return [lambda log: Observing(Observer(log.id, log, self.learning, self.world.idle))]
+
+
+class Observing(SessionExtension):
+    """An observer, and nothing else of the memory."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    @property
+    def is_behind(self) -> bool:
+        return self._observer.is_behind
+
+    async def run(self) -> None:
+        await self._observer.run()
 
 
 async def hear(h: House, text: str) -> None:

@@ -14,9 +14,10 @@ import trio.testing
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.embeddings import EmbeddingFailed, Hashing
 from elwood.agent.models.vectors import Embeddings, hashed
+from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
 from elwood.features.memory.actor import LOOK_EVERY, Memory
-from elwood.features.memory.commands import memory_command
+from elwood.features.memory.commands import MemoryCommand
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
     Forget,
@@ -180,7 +181,9 @@ async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
         asked = Received("1", "/memory", "me", Route("console"), 0.0)
 
         async def command(given: str) -> str:
-            return await memory_command(asked, given, memory, (NoteSearch(memory),), 9.0)
+            call = CommandCall(session="s", given=given, received=asked)
+            made = MemoryCommand(memory, (NoteSearch(memory),), lambda: 9.0)
+            return (await made.run(call)).text
 
         await learn(memory, one, other)
         assert other.code in await command("pending")

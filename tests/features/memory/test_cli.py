@@ -8,9 +8,11 @@ import pytest
 import trio
 import trio.testing
 
+from elwood.agent.session.core import look
+from elwood.agent.session.inspection import House
 from elwood.features.control.actor import Control
 from elwood.features.control.protocol import NAME
-from elwood.features.control.view import House
+from elwood.features.memory.feature import control_commands
 from elwood.foundation.runtime import ActorTable, Mailbox, in_thread
 from elwood.foundation.storage.lock import holding as lock
 from tests.app.test_cli import configured, elwood
@@ -103,10 +105,9 @@ async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> N
         async with remembering(state, blocking=in_thread) as memory:
             control = Control(
                 runtime,
-                ActorTable(trio.current_time),
-                lambda: House("0", 0.0, pid=1, sessions=()),
+                lambda: look(ActorTable(trio.current_time), House("0", 0.0), str),
                 Mailbox("approvals", 1).address,
-                memory,
+                control_commands(memory),
                 redact=str,
                 blocking=in_thread,
             )

@@ -99,7 +99,7 @@ async def test_a_restart_neither_repeats_nor_skips(
     assert len(scene.passes) == 1 + (at > QUIET)
     assert scene.notebook.remembered == {"tea": "Likes tea."}
     assert scene.observed == 1
-    assert not list((scene.world.folder / "open").iterdir())
+    assert not list((scene.world.folder / "sessions/open").iterdir())
 
 
 async def test_a_crash_before_the_record_repeats_one_pass(
@@ -184,7 +184,7 @@ async def test_off_asks_nobody(scene: Scene, autojump_clock: object) -> None:
 
     assert len(scene.world.asked) == 1
     assert not scene.observed
-    assert not list((scene.world.folder / "open").iterdir())
+    assert not list((scene.world.folder / "sessions/open").iterdir())
 
 
 async def test_a_day_has_its_limit(scene: Scene, autojump_clock: object) -> None:

@@ -37,7 +37,7 @@ async def test_what_was_put_away_at_once_is_looked_at_by_itself(
     assert "number two" not in third
     assert scene.notebook.remembered == {"tea": "Likes tea."}
     assert scene.observed == 3
-    assert not list((scene.world.folder / "open").iterdir())
+    assert not list((scene.world.folder / "sessions/open").iterdir())
 
 
 async def test_what_was_archived_before_it_was_looked_at_is_looked_at_then(
@@ -106,7 +106,7 @@ async def test_a_restart_neither_repeats_nor_skips_what_was_put_away(
     assert len(scene.passes) == 1 + (at > QUIET)
     assert scene.notebook.remembered == {"tea": "Likes tea."}
     assert scene.observed == 1
-    assert not list((scene.world.folder / "open").iterdir())
+    assert not list((scene.world.folder / "sessions/open").iterdir())
 
 
 async def test_a_crash_before_the_record_costs_one_pass_and_counts_nothing_twice(
@@ -117,12 +117,12 @@ async def test_a_crash_before_the_record_costs_one_pass_and_counts_nothing_twice
         await h.say("I like tea")
         await h.say("/new")
         await trio.sleep(300)
-    log = scene.world.folder / "s.jsonl"
+    log = scene.world.folder / "sessions/s.jsonl"
     *lines, last = log.read_bytes().splitlines(keepends=True)
     assert b'"observed"' in last
     # What a kill just before the last write would have left.
     log.write_bytes(b"".join(lines))
-    (scene.world.folder / "open" / "s").touch()
+    (scene.world.folder / "sessions/open" / "s").touch()
     for _ in range(2):
         async with house(scene.world):
             await trio.sleep(300)
@@ -174,7 +174,7 @@ async def test_a_log_that_cannot_be_read_back_stops_learning_only(
         await h.say("I like tea")
         await h.say("/new")
         await h.quiet()
-        log = scene.world.folder / "s.jsonl"
+        log = scene.world.folder / "sessions/s.jsonl"
         whole = log.read_bytes()
         log.write_bytes(whole.replace(b"I like tea", b"I like ink"))
         await trio.sleep(300)
@@ -196,4 +196,4 @@ async def test_off_owes_nothing(scene: Scene, autojump_clock: object) -> None:
 
     assert len(scene.world.asked) == 1
     assert not scene.observed
-    assert not list((scene.world.folder / "open").iterdir())
+    assert not list((scene.world.folder / "sessions/open").iterdir())

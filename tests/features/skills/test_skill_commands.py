@@ -51,12 +51,14 @@ async def test_a_crash_before_it_is_put_into_words_loses_nothing(
     world: World, autojump_clock: object
 ) -> None:
     disk = Disk(blocking=inline, clock=lambda: 0.0)
-    journal: Journal[Entry, Session] = Journal(world.folder / "s.jsonl", Entry, Session, disk)
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "sessions/s.jsonl", Entry, Session, disk
+    )
     await journal.open()
     now = trio.current_time()
     await journal.append(Received("a", "/cook an egg", "other", ROUTE, now, untrusted=True))
-    (world.folder / "open").mkdir()
-    (world.folder / "open" / "s").touch()
+    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
+    (world.folder / "sessions/open" / "s").touch()
     async with house(world) as h:
         await trio.testing.wait_all_tasks_blocked()
         await h.quiet()

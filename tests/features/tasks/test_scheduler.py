@@ -12,9 +12,9 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
+from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.actor import MAX_REMINDERS, MAX_RUNS
-from elwood.features.tasks.chores import Report
 from elwood.features.tasks.run import RUN_LIMIT
 from elwood.features.tasks.state import (
     RunFinished,

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-import attrs
 import msgspec
 import pytest
 
@@ -12,6 +12,9 @@ from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.spending.report import JobUsed, Used
+from elwood.agent.session.extension import SlashCommand
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.features.tasks.commands import TasksCommand
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
 from tests.features.tasks.timetables import Timetable, answering
@@ -25,7 +28,18 @@ async def planning(folder: Path) -> AsyncIterator[tuple[House, Timetable]]:
     world = World(folder)
     timetable = Timetable(world.now)
     async with answering(timetable) as address:
-        world.around = lambda h, given: attrs.evolve(given, timetable=address)
+        world.commands = lambda h: [
+            SlashCommand(
+                name="tasks",
+                help="",
+                run=TasksCommand(
+                    address,
+                    h.models.address,
+                    OwnerClock(world.now, ZoneInfo("UTC")),
+                    world.admission,
+                ).run,
+            )
+        ]
         async with house(world) as h:
             yield h, timetable
 

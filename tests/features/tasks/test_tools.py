@@ -7,8 +7,11 @@ from pathlib import Path
 import attrs
 import msgspec
 import pytest
-import trio
 
+from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.channels.channel import Channel, Channels
+from elwood.agent.channels.last_heard import LastHeard
+from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.actions import Reschedule
 from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.labels import Label
@@ -24,7 +27,7 @@ from elwood.agent.policy.decide import (
 )
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.tools.messenger import Voice
+from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
@@ -48,7 +51,8 @@ from elwood.features.tasks.when import (
     Hours,
     Once,
 )
-from elwood.foundation.runtime import inline
+from elwood.foundation.runtime import Mailbox, inline
+from elwood.foundation.storage.disk import Disk
 from tests.features.tasks.timetables import Timetable, answering, keeping
 
 # Sunday 2026-11-22 12:00 in Paris.
@@ -84,20 +88,21 @@ class World:
         return [seen.task for seen in self.timetable.seen.values()]
 
 
-async def nobody(principal: str) -> str | None:
-    await trio.lowlevel.checkpoint()
-    return None
-
-
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
     timetable = Timetable(lambda: one.at)
-    voice = Voice(outboxes={}, owners=(CHAT,), recognise=nobody, here=lambda: CHAT)
+    disk = Disk(blocking=inline, clock=lambda: 0.0)
+    channels = Channels(LastHeard(folder / "heard.json", disk))
+    box: Mailbox[OutboxMail] = Mailbox("outbox", 1)
+    own = Channel(name="telegram", outbox=box.address, owner=(CHAT,), serves=lambda name: True)
+    channels.add(own)
+    people: Mailbox[ApprovalsMail] = Mailbox("approvals", 1)
     async with answering(timetable) as address:
         hands = Hands(
             folder,
             inline,
-            voice=voice,
+            messenger=Messenger(channels, people.address),
+            route=CHAT,
             timetable=address,
             zone="Europe/Paris",
             now=lambda: one.at,
@@ -159,10 +164,8 @@ async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
         given = ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!")
         here = Route("telegram", -5, private=False)
         asked = [msgspec.structs.replace(here, reply_to=message) for message in (11, 12)]
-        voice = Voice(outboxes={}, owners=(CHAT,), recognise=nobody, here=lambda: asked[0])
-        await w.do(given, attrs.evolve(w.hands, voice=voice))
-        asked.pop(0)
-        await w.do(given, attrs.evolve(w.hands, voice=voice))
+        for route in asked:
+            await w.do(given, attrs.evolve(w.hands, route=route))
         (task,) = w.tasks
         assert task.route == here
 

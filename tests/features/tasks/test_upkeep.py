@@ -2,21 +2,19 @@
 
 import os
 from datetime import UTC
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from elwood.agent.approvals.messages import CommandResult, Decided
+from elwood.agent.feature import Report
 from elwood.agent.session.messages import SessionsMail
-from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
+from elwood.agent.session.sweep import quiet, sweep
+from elwood.features.daily_notes.feature import reflect
+from elwood.features.daily_notes.store import DailyNotes
+from elwood.features.memory.feature import tidy
 from elwood.features.memory.messages import MemoryMail, Tidy
-from elwood.features.tasks.chores import (
-    Reflecting,
-    Report,
-    Sweep,
-    TidyMemory,
-    quiet,
-)
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.files import Root
 
@@ -40,28 +38,26 @@ def test_quiet_conversations_are_found_by_their_logs(tmp_path: Path) -> None:
 async def test_each_conversation_is_opened_once_when_its_time_is_up(tmp_path: Path) -> None:
     sessions = Mailbox[SessionsMail]("sessions", 16)
     now = 10 * DAY
-    sweep = Sweep(tmp_path, sessions.address, DAY, lambda: now, inline)
     logged(tmp_path, "tg-1", now - DAY - 600)
     logged(tmp_path, "tg-2", now - 60)
     opened: list[SessionsMail] = []
     for _ in range(3):
-        await sweep(now - 3600)
+        await sweep(tmp_path, sessions.address, DAY, now, now - 3600, inline)
         now += 3600
         while sessions.depth:
             opened.append(await sessions.receive())
     assert opened == [Decided("tg-1")]
     now = 20 * DAY
-    await sweep(10 * DAY)
+    await sweep(tmp_path, sessions.address, DAY, now, 10 * DAY, inline)
     assert await sessions.receive() == Decided("tg-2"), "also after a long time off"
 
 
 async def test_the_memory_is_asked_to_tidy_up(tmp_path: Path) -> None:
     memory = Mailbox[MemoryMail]("memory", 1)
-    daily = DailyNoteSearch(tmp_path, tmp_path, inline)
     reports: list[Report] = []
 
     async def ask() -> None:
-        reports.append(await TidyMemory(memory.address, daily)(0.0))
+        reports.append(await tidy(memory.address, 0.0))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
@@ -73,7 +69,7 @@ async def test_the_memory_is_asked_to_tidy_up(tmp_path: Path) -> None:
 
 async def test_a_week_that_is_over_is_reflected_on_once(tmp_path: Path) -> None:
     now = 1_795_435_200.0  # Monday 2026-11-23, noon
-    chore = Reflecting(DailyNotes(Root(tmp_path), UTC, inline, str), lambda: now)
+    chore = partial(reflect, DailyNotes(Root(tmp_path), UTC, inline, str), lambda: now)
     assert await chore(0.0) == Report("nothing to reflect on")
 
     daily, weekly = tmp_path / "threads" / "daily", tmp_path / "threads" / "weekly"

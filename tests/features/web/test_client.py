@@ -11,13 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.features.web.client import (
-    Page,
-    Web,
-    WebFailed,
-    WebRefused,
-)
-from elwood.foundation.net.addresses import is_reachable, resolved
+from elwood.features.web.client import Page, Web, WebFailed
+from elwood.foundation.net.addresses import WebRefused, is_reachable, resolved
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.urls import Url
 from tests.fake_http import Reply, Request, connection

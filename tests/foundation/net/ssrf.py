@@ -10,8 +10,8 @@ import attrs
 import httpcore2
 import trio
 
-from elwood.features.web.client import Web, WebFailed, WebRefused
-from elwood.foundation.net.addresses import is_public
+from elwood.features.web.client import Web, WebFailed
+from elwood.foundation.net.addresses import WebRefused, is_public
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
 

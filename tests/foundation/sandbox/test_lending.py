@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.tools.tool import ToolFailure
+from elwood.agent.tools.tool import Hands, ToolFailure
 from elwood.app.config.settings import Config
-from elwood.app.equipment import equipped
+from elwood.app.main import CONSOLE, FEATURES, build
 from elwood.features.files.tools import (
     ListFiles,
     ReadFile,
@@ -19,7 +19,7 @@ from elwood.features.files.tools import (
 from elwood.features.shell.tools import Run, examine, run_command
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.tools import Activate, activate_skill
-from elwood.foundation.runtime import in_thread
+from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.command import Command, Executor
 from elwood.foundation.sandbox.layout import Lent, lend
 from elwood.foundation.sandbox.picking import pick
@@ -125,6 +125,14 @@ async def test_what_is_not_lent_is_told(home: Home, tmp_path: Path) -> None:
     assert any("commands cannot read" in note for note in picked.notes)
 
 
+@asynccontextmanager
+async def handed(config: Config) -> AsyncIterator[Hands]:
+    """What the tools of the whole app act with."""
+    (config.of(Paths).state).mkdir(parents=True, exist_ok=True)
+    async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+        yield app.hands
+
+
 async def test_the_house_runs_a_script_of_a_configured_folder(
     has_bubblewrap: None, home: Home, team: Path, tmp_path: Path
 ) -> None:
@@ -135,7 +143,7 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
         SkillSettings(folders=(team,)),
         file=tmp_path / "config.toml",
     )
-    async with equipped(config, in_thread) as hands:
+    async with handed(config) as hands:
         said = str(await activate_skill(Activate("style"), hands))
         assert 'directory="/skills/1/style"' in said
         assert "scripts/run.sh (" in said

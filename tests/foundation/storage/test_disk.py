@@ -10,14 +10,7 @@ import pytest
 import trio
 
 from elwood.foundation.runtime import Halt
-from elwood.foundation.storage.disk import (
-    PAGE,
-    RESERVE,
-    Calls,
-    DiskFull,
-    JournalBroken,
-    temporary,
-)
+from elwood.foundation.storage.disk import PAGE, RESERVE, Calls, DiskFull, JournalBroken, temporary
 from elwood.foundation.storage.journal import Verified, snapshot_of, verify
 from tests.foundation.storage.diary import Wrote, kept, make_disk, names, opened
 

@@ -9,10 +9,10 @@ import trio
 
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.storage.chain import write_line
+from elwood.foundation.storage.disk import JournalBroken
 from elwood.foundation.storage.journal import (
     Damage,
     Journal,
-    JournalBroken,
     JournalDamaged,
     Verified,
     snapshot_of,

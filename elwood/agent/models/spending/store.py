@@ -17,7 +17,8 @@ from elwood.agent.models.spending.budget import (
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry, charge
 from elwood.agent.models.spending.report import Spent, spent
 from elwood.foundation.runtime import clear_error, report_error
-from elwood.foundation.storage.journal import DiskFull, Journal
+from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.journal import Journal
 
 
 class Caller(msgspec.Struct, frozen=True):

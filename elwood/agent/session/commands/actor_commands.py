@@ -1,42 +1,38 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 
 import attrs
 import trio
 
-from elwood.agent.models.messages import Spending
-from elwood.agent.models.spending.report import in_table
+from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.session.commands.branching import Branching
-from elwood.agent.session.commands.exporting import export
+from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.commands.slash import (
     COMMANDS,
     Approval,
     Command,
+    Unknown,
     help_text,
     parse,
     request,
 )
+from elwood.agent.session.commands.status import Status
 from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.extension import CommandCall, SessionExtensions
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.tree import listing as branches
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.tables import listing
+from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.runner import TurnRunner
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.features.memory.commands import memory_command
-from elwood.features.tasks.commands import tasks_command
-from elwood.features.tasks.messages import ListTasks
-from elwood.foundation.runtime import ActorUnavailable
+from elwood.foundation.runtime import Address
 
 # Seconds for approvals to carry a command out.
 APPROVALS_LIMIT = 10.0
-# Seconds for the book of what was spent.
-MODELS_LIMIT = 5.0
 
 
 class Commands:
@@ -44,17 +40,23 @@ class Commands:
 
     def __init__(
         self,
-        id_: str,
         log_: SessionLog,
         delivery: Delivery,
         runner: TurnRunner,
-        house: Surroundings,
+        approvals: Address[ApprovalsMail],
+        exports: Exports,
+        status: Status,
+        extensions: SessionExtensions,
+        clock: OwnerClock,
     ) -> None:
-        self._id = id_
         self._log = log_
         self._delivery = delivery
         self._runner = runner
-        self._house = house
+        self._approvals = approvals
+        self._exports = exports
+        self._status = status
+        self._extensions = extensions
+        self._clock = clock
         self._branching = Branching(log_, runner.withdraw)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
@@ -79,37 +81,37 @@ class Commands:
             case Command("tree"):
                 state = self._log.state
                 text = "The conversations of this chat; /resume NUMBER goes back to one:"
-                footer = branches(state.tree, state.path, self._house.now())
+                footer = branches(state.tree, state.path, self._clock.now())
             case Command("export", given):
-                text = await export(
-                    given.lower() or "md", received, self._id, self._log, self._house, again=again
-                )
+                text = await self._exports.export(given.lower() or "md", received, self._log, again)
             case Command("status"):
-                text = await self._status(received)
+                text = await self._say_status(received)
             case Command("budget"):
-                text = await self._budget(received)
+                text = "What is spent is for my owner only."
+                if not received.untrusted:  # jobs are named after what they are about
+                    text = await self._status.budget(self._log.id)
             case Command("receipts", given):
-                history = await self._log.look_back(partial(read_history, self._id))
-                text, footer = listing(history.calls, given, self._house.zone)
-            case Command("memory", given):
-                text = "There is no memory here."
-                if self._house.memory is not None:
-                    now = self._house.now()
-                    memory, searches = self._house.memory, self._house.searches
-                    text = await memory_command(received, given, memory, searches, now)
-            case Command("tasks", given):
-                text, buttons = await tasks_command(received, given, self._house, again=again)
+                history = await self._log.look_back(partial(read_history, self._log.id))
+                text, footer = listing(history.calls, given, self._clock.zone)
             case Command("help"):
-                text = help_text()
+                text = help_text(self._extensions.shared.commands)
             case Approval() as approval:
                 text = await self._approve(approval, received)
-            case unknown:
-                if asked := await self._house.expand_skill_command(received.text):
+            case Unknown(name, given):
+                if (found := self._extensions.shared.command(name)) is not None:
+                    call = CommandCall(
+                        session=self._log.id, given=given, received=received, again=again
+                    )
+                    answer = await found.run(call)
+                    text, footer, buttons = answer.text, answer.footer, answer.buttons
+                elif asked := await self._extensions.expand(received.text):
                     await self._log.keep(Retried(received.id, asked, received.untrusted))
                     self._runner.arrived()
                     self._runner.work(nursery)
                     return  # what answers it is the turn
-                text = f"I do not know /{unknown.name}.\n\n{help_text()}"
+                else:
+                    known = help_text(self._extensions.shared.commands)
+                    text = f"I do not know /{name}.\n\n{known}"
         await self._answer(received, text, footer, buttons=buttons)
 
     async def _move(self, command: Command, received: Received, nursery: trio.Nursery) -> None:
@@ -148,21 +150,10 @@ class Commands:
             return f"I do not understand that. /{approval.verb}: {COMMANDS[approval.verb]}"
         settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
-            settled = await self._house.approvals.insist(lambda: attrs.evolve(asked))
+            settled = await self._approvals.insist(lambda: attrs.evolve(asked))
         return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
 
-    async def _budget(self, received: Received) -> str:
-        if received.untrusted:  # jobs are named after what they are about
-            return "What is spent is for my owner only."
-        with trio.move_on_after(MODELS_LIMIT), suppress(ActorUnavailable):
-            table = self._house.timetable
-            tasks = () if table is None else await table.ask(ListTasks(chores=True))
-            purses = {seen.task.id: seen.task.purse for seen in tasks if seen.task.purse}
-            asked = Spending(session=self._id, purses=purses)
-            return in_table(await self._house.models.ask(asked))
-        return "What it has cost cannot be said now. Try again in a minute."
-
-    async def _status(self, received: Received) -> str:
+    async def _say_status(self, received: Received) -> str:
         state = self._log.state
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
@@ -173,7 +164,7 @@ class Commands:
             lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
         if state.undelivered:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
-        lines.append(await self._house.status(self._id, not received.untrusted))
+        lines.append(await self._status.lines(self._log.id, owner=not received.untrusted))
         return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 """Slash commands: what they are called and what they mean."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
@@ -12,6 +13,7 @@ from elwood.agent.approvals.messages import (
     TrustDomain,
 )
 from elwood.agent.approvals.prompt_text import answer_of
+from elwood.agent.session.extension import SlashCommand
 from elwood.foundation.runtime import Request
 
 COMMANDS = {
@@ -30,8 +32,6 @@ COMMANDS = {
     "deny": "refuse a call that waits: /deny CODE",
     "approvals": "say what waits and what is permitted; /approvals revoke NUMBER",
     "trust": "permit requests to a domain: /trust example.org",
-    "memory": "say what I remember; /memory search, show, pending, keep, drop or undo",
-    "tasks": "list what is planned; /tasks pause, resume, cancel, run or stop ID; /tasks all",
     "help": "say what I understand",
 }
 
@@ -47,8 +47,6 @@ Name = Literal[
     "status",
     "budget",
     "receipts",
-    "memory",
-    "tasks",
     "help",
 ]
 Verb = Literal["allow", "deny", "approvals", "trust"]
@@ -72,9 +70,10 @@ class Approval:
 
 @attrs.frozen
 class Unknown:
-    """Looks like a command, but is none; *name* is as typed."""
+    """A command of a feature, or none; *name* is in small letters, *given* stands behind it."""
 
     name: str
+    given: str = ""
 
 
 def parse(text: str) -> Command | Approval | Unknown:
@@ -94,7 +93,7 @@ def parse(text: str) -> Command | Approval | Unknown:
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
-        case "receipts" | "memory" | "tasks" | "branch" | "resume" | "export":
+        case "receipts" | "branch" | "resume" | "export":
             return Command(word, " ".join(words))
         case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "budget" | "help":
             return Command(word)
@@ -103,7 +102,7 @@ def parse(text: str) -> Command | Approval | Unknown:
         case "start":  # Telegram sends it when a chat is opened
             return Command("help")
         case _:
-            return Unknown(word)
+            return Unknown(word, " ".join(words))
 
 
 def request(approval: Approval, by: str) -> Request[CommandResult] | None:
@@ -129,8 +128,9 @@ def request(approval: Approval, by: str) -> Request[CommandResult] | None:
     return None
 
 
-def help_text() -> str:
-    """List the commands."""
+def help_text(more: Iterable[SlashCommand] = ()) -> str:
+    """List the commands, with *more* of features."""
     lines = [f"/{name}: {meaning}" for name, meaning in COMMANDS.items()]
+    lines += [f"/{one.name}: {one.help}" for one in more]
     lines.append("/NAME of a skill: use it, for what is said behind it")
     return "Write to me in plain words. Besides, I understand:\n" + "\n".join(lines)

@@ -5,33 +5,35 @@ arrived is sent again marked as a repeat, never silently.
 """
 
 import logging
-from collections.abc import Mapping
 
 import trio
 
+from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.messages import (
     Button,
-    OutboxMail,
+    Draft,
     Post,
     Sent,
+    Typing,
     Undeliverable,
     Unsent,
     Unsure,
 )
 from elwood.agent.conversation.choices import typing
+from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
     Delivered,
     Entry,
     Posted,
     Posting,
+    Received,
     Replied,
 )
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import Undelivered
+from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.foundation.runtime import (
     ActorCrashed,
     ActorDown,
-    Address,
     Blocking,
     waiting,
 )
@@ -55,14 +57,14 @@ class Delivery:
     def __init__(
         self,
         log_: SessionLog,
-        outboxes: Mapping[str, Address[OutboxMail]],
+        channels: Channels,
         blocking: Blocking,
         limit: float,
     ) -> None:
         self._log = log_
         self._blocking = blocking
         self._limit = limit
-        self._outboxes = outboxes
+        self._channels = channels
         self._unsent: set[tuple[str, int]] = set()
 
     async def accept(self, replied: Replied, *before: Entry) -> None:
@@ -74,6 +76,22 @@ class Delivery:
         self._unsent.add((replied.reply, 0))
         posting = Posting(replied.reply, 0, 1)
         await self._log.record(*before, replied, posting, last_words=True)
+
+    def route(self, answered: Turn | Received) -> Route:
+        """Say where what answers *answered* goes, if it is given now."""
+        run = answered.errand
+        follows = run is not None and run.follows
+        owner = self._channels.owner_routes() if follows else ()
+        return next(iter(owner), answered.route)
+
+    def show(self, message: Draft | Typing) -> bool:
+        """Offer what is shown of a turn while it runs; False if nobody shows it."""
+        outbox = self._channels.outboxes.get(message.route.channel)
+        return outbox is not None and outbox.offer(message)
+
+    def heard(self, route: Route) -> None:
+        """The owner wrote at *route*, in private."""
+        self._channels.heard.note(route)
 
     async def run(self) -> None:
         """Deliver for as long as the session lives."""
@@ -141,7 +159,7 @@ class Delivery:
             await self._log.record(Delivered(replied.reply), last_words=True)
 
     async def _ask(self, post: Post) -> Sent | Unsure | Unsent | Undeliverable:
-        outbox = self._outboxes.get(post.route.channel)
+        outbox = self._channels.outboxes.get(post.route.channel)
         if outbox is None:  # a house that runs without it: another one will send it
             return Unsent(f"there is no channel {post.route.channel} here")
         return await outbox.ask(post)

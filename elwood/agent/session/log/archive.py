@@ -8,7 +8,7 @@ import trio
 from elwood.agent.session.log.entries import Archived
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.foundation.storage.journal import DiskFull
+from elwood.foundation.storage.disk import DiskFull
 
 log = logging.getLogger("elwood.archiving")
 

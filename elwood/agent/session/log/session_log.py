@@ -9,7 +9,8 @@ from elwood.agent.conversation.message import Results
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import clear_error, report_error
-from elwood.foundation.storage.journal import DiskFull, Journal
+from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.journal import Journal
 
 T = TypeVar("T")
 WRITE = "writing the conversation's log"
@@ -20,12 +21,17 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
 class SessionLog:
     """Writes entries and tells who waits for a change.
 
-    *publish* shows the state to `elwood inspect` after each entry, and None at the end.
+    *publish* shows the state of the session *id_* to `elwood inspect` after each entry, and None
+    at the end.
     """
 
     def __init__(
-        self, journal: Journal[Entry, Session], publish: Callable[[Session | None], None]
+        self,
+        id_: str,
+        journal: Journal[Entry, Session],
+        publish: Callable[[str, Session | None], None],
     ) -> None:
+        self.id = id_
         self._journal = journal
         self._publish = publish
         self._changed = trio.Event()
@@ -56,7 +62,7 @@ class SessionLog:
     async def open(self) -> None:
         """Read the log.  Raises JournalDamaged."""
         await self._journal.open()
-        self._publish(self.state)
+        self._publish(self.id, self.state)
 
     async def stage(self, entry: Entry) -> None:
         """Take *entry* into the state now, and write it in the next line: that saves a write.
@@ -64,7 +70,7 @@ class SessionLog:
         Only for what matters together with what is recorded next: a crash before that loses it.
         """
         await self._journal.stage(entry)
-        self._publish(self.state)
+        self._publish(self.id, self.state)
         self.changed()
 
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
@@ -97,7 +103,7 @@ class SessionLog:
 
     async def _write(self, entries: tuple[Entry, ...], last_words: bool) -> None:
         await self._journal.append(*entries, last_words=last_words)
-        self._publish(self.state)
+        self._publish(self.id, self.state)
         self.changed()
 
     def changed(self) -> None:
@@ -111,4 +117,4 @@ class SessionLog:
 
     def close(self) -> None:
         """The session leaves the memory."""
-        self._publish(None)
+        self._publish(self.id, None)

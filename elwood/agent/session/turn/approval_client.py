@@ -36,8 +36,8 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall, call_key
 from elwood.agent.tools.tool import Tool
-from elwood.foundation.runtime import ActorUnavailable, Address
-from elwood.foundation.storage.journal import DiskFull
+from elwood.foundation.runtime import ActorUnavailable, Address, Signal
+from elwood.foundation.storage.disk import DiskFull
 
 # Seconds between two tries to reach approvals while it is being restarted.
 PAUSE = 1.0
@@ -69,22 +69,6 @@ class CallRefusal:
     text: str
 
 
-class Hints:
-    """Says that decisions may have come."""
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-
-    def give(self) -> None:
-        """Wake who waits."""
-        self._event.set()
-        self._event = trio.Event()
-
-    async def wait(self) -> None:
-        """Wait for the next hint."""
-        await self._event.wait()
-
-
 @attrs.frozen(kw_only=True)
 class ApprovalClient:
     """Asks for the owner's decisions for the calls of one *session*.
@@ -97,7 +81,7 @@ class ApprovalClient:
     state: Callable[[], Session]
     record: Callable[..., Awaitable[None]]
     approvals: Address[ApprovalsMail]
-    hints: Hints
+    hints: Signal
     version: str
     wait: float
     lasts: float

@@ -6,6 +6,7 @@ stands there before it does (reliability.md §1.1).
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeVar
 
@@ -13,11 +14,13 @@ import attrs
 import msgspec
 import trio
 
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.actions import Other, ReadFiles, SearchWeb
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
 from elwood.agent.conversation.message import INTERRUPTED, Results, ToolCall, repair_text
 from elwood.agent.conversation.plans import Plan, exact
+from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (
     Allow,
@@ -28,8 +31,11 @@ from elwood.agent.policy.decide import (
     Situation,
     Who,
     decide,
+    version,
 )
 from elwood.agent.policy.quotes import quotes
+from elwood.agent.policy.settings import PolicySettings, Word
+from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
@@ -40,9 +46,9 @@ from elwood.agent.tools.tool import (
     ToolContext,
     ToolFailure,
 )
-from elwood.foundation.runtime import ActorUnavailable, waiting
+from elwood.foundation.runtime import ActorUnavailable, Signal, waiting
 from elwood.foundation.secrets.redaction import Redactor
-from elwood.foundation.storage.journal import DiskFull
+from elwood.foundation.storage.disk import DiskFull
 
 log = logging.getLogger("elwood.gate")
 
@@ -89,7 +95,6 @@ class Gate:
 
     def __init__(
         self,
-        session: str,
         log: SessionLog,
         toolset: Toolset,
         approvals: ApprovalClient,
@@ -97,7 +102,6 @@ class Gate:
         now: Callable[[], float],
     ) -> None:
         self.approvals = approvals
-        self._session = session
         self._log = log
         self._toolset = toolset
         self._tools = toolset.tools
@@ -332,12 +336,12 @@ class Gate:
         assert turn is not None, "tools run in turns"
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
         return ToolContext(
-            session=self._session,
+            session=self._log.id,
             route=turn.route,
             now=self._now(),
             zone=self._toolset.zone,
             label=state.taint.label,
-            source=f"{self._session} by {turn.principal}{read}",
+            source=f"{self._log.id} by {turn.principal}{read}",
             task_run=turn.errand,
             tools=usable(self._tools, turn),
             written=self._written(),
@@ -369,3 +373,51 @@ class Gate:
     def _only_reads(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"
+
+
+class Gates:
+    """Makes the gate of each session, for the same *tools*."""
+
+    def __init__(self, core: Core, tools: Sequence[Tool], *, dry_run: bool) -> None:
+        policy = core.config.of(PolicySettings)
+        rules = Rules(tools=words(policy, tools))
+        self._core = core
+        self._version = version(rules)
+        self._toolset = Toolset(
+            tools={tool.name: tool for tool in tools},
+            rules=rules,
+            owners=core.channels.owners,
+            zone=core.config.of(Owner).timezone,
+            dry_run=dry_run,
+            deadline=core.config.of(TurnSettings).tool_deadline,
+        )
+
+    def make(self, log: SessionLog) -> Gate:
+        """Make the gate of the session of *log*."""
+        core, settings = self._core, self._core.config.of(ApprovalSettings)
+        approvals = ApprovalClient(
+            session=log.id,
+            state=lambda: log.state,
+            record=log.record,
+            approvals=core.approvals,
+            hints=Signal(),
+            version=self._version,
+            wait=settings.wait,
+            lasts=settings.expires,
+            now=core.clock.now,
+        )
+        return Gate(log, self._toolset, approvals, core.redactor, core.clock.now)
+
+
+def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:
+    """Find the word for each tool: the owner's, by its name or a pattern of its id, else its own.
+
+    What the owner's words name and no tool bears is told in the log.
+    """
+    found = {tool.name: tool.policy for tool in tools if tool.policy is not None}
+    for pattern, word in policy.words().items():
+        named = [t.name for t in tools if t.name == pattern or fnmatchcase(t.id, pattern)]
+        if not named:
+            log.warning("no tool has this name", extra={"setting": f"policy.{word}: {pattern}"})
+        found |= dict.fromkeys(named, word)
+    return found

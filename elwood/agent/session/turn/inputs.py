@@ -1,7 +1,9 @@
 """How the messages of people are shown to the model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
+
+import attrs
 
 from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.message import repair_text
@@ -12,18 +14,27 @@ from elwood.foundation.text.lines import duration
 STALE = 3600.0
 
 
-def render(inputs: Sequence[Received], now: float, zone: tzinfo = UTC) -> str:
+@attrs.frozen
+class OwnerClock:
+    """The wall clock (Unix seconds), and the zone in which the owner reads it."""
+
+    now: Callable[[], float]
+    zone: tzinfo = UTC
+
+
+def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     """Write *inputs* as one message to the model, headed by the time it is read.
 
     The date travels here and not in the system prompt, which must stay the same (architecture §6).
 
     >>> from elwood.agent.conversation.route import Route
     >>> one = Received("1", "hello", "tg:1", Route("telegram"), 0.0)
-    >>> print(render([one], 60.0))
+    >>> print(render([one], OwnerClock(lambda: 60.0)))
     [Thursday 1970-01-01 00:01 UTC]
     hello
     """
-    at = datetime.fromtimestamp(now, zone)
+    now = clock.now()
+    at = datetime.fromtimestamp(now, clock.zone)
     lines = [f"[{at:%A %Y-%m-%d %H:%M} {at.tzname()}]"]
     for received in inputs:
         text = repair_text(received.text).strip()

@@ -4,7 +4,8 @@ import trio
 
 from elwood.agent.channels.messages import Draft, Typing
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.turn.surroundings import Surroundings
+from elwood.agent.session.delivery.delivery import Delivery
+from elwood.foundation.secrets.redaction import Redactor
 
 # Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
 TYPING_EVERY = 4.0
@@ -20,8 +21,9 @@ DRAFTS_PER_TURN = 1000
 class Showing:
     """Shows the turn number *number* on *route*; make one per start of a turn."""
 
-    def __init__(self, house: Surroundings, route: Route, number: int) -> None:
-        self._house = house
+    def __init__(self, delivery: Delivery, redactor: Redactor, route: Route, number: int) -> None:
+        self._delivery = delivery
+        self._redactor = redactor
         self._route = route
         self._draft = number * DRAFTS_PER_TURN
         self._shown = False
@@ -37,18 +39,14 @@ class Showing:
             route=self._route,
             draft=self._draft + response,
             unredacted=text[:DRAFT],
-            redact=self._house.redact_partial,
+            redact=self._redactor.partial,
         )
-        self._shown = self._offer(draft)
+        self._shown = self._delivery.show(draft)
         return self._shown
 
     async def typing(self) -> None:
         """Show that somebody is writing until there is a text."""
         await trio.sleep_until(self._loud_at)
         while not self._shown:
-            self._offer(Typing(route=self._route))
+            self._delivery.show(Typing(route=self._route))
             await trio.sleep(TYPING_EVERY)
-
-    def _offer(self, message: Draft | Typing) -> bool:
-        outbox = self._house.outboxes.get(self._route.channel)
-        return outbox is not None and outbox.offer(message)

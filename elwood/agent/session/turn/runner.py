@@ -3,14 +3,14 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import attrs
 import msgspec
 import trio
 
-from elwood.agent.models.messages import Complete, Completed
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log import archive
 from elwood.agent.session.log.entries import (
     Received,
@@ -28,43 +28,65 @@ from elwood.agent.session.log.state import (
     next_work,
 )
 from elwood.agent.session.log.turns import spoken, usable
-from elwood.agent.session.turn.approval_client import Runs, WithdrawCalls
+from elwood.agent.session.turn.approval_client import ApprovalClient, WithdrawCalls
 from elwood.agent.session.turn.compaction import told
-from elwood.agent.session.turn.deps import GIVEN_UP, Answer, Means
-from elwood.agent.session.turn.inputs import render, stale_note
+from elwood.agent.session.turn.gate import Gate
+from elwood.agent.session.turn.inputs import OwnerClock, render, stale_note
 from elwood.agent.session.turn.progress import Showing
-from elwood.agent.session.turn.surroundings import Surroundings
-from elwood.agent.session.turn.turn import run_turn
+from elwood.agent.session.turn.prompt import SystemPrompt
+from elwood.agent.session.turn.turn import ModelClient, TurnDeps, TurnResult, run_turn
 from elwood.agent.session.turn.unsupported_claims import with_receipts
-from elwood.features.daily_notes.extension import DailyNotesExtension
-from elwood.features.memory.extension import NoteReminder
-from elwood.features.tasks.messages import WhichCancelled
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import waiting
+from elwood.foundation.runtime import Signal, waiting
+from elwood.foundation.secrets.redaction import Redactor
 
 log = logging.getLogger("elwood.turns")
 
-# Characters of an answer from which a look at it might hold up everybody else for a moment.
-MUCH = 4_000
+
+@attrs.frozen(kw_only=True)
+class Thinker:
+    """What thinks in all sessions: who is asked, the prompt, and the limits.
+
+    *max_tokens* is the limit of one response; a turn that takes longer than *stuck_after* seconds
+    shows as stuck.
+    """
+
+    model: ModelClient
+    prompt: SystemPrompt
+    settings: TurnSettings
+    max_tokens: int
+    stuck_after: float = 1200.0
+
+
+# What a person is told of a turn that was cut off too often.
+GIVEN_UP = (
+    "I tried this several times and was cut off each time, so I have given it up. "
+    "The rest of our conversation is not affected."
+)
 
 
 class TurnRunner:
     """Runs the turns of one session; at most one at a time."""
 
-    def __init__(self, id_: str, log_: SessionLog, delivery: Delivery, house: Surroundings) -> None:
-        self._id = id_
+    def __init__(
+        self,
+        log_: SessionLog,
+        delivery: Delivery,
+        gate: Gate,
+        extensions: SessionExtensions,
+        thinker: Thinker,
+        clock: OwnerClock,
+        redactor: Redactor,
+    ) -> None:
         self._log = log_
         self._delivery = delivery
-        self._house = house
-        self._gate = house.gate(id_, log_)
-        self.daily: DailyNotesExtension | None = None
-        if house.threads is not None:
-            self.daily = DailyNotesExtension(id_, log_, house.threads, house.now)
-        self._reminder: NoteReminder | None = None
-        if house.memory is not None:
-            self._reminder = NoteReminder(log_, house.memory, house.offered, house.redact)
-        self.withdraw = WithdrawCalls(log_, self._gate.approvals, self._cancelled)
-        self._arrival = trio.Event()
+        self._gate = gate
+        self._extensions = extensions
+        self._thinker = thinker
+        self._clock = clock
+        self._redactor = redactor
+        self.withdraw = WithdrawCalls(log_, gate.approvals, extensions.cancelled)
+        self._arrivals = Signal()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
         self._ending = False
@@ -74,11 +96,10 @@ class TurnRunner:
         self._rest = trio.Lock()
         self.is_working = False
 
-    async def _cancelled(self, runs: Runs) -> Runs:
-        timetable = self._house.timetable
-        if timetable is None:
-            return frozenset()
-        return await timetable.insist(lambda: WhichCancelled(runs=runs))
+    @property
+    def approvals(self) -> ApprovalClient:
+        """Who asks the owner about calls of this session."""
+        return self._gate.approvals
 
     async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -87,11 +108,11 @@ class TurnRunner:
         """
         if self.is_working or received.errand is not None:
             return None
-        recalled = await self.daily.opening((received,)) if self.daily else ""
+        opening = await self._extensions.opening((received,))
         state = self._log.state
         if self.is_working or state.turn is not None or state.waiting or state.pending:
             return None
-        return self._start(Start((received,)), recalled)
+        return self._start(Start((received,)), opening)
 
     def work(self, nursery: trio.Nursery, begun: TurnStarted | None = None) -> None:
         """Begin with what is to be done, unless that has begun already.
@@ -125,8 +146,7 @@ class TurnRunner:
 
     def arrived(self) -> None:
         """Tell a running turn that another message waits."""
-        self._arrival.set()
-        self._arrival = trio.Event()
+        self._arrivals.give()
 
     async def decided(self, nursery: trio.Nursery) -> None:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""
@@ -169,11 +189,9 @@ class TurnRunner:
         if await self.withdraw.forsaken():
             self.stop(None)
 
-    def _start(self, start: Start, recalled: str = "") -> TurnStarted:
+    def _start(self, start: Start, opening: str) -> TurnStarted:
         ids = tuple(received.id for received in start.inputs)
-        text = recalled if self.daily and self.daily.is_due(start.inputs) else ""
-        if start.inputs:
-            text += render(start.inputs, self._house.now(), self._house.zone)
+        text = opening + render(start.inputs, self._clock) if start.inputs else ""
         return TurnStarted(f"t{self._log.state.turns + 1}", ids, 1, text, start.calls)
 
     async def _run_turns(self, started: TurnStarted | None) -> None:
@@ -191,29 +209,30 @@ class TurnRunner:
         finally:
             self.is_working = False
             self._log.changed()
-        if self.daily is not None:
-            await self.daily.turns_ended()
+        await self._extensions.turns_ended()
 
     async def _next_turn(self) -> TurnStarted | None:
         """Write down that the next turn starts; None if there is nothing to do."""
         state = self._log.state
         while True:
             await self._forsake()
-            said = [r for r in state.waiting.values() if r.errand is None and not is_command(r)]
-            recalled = await self.daily.opening(said) if self.daily else ""
+            work = next_work(state)
+            opening = await self._extensions.opening(work.inputs) if isinstance(work, Start) else ""
             while self._held:
                 await self._log.wait_change()
+            if next_work(state) != work:
+                continue  # somebody has said more meanwhile, or taken it back
             before: tuple[Rewound, ...] = ()
-            match next_work(state):
+            match work:
                 case Nothing():
                     return None
                 case GiveUpTurn():
                     assert state.turn is not None
                     await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
-                    await self._reply(Answer(GIVEN_UP, failed=True))
+                    await self._reply(TurnResult(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
-                    started = self._start(start, recalled)
+                    started = self._start(start, opening)
                     if any(one.errand and one.errand.fresh for one in start.inputs):
                         before = (Rewound(0),)
                 case Resume(attempt):
@@ -226,69 +245,59 @@ class TurnRunner:
     async def _run_turn(self, started: TurnStarted) -> None:
         turn = self._log.state.turn
         assert turn is not None
-        limit = self._house.turns.deadline
-        answer: Answer | None = None
+        limit = self._thinker.settings.deadline
+        answer: TurnResult | None = None
         log.debug("turn started", extra={"attempt": started.attempt, "inputs": len(turn.inputs)})
-        with waiting(f"turn {turn.id}", limit=self._house.turn_limit):
+        with waiting(f"turn {turn.id}", limit=self._thinker.stuck_after):
             with trio.CancelScope() as self._scope, trio.move_on_after(limit):
                 if self._stopping:
                     self._scope.cancel()
-                notes = await self._reminder.remind() if self._reminder else None
-                if notes is not None:
-                    await self._log.keep(notes)
+                if reminded := await self._extensions.remind():
+                    await self._log.keep(*reminded)
                 answer = await self._think()
             self._scope = None
             if answer is None:
                 what = turn.under_way
                 await self._gate.abandon(turn.id, list(turn.calls.values()))
                 if self._stopping:
-                    answer = Answer(f"Stopped. Under way was {what}.")
+                    answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:
                     text = f"I stopped after {limit:.0f} s, the limit of a turn"
-                    answer = Answer(f"{text}. Under way was {what}.", failed=True)
+                    answer = TurnResult(f"{text}. Under way was {what}.", failed=True)
             await self._reply(answer)
         log.info("turn ended", extra={"failed": answer.failed, "rounds": turn.rounds})
 
-    async def _think(self) -> Answer:
-        house, turn = self._house, self._log.state.turn
+    async def _think(self) -> TurnResult:
+        thinker, turn = self._thinker, self._log.state.turn
         assert turn is not None
-        errand = turn.errand
-        showing = Showing(house, turn.route, self._log.state.turns)
-        prompt = await house.prompt()
-        if errand is not None:
+        prompt = await thinker.prompt.now()
+        if turn.errand is not None:
             names = usable([spec.name for spec in prompt.tools], turn)
             offered = tuple(spec for spec in prompt.tools if spec.name in names)
             prompt = msgspec.structs.replace(prompt, tools=offered)
-
-        async def complete(request: Complete) -> Completed:
-            # All that is asked in a run is charged to its task, a summary too.
-            if errand is not None:
-                request = attrs.evolve(request, job=errand.job, purse=errand.purse)
-            return await house.complete(request)
-
-        means = Means(
-            session_id=self._id,
-            session=self._log.state,
-            role=errand.role if errand else "default",
-            prompt=prompt,
-            hint=house.suggest("\n".join(said.text for said in turn.inputs), self._log.sees),
-            max_tokens=house.max_tokens,
-            settings=house.turns,
+        showing = None  # nobody waits for the run of a task
+        if turn.errand is None:
+            showing = Showing(self._delivery, self._redactor, turn.route, self._log.state.turns)
+        deps = TurnDeps(
+            log=self._log,
             gate=self._gate,
-            record=self._log.keep,
-            complete=complete,
-            render=lambda inputs: render(inputs, house.now(), house.zone),
-            show=lambda text: errand is None and showing.text(turn.rounds + 1, text),
-            arrival=lambda: self._arrival.wait(),
+            model=thinker.model,
+            prompt=prompt,
+            hint=self._extensions.hint("\n".join(said.text for said in turn.inputs)),
+            settings=thinker.settings,
+            max_tokens=thinker.max_tokens,
+            clock=self._clock,
+            arrivals=self._arrivals,
+            showing=showing,
         )
         async with trio.open_nursery() as nursery:
-            if errand is None:  # nobody waits for an errand
+            if showing is not None:
                 nursery.start_soon(showing.typing)
-            answer = await run_turn(means)
+            answer = await run_turn(deps)
             nursery.cancel_scope.cancel()
         return answer
 
-    async def _reply(self, answer: Answer) -> None:
+    async def _reply(self, answer: TurnResult) -> None:
         """Record the answer of the open turn, and leave it to the delivery."""
         state, turn = self._log.state, self._log.state.turn
         assert turn is not None
@@ -303,20 +312,18 @@ class TurnRunner:
         head = ""
         if turn.errand is None:
             head = archive.NOTE if state.archived else ""
-            head += stale_note(turn.inputs, self._house.now())
-        check = partial(with_receipts, self._house.redact(text), turn)
-        said, footer = check() if len(text) <= MUCH else await self._house.blocking(check)
+            head += stale_note(turn.inputs, self._clock.now())
+        said, footer = with_receipts(self._redactor(text), turn)
         replied = Replied(
             turn.id,
             turn.id,
             tuple(inputs),
-            self._house.whither(stop or turn),
+            self._delivery.route(stop or turn),
             head + said,
             "\n".join(filter(None, (footer, turn.cut and told(turn.cut)))),
             answer.failed,
             quiet=quiet and stop is None,  # who says stop is answered
         )
-        if self.daily is not None:
-            await self.daily.settle()  # the turn before, which this one takes the place of
+        await self._extensions.settle()  # the turn before, which this one takes the place of
         await self._delivery.accept(replied, *answer.entries)
         self._ending = False

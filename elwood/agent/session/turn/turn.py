@@ -9,13 +9,15 @@ from typing import Literal
 import attrs
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Notice
+from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt
+from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
     Complete,
     Completed,
     ContextTooLong,
+    ModelsMail,
     ModelUnavailable,
 )
 from elwood.agent.session.log.entries import (
@@ -27,10 +29,12 @@ from elwood.agent.session.log.entries import (
     Rewound,
     Said,
 )
+from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.turn.compaction import without_summary
-from elwood.agent.session.turn.deps import Answer, Means
+from elwood.agent.session.turn.gate import Gate
+from elwood.agent.session.turn.inputs import OwnerClock, render
 from elwood.agent.session.turn.loops import Loops
 from elwood.agent.session.turn.on_completion import (
     Continue,
@@ -46,9 +50,13 @@ from elwood.agent.session.turn.on_completion import (
     react,
     without_calls,
 )
+from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.summarize import make_room
-from elwood.foundation.runtime import ActorUnavailable
+from elwood.foundation.runtime import ActorDown, ActorUnavailable, Address, Signal
 
+# Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
+# 20), and between two looks.
+AWAY, LOOK_EVERY = 15.0, 0.25
 # How often a model call may be begun anew because another message came before anything was shown.
 MAX_RESTARTS = 5
 # How often in one turn a history is shortened because the model says that it does not fit.
@@ -58,15 +66,67 @@ MAX_SHRUNK = 3
 TO_SAY_WHY = 10.0
 
 
-async def run_turn(means: Means) -> Answer:
+class ModelClient:
+    """Asks *models*, waiting for a restart of who gives the responses."""
+
+    def __init__(self, models: Address[ModelsMail]) -> None:
+        self._models = models
+
+    async def complete(self, request: Complete) -> Completed:
+        """Ask for a response.
+
+        Raises ActorCrashed if it dies of the request, and ActorDown if it stays away.
+        """
+        patience = trio.current_time() + AWAY
+        while True:
+            try:
+                return await self._models.ask(request)
+            except ActorDown:
+                if trio.current_time() > patience:
+                    raise
+                await trio.sleep(LOOK_EVERY)
+
+
+@attrs.frozen
+class TurnResult:
+    """How a turn ended.  *entries* must be recorded together with the reply."""
+
+    text: str
+    failed: bool = False
+    entries: tuple[Entry, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class TurnDeps:
+    """What a turn acts with.
+
+    *prompt* is what the session's documents and tools amount to now; *hint* is said to the model
+    as the turn begins; *max_tokens* the limit of an answer.  *showing* shows the text so far, if
+    anybody waits for it; *arrivals* tells when another message has come.
+    """
+
+    log: SessionLog
+    gate: Gate
+    model: ModelClient
+    prompt: Prompt
+    hint: str = ""
+    settings: TurnSettings
+    max_tokens: int
+    clock: OwnerClock
+    arrivals: Signal
+    showing: Showing | None = None
+
+
+async def run_turn(deps: TurnDeps) -> TurnResult:
     """Bring the session's open turn to its answer; the caller sets the deadline."""
-    return await _TurnRun(means).run()
+    return await _TurnRun(deps).run()
 
 
 class _TurnRun:
-    def __init__(self, means: Means) -> None:
-        self._means = means
-        turn = means.session.turn
+    def __init__(self, deps: TurnDeps) -> None:
+        self._deps = deps
+        self._log = deps.log
+        turn = deps.log.state.turn
         assert turn is not None, "run_turn needs an open turn"
         self._turn: Turn = turn
         self._tally = Tally(used_tools=bool(turn.receipts))
@@ -77,23 +137,23 @@ class _TurnRun:
         self._restarts = 0
         self._loops = Loops()
 
-    async def run(self) -> Answer:
-        means, turn = self._means, self._turn
-        if means.session.prompt != means.prompt:
-            await means.record(Prompted(means.prompt))
-        if means.hint and not turn.rounds and not self._is_told(means.hint):
-            await means.record(Noticed(turn.id, means.hint))
+    async def run(self) -> TurnResult:
+        deps, turn = self._deps, self._turn
+        if self._log.state.prompt != deps.prompt:
+            await self._log.keep(Prompted(deps.prompt))
+        if deps.hint and not turn.rounds and not self._is_told(deps.hint):
+            await self._log.keep(Noticed(turn.id, deps.hint))
         await self._perform()
         while True:
             await self._join()
-            if turn.rounds >= means.settings.max_rounds:
-                return Answer(
+            if turn.rounds >= deps.settings.max_rounds:
+                return TurnResult(
                     f"I stopped after {turn.rounds} rounds of tool calls without an answer.",
                     failed=True,
                 )
-            made = await self._make_room(means.settings.context_tokens)
+            made = await self._make_room(deps.settings.context_tokens)
             if isinstance(made, BudgetSpent):
-                return Answer(made.why, failed=True)
+                return TurnResult(made.why, failed=True)
             if made:
                 continue  # somebody may have said more meanwhile
             completed = await self._ask()
@@ -102,27 +162,29 @@ class _TurnRun:
                 return answer
 
     def _is_told(self, text: str) -> bool:
-        path = self._means.session.path
+        path = self._log.state.path
         return any(node.message == Notice(text) for node in path if node.seq >= self._turn.start)
 
-    async def _take(self, completed: Completed) -> Answer | None:
+    async def _take(self, completed: Completed) -> TurnResult | None:
         match completed:
             case Completion():
                 return await self._react(completed)
             case BudgetSpent(why):
-                return Answer(why, failed=True)
+                return TurnResult(why, failed=True)
             case ModelUnavailable(why):
-                return Answer(f"I cannot answer now: {why}", failed=True)
+                return TurnResult(f"I cannot answer now: {why}", failed=True)
             case ContextTooLong(why):
                 if await self._shrink():
                     return None
-                return Answer(f"This conversation is too long for the model: {why}", failed=True)
+                return TurnResult(
+                    f"This conversation is too long for the model: {why}", failed=True
+                )
             case BadHistory(problem, why):
                 if await self._mend(problem):
                     return None
-                return Answer(f"The model does not accept the conversation: {why}", failed=True)
+                return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
 
-    async def _react(self, completion: Completion) -> Answer | None:
+    async def _react(self, completion: Completion) -> TurnResult | None:
         tally = self._tally
         message = completion.message
         match react(completion, tally):
@@ -141,57 +203,57 @@ class _TurnRun:
                 await self._said(completion, without_calls(message))
                 self._tally = attrs.evolve(tally, paused=tally.paused + 1)
             case Enlarge():
-                self._max_tokens = 2 * self._means.max_tokens
+                self._max_tokens = 2 * self._deps.max_tokens
                 self._tally = attrs.evolve(tally, enlarged=True)
             case Nudge(notice):
-                await self._means.record(Noticed(self._turn.id, notice))
+                await self._log.keep(Noticed(self._turn.id, notice))
                 self._tally = attrs.evolve(tally, nudged=True)
             case Shrink():
                 if not await self._shrink():
-                    return Answer("This conversation is too long for the model.", failed=True)
+                    return TurnResult("This conversation is too long for the model.", failed=True)
             case Decline(text):
-                return Answer(text, failed=True, entries=(Rewound(self._turn.start - 1),))
+                return TurnResult(text, failed=True, entries=(Rewound(self._turn.start - 1),))
             case Fail(text):
-                return Answer("".join([*self._text, "\n\n" if self._text else "", text]), True)
+                return TurnResult("".join([*self._text, "\n\n" if self._text else "", text]), True)
         return None
 
-    def _finish(self, completion: Completion) -> Answer:
+    def _finish(self, completion: Completion) -> TurnResult:
         message = without_calls(completion.message)
         text = "".join(self._text)
         if not message.blocks:
-            return Answer(text)
-        return Answer(text, entries=(self._entry(completion, message),))
+            return TurnResult(text)
+        return TurnResult(text, entries=(self._entry(completion, message),))
 
     async def _said(self, completion: Completion, message: Assistant, *more: Entry) -> None:
         if message.blocks:
-            await self._means.record(self._entry(completion, message), *more)
+            await self._log.keep(self._entry(completion, message), *more)
         elif more:
-            await self._means.record(*more)
+            await self._log.keep(*more)
 
     def _entry(self, completion: Completion, message: Assistant) -> Said:
-        limit = self._max_tokens or self._means.max_tokens
+        limit = self._max_tokens or self._deps.max_tokens
         return Said(self._turn.id, message, completion.usage, limit)
 
     async def _perform(self) -> None:
         calls = list(self._turn.calls.values())
         if not calls:
             return
-        await self._means.gate.perform(self._turn.id, calls)
+        await self._deps.gate.perform(self._turn.id, calls)
         notice = self._loops.notice(calls)
         if notice:
-            await self._means.record(Noticed(self._turn.id, notice))
+            await self._log.keep(Noticed(self._turn.id, notice))
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
-        joining = inputs(self._means.session)
+        joining = inputs(self._log.state)
         if joining:
             ids = tuple(received.id for received in joining)
-            text = self._means.render(joining)
-            await self._means.record(Joined(self._turn.id, ids, text))
+            text = render(joining, self._deps.clock)
+            await self._log.keep(Joined(self._turn.id, ids, text))
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
-        means = self._means
+        deps = self._deps
         shown = False
         early = False
         completed: Completed | None = None
@@ -200,12 +262,12 @@ class _TurnRun:
         async def show() -> None:
             nonlocal shown
             async for text in seen:
-                if text.strip() and means.show(text):
+                if text.strip() and self._show(text):
                     shown = True
 
         async def watch() -> None:
             nonlocal early
-            await means.arrival()
+            await deps.arrivals.wait()
             if not shown and self._restarts < MAX_RESTARTS:
                 early = True
                 self._restarts += 1
@@ -218,23 +280,33 @@ class _TurnRun:
             nursery.cancel_scope.cancel()
         return None if early and completed is None else completed
 
+    def _show(self, text: str) -> bool:
+        showing = self._deps.showing
+        return showing is not None and showing.text(self._turn.rounds + 1, text)
+
+    async def _request(self, request: Complete) -> Completed:
+        """Ask; all that is asked in the run of a task is charged to it, a summary too."""
+        if (run := self._turn.errand) is not None:
+            request = attrs.evolve(request, job=run.job, purse=run.purse)
+        return await self._deps.model.complete(request)
+
     async def _complete(self, progress: trio.MemorySendChannel[str]) -> Completed:
-        means = self._means
+        deps = self._deps
         now = trio.current_time()
-        limit = min(means.settings.model_deadline, trio.current_effective_deadline() - now)
+        limit = min(deps.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
             request = Complete(
-                session=means.session_id,
-                role=means.role,
-                prompt=means.prompt,
-                messages=means.session.messages,
+                session=self._log.id,
+                role=self._turn.errand.role if self._turn.errand else "default",
+                prompt=deps.prompt,
+                messages=self._log.state.messages,
                 progress=progress,
                 max_tokens=self._max_tokens,
                 until=now + limit - min(TO_SAY_WHY, limit / 10),
             )
             try:
                 with trio.fail_at(now + limit):
-                    return await means.complete(request)
+                    return await self._request(request)
             except ActorUnavailable as error:
                 if last:
                     return ModelUnavailable(str(error))
@@ -244,10 +316,9 @@ class _TurnRun:
 
     async def _make_room(self, context: int | None) -> BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
-        means = self._means
-        made = await make_room(means.session_id, means.session, means.complete, context)
+        made = await make_room(self._log.id, self._log.state, self._request, context)
         if isinstance(made, Compacted):
-            await means.record(made)
+            await self._log.keep(made)
         return made if isinstance(made, BudgetSpent) else made is not None
 
     async def _shrink(self) -> bool:
@@ -267,10 +338,10 @@ class _TurnRun:
         if problem == "tools" or self._mended > 2:
             return False
         if self._mended == 1:
-            await self._means.record(Prompted(self._means.prompt))
+            await self._log.keep(Prompted(self._deps.prompt))
             return True
         why = "the model did not accept the conversation"
         start = self._turn.start
-        old = [node for node in self._means.session.path if node.seq < start]
-        await self._means.record(Compacted(without_summary(old), start, why))
+        old = [node for node in self._log.state.path if node.seq < start]
+        await self._log.keep(Compacted(without_summary(old), start, why))
         return True

@@ -1,0 +1,130 @@
+"""What sessions and features are built on."""
+
+import os
+import platform
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from math import isinf
+
+import attrs
+import trio
+
+from elwood import __version__
+from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.channels.channel import Channels
+from elwood.agent.models.messages import ModelsMail
+from elwood.agent.session.inspection import (
+    ActorSeen,
+    House,
+    Inspection,
+    StuckSeen,
+    TroubleSeen,
+    WaitSeen,
+)
+from elwood.agent.session.live import LiveSessions
+from elwood.agent.session.log.after_restore import Restored
+from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.foundation.environment import Environment
+from elwood.foundation.runtime import ActorStatus, ActorTable, Address, Event, Mailbox
+from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
+
+# Characters of one text that is seen from outside; errors can be long.
+MAX_TEXT = 300
+# Stuck things listed; more say nothing new.
+MAX_STUCK = 100
+
+
+@attrs.define
+class Admission:
+    """What stands against taking messages in, for all conversations alike.
+
+    *refusal* says why no new work is taken, if none is: whoever watches over the disk sets it.
+    *restored* is there if the state came out of a backup.
+    """
+
+    restored: Restored | None = None
+    refusal: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Core:
+    """What sessions and features are built on; each part of them is given only what it needs.
+
+    *events* is told what becomes of actors.  *up* is set by a way in once it listens, *stop* ends
+    the app; what must be closed then goes into *closing*.  One that *stays* does what is due
+    by the clock.  *started* is Unix seconds.
+    """
+
+    config: Config
+    environment: Environment
+    clock: OwnerClock
+    redactor: Redactor
+    disk: Disk
+    workspace: Root
+    table: ActorTable
+    sessions: Address[SessionsMail]
+    approvals: Address[ApprovalsMail]
+    models: Address[ModelsMail]
+    channels: Channels
+    live: LiveSessions
+    admission: Admission
+    events: Mailbox[Event]
+    up: trio.Event
+    stop: trio.Event
+    closing: AsyncExitStack
+    stays: bool = True
+    started: float = attrs.field(
+        default=attrs.Factory(lambda core: core.clock.now(), takes_self=True)
+    )
+
+    @property
+    def paths(self) -> Paths:
+        """The folders."""
+        return self.config.of(Paths)
+
+
+def inspect(core: Core) -> Inspection:
+    """See everything as it is now."""
+    python, seen = platform.python_version(), core.live.seen()
+    house = House(__version__, core.started, os.getpid(), python, seen)
+    return look(core.table, house, core.redactor)
+
+
+def look(actor_table: ActorTable, house: House, redact: Callable[[str], str]) -> Inspection:
+    """Read the actor table off, with ages instead of times."""
+    now = actor_table.now()
+
+    def text(raw: str) -> str:
+        return redact(raw.encode("utf-8", "replace").decode())[:MAX_TEXT]
+
+    def seen(status: ActorStatus) -> ActorSeen:
+        return ActorSeen(
+            name=text(status.name),
+            state=status.state,
+            age=now - status.since,
+            depth=status.depth(),
+            capacity=status.capacity,
+            restarts=status.restarts,
+            last_crash=None if status.last_crash is None else text(status.last_crash),
+            last_crash_age=None if status.last_crash is None else now - status.last_crash_at,
+            waits=tuple(
+                WaitSeen(text(w.what), now - w.since, None if isinf(w.limit) else w.limit)
+                for w in status.waits.values()
+            ),
+            troubles=tuple(
+                TroubleSeen(text(t.what), text(t.error), now - t.since, t.count)
+                for t in status.troubles.values()
+            ),
+        )
+
+    return Inspection(
+        house=house,
+        actors=tuple(seen(status) for status in actor_table.statuses.values()),
+        stuck=tuple(
+            StuckSeen(text(s.actor), text(s.what)) for s in actor_table.stuck()[:MAX_STUCK]
+        ),
+    )

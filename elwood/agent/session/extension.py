@@ -1,0 +1,151 @@
+"""What a feature may add to conversations: along with messages, beside turns, and by commands."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from elwood.agent.session.log.entries import Received, Reminded
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.turn.approval_client import Runs
+
+
+class SessionExtension:
+    """One feature's part in one conversation; lives as long as that is in memory.
+
+    Each method does nothing until a feature says otherwise.  What a feature fails at holds up
+    nobody: it reports the trouble and returns; anything it raises is a bug and ends the session.
+    """
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the conversation must be woken at the next start for this feature's sake."""
+        return False
+
+    async def opening(self, inputs: Sequence[Received]) -> str:
+        """Give what a turn on *inputs* begins with, in front of them and recorded with them."""
+        return ""
+
+    async def remind(self) -> Reminded | None:
+        """Choose what goes along with the turn that has begun."""
+        return None
+
+    def hint(self, message: str) -> str:
+        """Say in a line what may help with *message*; the model is told, once."""
+        return ""
+
+    async def expand(self, command: str) -> str:
+        """Say in words what an unknown slash command asks for; empty if it means nothing here."""
+        return ""
+
+    async def cancelled(self, runs: Runs) -> Runs:
+        """Tell which of *runs* are of a task that was cancelled: what they asked for is let go."""
+        return frozenset()
+
+    async def run(self) -> None:
+        """Work beside the conversation, until cancelled."""
+
+    async def turns_ended(self) -> None:
+        """Do what is to be done when no turn is left to run."""
+
+    async def settle(self) -> None:
+        """Bring to its end what is owed for the turn before; the next reply waits for it."""
+
+
+class PromptPart(Protocol):
+    """A part of the system prompt, after the documents of the workspace."""
+
+    async def text(self, budget: int) -> str:
+        """Give it, in *budget* tokens; the same text for as long as nothing has changed."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class CommandCall:
+    """A slash command as it was typed in *session*, with the words *given* behind it.
+
+    *again* says that it may have been carried out before: a crash came between.
+    """
+
+    session: str
+    given: str
+    received: Received
+    again: bool = False
+
+
+@attrs.frozen
+class CommandAnswer:
+    """What a command comes to; *buttons* type what stands on them."""
+
+    text: str
+    footer: str = ""
+    buttons: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class SlashCommand:
+    """A command that a feature brings; *help* is its line in /help."""
+
+    name: str
+    help: str
+    run: Callable[[CommandCall], Awaitable[CommandAnswer]]
+
+
+@attrs.frozen(kw_only=True)
+class Extensions:
+    """What all features together add to conversations."""
+
+    sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
+    prompt: Sequence[PromptPart] = ()
+    commands: Sequence[SlashCommand] = ()
+    status: Sequence[Callable[[], str]] = ()
+
+    def command(self, name: str) -> SlashCommand | None:
+        """Find a command."""
+        return next((one for one in self.commands if one.name == name), None)
+
+
+class SessionExtensions:
+    """The parts of all features in one conversation, asked one after another."""
+
+    def __init__(self, shared: Extensions, log: SessionLog) -> None:
+        self.shared = shared
+        self.parts = [make(log) for make in shared.sessions]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether any wants the conversation to be woken at the next start."""
+        return any(part.is_behind for part in self.parts)
+
+    async def opening(self, inputs: Sequence[Received]) -> str:
+        """Put together what a turn on *inputs* begins with."""
+        return "".join([await part.opening(inputs) for part in self.parts])
+
+    async def remind(self) -> list[Reminded]:
+        """Collect what goes along with the turn that has begun."""
+        return [one for part in self.parts if (one := await part.remind()) is not None]
+
+    def hint(self, message: str) -> str:
+        """Collect what may help with *message*."""
+        return "\n".join(filter(None, (part.hint(message) for part in self.parts)))
+
+    async def expand(self, command: str) -> str:
+        """Find who knows what an unknown command asks for."""
+        for part in self.parts:
+            if words := await part.expand(command):
+                return words
+        return ""
+
+    async def cancelled(self, runs: Runs) -> Runs:
+        """Tell which of *runs* are of cancelled tasks."""
+        return frozenset[tuple[str, int]]().union(*[await p.cancelled(runs) for p in self.parts])
+
+    async def turns_ended(self) -> None:
+        """Tell all that no turn is left to run."""
+        for part in self.parts:
+            await part.turns_ended()
+
+    async def settle(self) -> None:
+        """Have all bring to an end what they owe for the turn before."""
+        for part in self.parts:
+            await part.settle()

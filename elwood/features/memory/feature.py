@@ -1,0 +1,135 @@
+"""The memory, as the app sees it."""
+
+from functools import partial
+
+import attrs
+
+from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered, Parts, Report
+from elwood.agent.models.embeddings import ThroughModels, embedder_of
+from elwood.agent.models.settings import ModelSettings, Providers
+from elwood.agent.session.core import Core
+from elwood.agent.session.extension import SessionExtension, SlashCommand
+from elwood.agent.session.log.entries import Reminded
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.settings import SessionSettings
+from elwood.features.memory.actor import Memory
+from elwood.features.memory.commands import MemoryCommand
+from elwood.features.memory.extension import (
+    DailyQuota,
+    Learning,
+    NoteReminder,
+    Observer,
+    OwnerQuestions,
+)
+from elwood.features.memory.messages import Forget, MemoryMail, Rebuild, Tidy
+from elwood.features.memory.settings import LearningSettings, MemorySettings
+from elwood.features.memory.store import NoteStore
+from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, NoteSearch
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the actor that remembers, and all that asks it."""
+    settings, state = core.config.of(MemorySettings), core.paths.state
+    mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
+    memory = mailbox.address
+    client = Client(connections=4)
+    core.closing.push_async_callback(client.aclose)
+    embedder = embedder_of(settings.embeddings, core.config.of(Providers).by_name, client)
+    search = NoteSearch(memory)
+    actor = Memory(
+        NoteStore(state, core.disk, max_notes=settings.max_notes),
+        blocking=core.environment.blocking,
+        now=core.clock.now,
+        embedder=embedder and ThroughModels(embedder.model, core.models),
+        others=others.searches,
+    )
+    command = MemoryCommand(memory, others.searches, core.clock.now)
+    return Parts(
+        actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
+        tools=[SAVE_MEMORY, SEARCH_MEMORY, FORGET_MEMORY],
+        embedder=embedder,
+        hands={"memory": memory, "searches": others.searches},
+        sessions=[partial(MemoryExtension, core, memory, _learning(core, memory))],
+        commands=[
+            SlashCommand(
+                name="memory",
+                help="say what I remember; /memory search, show, pending, keep, drop or undo",
+                run=command.run,
+            )
+        ],
+        chores=[
+            Chore(id="memory", title="tidy the memory up", every=86_400.0, do=partial(tidy, memory))
+        ],
+        searches=[search],
+        control=control_commands(memory),
+    )
+
+
+class MemoryExtension(SessionExtension):
+    """What one conversation does with the memory: notes come along, and it is learned from."""
+
+    def __init__(
+        self, core: Core, memory: Address[MemoryMail], learning: Learning, log: SessionLog
+    ) -> None:
+        offered = core.config.of(MemorySettings).offered
+        self._reminder = NoteReminder(log, memory, offered, core.redactor)
+        idle = core.config.of(SessionSettings).idle
+        self._observer = Observer(log.id, log, learning, idle)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is left to be learned from."""
+        return self._observer.is_behind
+
+    async def run(self) -> None:
+        """Observe."""
+        await self._observer.run()
+
+    async def remind(self) -> Reminded | None:
+        """Choose notes that may help."""
+        return await self._reminder.remind()
+
+
+def control_commands(memory: Address[MemoryMail]) -> list[ControlCommand]:
+    """Make what ``elwood memory`` asks of a running service."""
+    return [
+        ControlCommand(name="forget", run=lambda keys: memory.ask(Forget(keys=tuple(keys)))),
+        ControlCommand(name="rebuild", run=lambda keys: memory.ask(Rebuild())),
+    ]
+
+
+def _learning(core: Core, memory: Address[MemoryMail]) -> Learning:
+    """Make what sessions learn with.
+
+    The model of rules cannot observe anything, so it is not asked to.
+    """
+    settings = core.config.of(LearningSettings)
+    summarizer = core.config.of(ModelSettings).summarizer.partition("/")[0]
+    provider = core.config.of(Providers).by_name.get(summarizer)
+    if provider is None or provider.api == "offline":
+        settings = attrs.evolve(settings, mode="off")
+    quota = DailyQuota(core.paths.state / "learning.day", core.disk, settings.calls_per_day)
+    return Learning(
+        settings=settings,
+        memory=memory,
+        models=core.models,
+        quota=quota,
+        questions=OwnerQuestions(core.channels.outboxes, core.channels.owner_routes),
+        redact=core.redactor,
+        now=core.clock.now,
+        zone=core.clock.zone,
+    )
+
+
+async def tidy(memory: Address[MemoryMail], last: float) -> Report:
+    """Have the memory tidied up."""
+    try:
+        done = await memory.ask(Tidy())
+    except ActorUnavailable as error:
+        return Report(str(error), failed=True)
+    return Report(done.text, failed=not done.ok)
+
+
+FEATURE = Feature(name="memory", settings=(MemorySettings, LearningSettings), build=build)

@@ -1,0 +1,97 @@
+"""Skills, as the app sees them."""
+
+from elwood.agent.feature import Feature, Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.agent.session.extension import SessionExtension
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.features.skills.git_client import Git
+from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
+from elwood.features.skills.installer import Places
+from elwood.features.skills.matching import called, matching
+from elwood.features.skills.settings import SkillSettings
+from elwood.features.skills.skill import Skill, catalogue, resident
+from elwood.features.skills.store import Placed, Shelf
+from elwood.features.skills.tools import ACTIVATE_SKILL, usable
+from elwood.foundation.net.egress import EgressRules
+
+# Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
+SHARE = 5
+
+
+class SkillList:
+    """The skills that can be used, as they were when the prompt was looked at last.
+
+    Those that *always* names, or that ask for it themselves, stand in the prompt as a whole.
+    """
+
+    def __init__(self, shelf: Shelf, always: tuple[str, ...]) -> None:
+        self._shelf = shelf
+        self._always = always
+        self._skills: tuple[Placed, ...] = ()
+
+    async def text(self, budget: int) -> str:
+        """List them for the prompt."""
+        self._skills = tuple(usable(await self._shelf.found()))
+        whole = [one.skill for one in self._skills if self._is_resident(one.skill)]
+        # Who is listed can be activated, so what is too long to stand here is not lost.
+        bodies, too_long = resident(whole, budget // SHARE)
+        kept = {skill.name for skill in whole}.difference(too_long)
+        listed = [one.skill for one in self._skills if one.skill.name not in kept]
+        return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
+
+    async def named(self, command: str) -> tuple[Skill, str] | None:
+        """Find the skill that *command* calls by its name, and the words behind that."""
+        return called((one.skill for one in usable(await self._shelf.found())), command)
+
+    def hint(self, message: str, log: SessionLog) -> str:
+        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
+        if found := called((one.skill for one in self._skills), message):
+            return f"Use the skill {found[0].name} for this."
+        fitting = matching(self._unlisted(log), message)
+        names = ", ".join(skill.name for skill in fitting)
+        return f"Skills that may fit: {names}." if fitting else ""
+
+    def _unlisted(self, log: SessionLog) -> list[Skill]:
+        skills = (one.skill for one in self._skills)
+        return [one for one in skills if not self._is_resident(one) and not log.sees(one.mark)]
+
+    def _is_resident(self, skill: Skill) -> bool:
+        return skill.always or skill.name in self._always
+
+
+class SkillExtension(SessionExtension):
+    """Skills in one conversation: those that fit are named, and the name of one is a command."""
+
+    def __init__(self, log: SessionLog, skills: SkillList) -> None:
+        self._log = log
+        self._skills = skills
+
+    def hint(self, message: str) -> str:
+        """Name the skills that may help."""
+        return self._skills.hint(message, self._log)
+
+    async def expand(self, command: str) -> str:
+        """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
+        if (found := await self._skills.named(command)) is None:
+            return ""
+        skill, words = found
+        return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Find the skills; what was left half-placed is swept away first."""
+    settings, blocking = core.config.of(SkillSettings), core.environment.blocking
+    places = Places(core.paths.state / "skills", core.paths.workspace)
+    await blocking(places.sweep)
+    shelf = Shelf(core.workspace, blocking, settings.folders, off=settings.off)
+    skills = SkillList(shelf, settings.always)
+    return Parts(
+        tools=[ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL],
+        hands={"skills": shelf, "git": Git(core.config.of(EgressRules)), "places": places},
+        prompt=[skills],
+        sessions=[lambda log: SkillExtension(log, skills)],
+        lent=settings.folders,
+    )
+
+
+FEATURE = Feature(name="skills", settings=(SkillSettings,), build=build)

@@ -1,0 +1,22 @@
+"""The web, as the app sees it."""
+
+from elwood.agent.feature import Feature, Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.features.web.client import Web
+from elwood.features.web.search_client import search_of
+from elwood.features.web.settings import SearchSettings
+from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST, WEB_SEARCH
+from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.http import Client
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the clients, and the tools that use them."""
+    web, client = Web(core.config.of(EgressRules)), Client(connections=4)
+    core.closing.push_async_callback(web.aclose)
+    core.closing.push_async_callback(client.aclose)
+    search = search_of(core.config.of(SearchSettings), client)
+    return Parts(tools=[WEB_SEARCH, WEB_FETCH, WEB_REQUEST], hands={"web": web, "search": search})
+
+
+FEATURE = Feature(name="web", settings=(EgressRules, SearchSettings), build=build)

@@ -1,0 +1,34 @@
+"""The tools that the model sees of the whole app."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import trio
+
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.tools.tool import Tool
+from elwood.app.main import CONSOLE, FEATURES, build
+from elwood.foundation.environment import Environment
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.settings import Config, Paths
+
+
+@cache
+def every_tool() -> tuple[Tool, ...]:
+    """Build the app, and list them in the order in which the model sees them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "workspace").mkdir()
+        config = Config.holding(
+            Paths(state=folder, workspace=folder / "workspace", runtime=folder / "run"),
+            Providers({"offline": ProviderSettings(api="offline")}),
+            ModelSettings(default="offline/rules", summarizer="offline/rules"),
+            SandboxSettings(kind="direct"),
+        )
+
+        async def tools() -> tuple[Tool, ...]:
+            async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
+                return tuple(app.tools)
+
+        return trio.run(tools)
