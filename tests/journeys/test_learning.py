@@ -19,7 +19,7 @@ from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.settings import Config, Paths
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
-from tests.features.memory.remembering import holding
+from tests.features.memory.store_alone import holding
 from tests.journeys.home import OTHER, Home, Life, home, newest
 from tests.journeys.test_memory import equip, thinking, typed
 

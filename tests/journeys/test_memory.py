@@ -13,7 +13,7 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
 from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY
 from tests.agent.session.scripted import answer, call
-from tests.features.memory.remembering import holding
+from tests.features.memory.store_alone import holding
 from tests.journeys.home import OTHER, Home, home, newest
 
 TOOLS = (SAVE_MEMORY, SEARCH_MEMORY, FORGET_MEMORY)

@@ -24,8 +24,8 @@ from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.searches import TextSearch
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.installer import Places
-from elwood.features.skills.store import Shelf
+from elwood.features.skills.installer import SkillInstaller
+from elwood.features.skills.store import SkillStore
 from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.messages import TimetableMail
 from elwood.features.web.client import Web
@@ -124,9 +124,9 @@ class Hands:
     memory: Address[MemoryMail] | None = None
     searches: Sequence[TextSearch] = ()
     facts: Mapping[str, str] = attrs.field(factory=dict)
-    skills: Shelf | None = None
+    skills: SkillStore | None = None
     git: Git | None = None
-    places: Places | None = None
+    places: SkillInstaller | None = None
     sees: Callable[[str], bool] = lambda text: False
     timetable: Address[TimetableMail] | None = None
     zone: str = "UTC"

@@ -7,13 +7,12 @@ import trio
 
 from elwood.agent.tools.tool import Hands
 from elwood.features.skills.git_client import Git, GitFailed
-from elwood.features.skills.install_tools import take
-from elwood.features.skills.installer import OWN, Places, SkillRefused
-from elwood.features.skills.needs import missing
+from elwood.features.skills.installer import OWN, SkillInstaller, SkillRefused
 from elwood.features.skills.offered import review
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.store import Shelf
-from elwood.features.skills.tools import there
+from elwood.features.skills.skill import missing
+from elwood.features.skills.store import SkillStore
+from elwood.features.skills.tools import take, there
 from elwood.foundation.command_line import is_wanted
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import in_thread
@@ -90,10 +89,12 @@ def remove(config: Config, name: str, *, agreed: bool) -> int:
     return OK
 
 
-def _shelf(config: Config) -> Shelf:
+def _shelf(config: Config) -> SkillStore:
     settings = config.of(SkillSettings)
-    return Shelf(Root(config.of(Paths).workspace), in_thread, settings.folders, off=settings.off)
+    return SkillStore(
+        Root(config.of(Paths).workspace), in_thread, settings.folders, off=settings.off
+    )
 
 
-def _places(config: Config) -> Places:
-    return Places(config.of(Paths).state / "skills", config.of(Paths).workspace)
+def _places(config: Config) -> SkillInstaller:
+    return SkillInstaller(config.of(Paths).state / "skills", config.of(Paths).workspace)

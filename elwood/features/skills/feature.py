@@ -5,13 +5,12 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
-from elwood.features.skills.installer import Places
+from elwood.features.skills.installer import SkillInstaller
 from elwood.features.skills.matching import called, matching
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import Skill, catalogue, resident
-from elwood.features.skills.store import Placed, Shelf
-from elwood.features.skills.tools import ACTIVATE_SKILL, usable
+from elwood.features.skills.store import FoundSkill, SkillStore
+from elwood.features.skills.tools import ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL, usable
 from elwood.foundation.net.egress import EgressRules
 
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
@@ -24,10 +23,10 @@ class SkillList:
     Those that *always* names, or that ask for it themselves, stand in the prompt as a whole.
     """
 
-    def __init__(self, shelf: Shelf, always: tuple[str, ...]) -> None:
+    def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
         self._shelf = shelf
         self._always = always
-        self._skills: tuple[Placed, ...] = ()
+        self._skills: tuple[FoundSkill, ...] = ()
 
     async def text(self, budget: int) -> str:
         """List them for the prompt."""
@@ -81,9 +80,9 @@ class SkillExtension(SessionExtension):
 async def build(core: Core, others: Gathered) -> Parts:
     """Find the skills; what was left half-placed is swept away first."""
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    places = Places(core.paths.state / "skills", core.paths.workspace)
+    places = SkillInstaller(core.paths.state / "skills", core.paths.workspace)
     await blocking(places.sweep)
-    shelf = Shelf(core.workspace, blocking, settings.folders, off=settings.off)
+    shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
     skills = SkillList(shelf, settings.always)
     return Parts(
         tools=[ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL],

@@ -65,7 +65,7 @@ class Offer(msgspec.Struct, frozen=True):
     commit: str = ""
 
 
-class Places:
+class SkillInstaller:
     """Keeps offered skills in *kept*, and places them in the folder `OWN` of *workspace*."""
 
     def __init__(self, kept: Path, workspace: Path, now: Callable[[], float] = time.time) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from elwood.features.skills.skill import Skill
 
@@ -12,6 +13,8 @@ FITS, NAMED = 4, 3
 MAX_WORDS = 300
 # Letters that two words must begin with alike to be two forms of one word.
 STEM = 4
+
+Words = tuple[str, ...]
 
 _WORD = re.compile(r"[^\W_]{3,40}")
 # Words that say nothing about what something is for.
@@ -67,10 +70,21 @@ def matching(skills: Iterable[Skill], message: str, limit: int = 3) -> tuple[Ski
 
 def score(skill: Skill, wanted: Mapping[str, Sequence[str]]) -> int:
     """Count what *wanted*, words by how they begin, has in common with *skill*."""
-    name = dict.fromkeys(_of(skill.name))
-    about = [word for word in dict.fromkeys(_of(skill.description)) if word not in name]
+    name, about, begin = _said_of(skill.name, skill.description)
+    if begin.isdisjoint(wanted):
+        return 0  # nearly always: there may be hundreds of skills
     named = sum(_is_among(word, wanted) for word in name)
     return NAMED * named + sum(_is_among(word, wanted) for word in about)
+
+
+@lru_cache(maxsize=1024)
+def _said_of(
+    name: str, description: str
+) -> tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]:
+    """Give the words of a name, those of a description that are not in it, and how all begin."""
+    named = tuple(dict.fromkeys(_of(name)))
+    about = tuple(word for word in dict.fromkeys(_of(description)) if word not in named)
+    return named, about, frozenset(word[:STEM] for word in (*named, *about))
 
 
 def _words(text: str) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What a skill is: the rules of its SKILL.md, and how the model sees it.
+"""What a skill is: the rules of its SKILL.md, what it needs, and how the model sees it.
 
 The format is that of the open Agent Skills specification, read leniently as its guide for clients
 asks: what can be made sense of is loaded with a warning.
@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from elwood.features.skills.flow import Value
-from elwood.features.skills.front_matter import Malformed, read
-from elwood.features.skills.needs import Needs, needs_of
+from elwood.foundation.text.front_matter import (
+    FrontMatterError,
+    FrontMatterValue,
+    read_front_matter,
+)
 from elwood.foundation.text.tokens import estimate, fit
 
 # Bytes of a SKILL.md; the recommended ones have a fifth of it.
@@ -26,6 +28,37 @@ EACH = 120
 _NAME = re.compile(r"[^\W_]+(-[^\W_]+)*")
 # Where a tag begins.
 _TAG = re.compile(r"<(?=[/!?A-Za-z])")
+# Names of one kind that are looked for.
+MAX_NAMES = 20
+_PROGRAM = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+_SYSTEMS = {"darwin": "macOS", "win32": "Windows", "linux": "Linux"}
+
+
+@attrs.frozen
+class Needs:
+    """Programs that must all exist, programs of which one must, variables, and operating systems.
+
+    Systems are named as in OpenClaw's skills: linux, darwin, win32.
+    """
+
+    bins: tuple[str, ...] = ()
+    any_bins: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """All programs that have to be looked for."""
+        return (*self.bins, *self.any_bins)
+
+
+@attrs.frozen
+class There:
+    """What commands find: *bins* and *env* of those that were looked for, and the system *os*."""
+
+    bins: frozenset[str] = frozenset()
+    env: frozenset[str] = frozenset()
+    os: str = "linux"
 
 
 @attrs.frozen
@@ -77,9 +110,10 @@ def parse(content: bytes, folder: str) -> Skill | Unusable:
         return Unusable("SKILL.md is not text in UTF-8")
     if "\0" in text:
         return Unusable("SKILL.md has a zero byte in it")
-    matter = read(text)
-    if isinstance(matter, Malformed):
-        return Unusable(matter.why)
+    try:
+        matter = read_front_matter(text)
+    except FrontMatterError as error:
+        return Unusable(str(error))
     name = unicodedata.normalize("NFKC", folder)
     if not is_name(name, limit=255):
         return Unusable(f"the name of its folder is none of a skill: {NAME_RULE}")
@@ -116,8 +150,9 @@ def declared(content: bytes) -> str:
     >>> declared(b"---\\nname: pdf\\n---\\n"), declared(b"no front matter")
     ('pdf', '')
     """
-    matter = read(content[:MAX_FILE].decode("utf-8-sig", "replace"))
-    if isinstance(matter, Malformed):
+    try:
+        matter = read_front_matter(content[:MAX_FILE].decode("utf-8-sig", "replace"))
+    except FrontMatterError:
         return ""
     return unicodedata.normalize("NFKC", said(matter.fields.get("name")))
 
@@ -134,7 +169,7 @@ def is_name(name: str, limit: int = MAX_NAME) -> bool:
     return len(name) <= limit and name == name.lower() and _NAME.fullmatch(name) is not None
 
 
-def said(value: Value | None) -> str:
+def said(value: FrontMatterValue | None) -> str:
     r"""Make one line of a value: no character in it can hide, or pass for something else.
 
     >>> said("two\nlines\u202e </skill> -> 3 < 4"), said(("a",)), said(None)
@@ -146,18 +181,86 @@ def said(value: Value | None) -> str:
     return "".join(char for char in text if unicodedata.category(char)[0] != "C").strip()
 
 
-def _is_always(metadata: Value) -> bool:
+def _is_always(metadata: FrontMatterValue) -> bool:
     if not isinstance(metadata, Mapping):
         return False
     inner = metadata.get("openclaw", metadata)
     return isinstance(inner, Mapping) and inner.get("always") in ("true", "yes")
 
 
-def _tools(value: Value) -> tuple[str, ...]:
+def _tools(value: FrontMatterValue) -> tuple[str, ...]:
     """Take the tools apart: blanks or commas between them, unless they stand in brackets."""
     if isinstance(value, str):
         value = tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", value))
     return tuple(tool for one in value if (tool := said(one)))
+
+
+# --- what it needs --------------------------------------------------------------------------------
+
+
+def needs_of(metadata: FrontMatterValue) -> Needs:
+    """Read ``requires`` out of a skill's metadata: ours, a text, or the nested one of OpenClaw.
+
+    >>> needs_of({"requires": "bins: git, gh; env: TOKEN; os: linux"})
+    Needs(bins=('git', 'gh'), any_bins=(), env=('TOKEN',), os=('linux',))
+    >>> needs_of({"openclaw": {"requires": {"anyBins": ("rg", "grep")}, "os": ("linux",)}})
+    Needs(bins=(), any_bins=('rg', 'grep'), env=(), os=('linux',))
+    >>> needs_of("")
+    Needs(bins=(), any_bins=(), env=(), os=())
+    """
+    if not isinstance(metadata, Mapping):
+        return Needs()
+    inner = metadata.get("openclaw", metadata)
+    if not isinstance(inner, Mapping):
+        return Needs()
+    requires = inner.get("requires", "")
+    if isinstance(requires, str):
+        pairs = (part.partition(":") for part in requires.split(";"))
+        requires = {key.strip(): value for key, _, value in pairs}
+    found = requires if isinstance(requires, Mapping) else {}
+    return Needs(
+        _names(found.get("bins", "")),
+        _names(found.get("anyBins", found.get("any", ""))),
+        _names(found.get("env", "")),
+        _names(found.get("os", inner.get("os", ""))),
+    )
+
+
+def missing(needs: Needs, there: There) -> str | None:
+    """Say what of *needs* is not *there*, and what to do; None if all is.
+
+    >>> missing(Needs(bins=("git",)), There(frozenset({"git"})))
+    >>> missing(Needs(bins=("gh",), os=("darwin",)), There())
+    'it is made for macOS, and needs the program gh, which is not installed where commands run'
+    >>> missing(Needs(env=("TOKEN",)), There())
+    'it needs the variable TOKEN, and Elwood gives commands no variables of yours'
+    """
+    reasons = []
+    if needs.os and there.os not in needs.os:
+        systems = " or ".join(_SYSTEMS.get(name, name) for name in needs.os)
+        reasons.append(f"is made for {systems}")
+    absent = [name for name in needs.bins if name not in there.bins]
+    if absent:
+        what, which = ("program", "is") if len(absent) == 1 else ("programs", "are")
+        names = ", ".join(absent)
+        reasons.append(f"needs the {what} {names}, which {which} not installed where commands run")
+    if needs.any_bins and not there.bins.intersection(needs.any_bins):
+        reasons.append(f"needs one of the programs {', '.join(needs.any_bins)}; none is installed")
+    unset = [name for name in needs.env if name not in there.env]
+    if unset:
+        what = "variable" if len(unset) == 1 else "variables"
+        names = ", ".join(unset)
+        reasons.append(f"needs the {what} {names}, and Elwood gives commands no variables of yours")
+    return f"it {', and '.join(reasons)}" if reasons else None
+
+
+def _names(value: FrontMatterValue) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = tuple(value.replace(",", " ").split())
+    if isinstance(value, Mapping):
+        return ()
+    names = (name for name in value if isinstance(name, str) and _PROGRAM.fullmatch(name))
+    return tuple(dict.fromkeys(names))[:MAX_NAMES]
 
 
 # --- what the model sees --------------------------------------------------------------------------

@@ -40,7 +40,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__"})
 
 
 @attrs.frozen
-class Placed:
+class FoundSkill:
     """A skill where it lies: in *folder*, which is beneath *root*.
 
     *is_inside* tells that this is the workspace, where it may be changed.
@@ -58,13 +58,13 @@ class Placed:
 
 
 @attrs.frozen
-class Found:
+class FoundSkills:
     """All skills, by name, and what is wrong with others, in sentences for the owner."""
 
-    skills: tuple[Placed, ...] = ()
+    skills: tuple[FoundSkill, ...] = ()
     problems: tuple[str, ...] = ()
 
-    def named(self, name: str) -> Placed | None:
+    def named(self, name: str) -> FoundSkill | None:
         """Return the skill called *name*."""
         return next((one for one in self.skills if one.skill.name == name), None)
 
@@ -80,7 +80,7 @@ class _Read:
     read: Skill | Unusable
 
 
-class Shelf:
+class SkillStore:
     """The skills beneath the workspace *root*, and in *packages*, which are only read.
 
     The folders of these are `packages`.
@@ -104,9 +104,9 @@ class Shelf:
         self._blocking = blocking
         self._off = frozenset(off)
         self._known: dict[tuple[Path, str], _Read] = {}
-        self._found = Found()
+        self._found = FoundSkills()
 
-    async def found(self) -> Found:
+    async def found(self) -> FoundSkills:
         """Look at all skills; what did not change as a whole is the same object as before."""
         known, found = await self._blocking(self.look)
         self._known = known
@@ -116,10 +116,10 @@ class Shelf:
             self._found = found
         return self._found
 
-    def look(self) -> tuple[dict[tuple[Path, str], _Read], Found]:
+    def look(self) -> tuple[dict[tuple[Path, str], _Read], FoundSkills]:
         """Read what changed; blocks, and changes nothing."""
         known: dict[tuple[Path, str], _Read] = {}
-        skills: dict[str, Placed] = {}
+        skills: dict[str, FoundSkill] = {}
         problems: list[str] = []
         left = MAX_FOLDERS
         for root, place, is_inside in self._places:
@@ -143,14 +143,14 @@ class Shelf:
                     continue
                 problems += [f"{name}: {warning}" for warning in read.read.warnings]
                 first = skills.setdefault(
-                    read.read.name, Placed(read.read, root, folder, is_inside)
+                    read.read.name, FoundSkill(read.read, root, folder, is_inside)
                 )
                 if first.folder != folder or first.root is not root:
                     problems.append(f"{name}: hidden by {first.folder}, which has the same name")
             problems += [f"{where}: {problem}" for problem in walked.problems]
             left = walked.left
         ordered = tuple(skills[name] for name in sorted(skills))
-        return known, Found(ordered, tuple(problems))
+        return known, FoundSkills(ordered, tuple(problems))
 
     def _read(self, root: Root, folder: str, place: str) -> _Read:
         before = self._known.get((root.path, folder))
@@ -208,7 +208,7 @@ class _Walk:
                     waiting.append((below, depth + 1))
 
 
-def files_of(placed: Placed) -> tuple[list[str], bool]:
+def files_of(placed: FoundSkill) -> tuple[list[str], bool]:
     """List the files of a skill, but SKILL.md, with their sizes; the flag says there are more.
 
     Blocks.  Raises PathRefused and Unconfined.

@@ -1,14 +1,20 @@
-"""The tool that reads skills, when the work is there that they are about."""
+"""The tools that read skills, and take new ones in.
+
+One gets a new skill, the other places what the owner has seen: asking a server for files, and
+letting instructions and code of somebody else be Elwood's own, are judged apart.
+"""
 
 import shutil
 from functools import partial
 from typing import Annotated
 
 import msgspec
+import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import ReadFiles
+from elwood.agent.conversation.actions import CreateTool, FetchUrl, ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import (
     Hands,
     Output,
@@ -17,18 +23,26 @@ from elwood.agent.tools.tool import (
     always,
 )
 from elwood.agent.tools.workspace import path_failure
-from elwood.features.skills.needs import There, missing
-from elwood.features.skills.skill import MAX_FILE
+from elwood.features.skills.git_client import Git, GitFailed
+from elwood.features.skills.installer import (
+    Offer,
+    SkillInstaller,
+    SkillRefused,
+    read_tree,
+)
+from elwood.features.skills.offered import candidate, review
+from elwood.features.skills.skill import MAX_FILE, There, Unusable, missing
 from elwood.features.skills.store import (
-    Found,
-    Placed,
-    Shelf,
+    FoundSkill,
+    FoundSkills,
+    SkillStore,
     files_of,
 )
+from elwood.foundation.net.egress import destination
+from elwood.foundation.net.urls import MAX_URL
 from elwood.foundation.sandbox.command import NoSandbox
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Names of skills that a failure lists.
@@ -67,7 +81,7 @@ async def activate_skill(given: Activate, hands: Hands) -> str | Output:
     return _activated(placed, directory, files, more)
 
 
-def _activated(placed: Placed, directory: str | None, files: list[str], more: bool) -> str:
+def _activated(placed: FoundSkill, directory: str | None, files: list[str], more: bool) -> str:
     skill = placed.skill
     if directory is not None:
         where = f'{skill.mark} directory="{directory}">'
@@ -84,7 +98,7 @@ def _activated(placed: Placed, directory: str | None, files: list[str], more: bo
     return "\n".join(lines)
 
 
-def place_of(placed: Placed, hands: Hands) -> str | None:
+def place_of(placed: FoundSkill, hands: Hands) -> str | None:
     """Say where commands find the skill; None if they do not.  Blocks."""
     path = placed.root.path / placed.folder
     if isinstance(hands.sandbox, NoSandbox):
@@ -92,25 +106,24 @@ def place_of(placed: Placed, hands: Hands) -> str | None:
     return hands.sandbox.place(path)
 
 
-def _file(placed: Placed, path: str) -> str | Output:
+def _file(placed: FoundSkill, path: str) -> str | Output:
     if path.startswith("/") or ".." in path.split("/"):
         raise PathRefused(path, "is not a file of the skill")
     # From the skill's own folder, so that no link in it leads to the rest of the workspace.
     root = type(placed.root)(placed.root.path / placed.folder)
     with root.file(path) as file:
-        lines, room = [], MAX_SHOWN
-        for raw in raw_lines(path, file):
-            line = decoded(raw)
-            room -= len(line) + 1
-            if room < 0:
-                lines.append("[the rest is too long to be shown]")
-                break
-            lines.append(line)
-        text = "\n".join(lines) or f"{escape_name(path)} is empty"
+        # Characters have at most four bytes.
+        data = file.read(4 * MAX_SHOWN + 1)
+        if b"\0" in data:
+            raise PathRefused(path, "is not a text file")
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n")
+        if len(text) > MAX_SHOWN:
+            text = f"{text[:MAX_SHOWN]}\n[the rest is too long to be shown]"
+        text = text or f"{escape_name(path)} is empty"
         return Output(text, untrusted=True, origin=escape_name(path)) if file.untrusted else text
 
 
-def there(skills: list[Placed]) -> There:
+def there(skills: list[FoundSkill]) -> There:
     """Find out which of the things that *skills* need commands would find."""
     least = environment({}, home="/")
     programs = {program for placed in skills for program in placed.skill.needs.programs}
@@ -118,13 +131,13 @@ def there(skills: list[Placed]) -> There:
     return There(frozenset(found), frozenset(least))
 
 
-def usable(found: Found) -> list[Placed]:
+def usable(found: FoundSkills) -> list[FoundSkill]:
     """List the skills whose needs are met."""
     around = there(list(found.skills))
     return [one for one in found.skills if missing(one.skill.needs, around) is None]
 
 
-def _shelf(hands: Hands) -> Shelf:
+def _shelf(hands: Hands) -> SkillStore:
     if hands.skills is None:
         raise ToolFailure("there are no skills here")
     return hands.skills
@@ -146,4 +159,168 @@ ACTIVATE_SKILL = Tool(
     target=lambda given: f"{given.name} {escape_name(given.file)}".strip(),
     plan=always(ReadFiles()),
     gives=PRIVATE,
+)
+
+
+# --- taking in new ones, in two steps, each of which is judged before it is done ------------------
+
+_UNTRUSTED = (
+    "this conversation has read content from strangers, so no skill is taken in here; "
+    "the owner can do it in a new conversation, or by: elwood skills install"
+)
+
+
+class Fetch(msgspec.Struct, forbid_unknown_fields=True):
+    source: Annotated[
+        str,
+        Meta(
+            max_length=MAX_URL,
+            description="https address of a git repository, or a folder of the workspace",
+        ),
+    ]
+    folder: Annotated[
+        str, Meta(max_length=500, description="Folder of the skill in the repository, if not '.'")
+    ] = "."
+
+
+class Install(msgspec.Struct, forbid_unknown_fields=True):
+    id: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="What fetch_skill answered")]
+
+
+async def plan_fetch(given: Fetch, hands: Hands) -> Plan:
+    """Say where a skill would come from.  Nothing is fetched before that is decided."""
+    await trio.lowlevel.checkpoint()
+    if hands.untrusted():
+        raise ToolFailure(_UNTRUSTED)
+    if "://" not in given.source:
+        return Plan(ReadFiles(), f"Look at the skill in {given.source}")
+    git, _ = _means(hands)
+    try:
+        url = git.url(given.source)
+    except GitFailed as error:
+        raise ToolFailure(str(error)) from error
+    outgoing = f"{url.text}\n{given.folder}"
+    action = FetchUrl(url.text, url.host, destination(git.rules, url.host), len(url.target))
+    return Plan(action, f"Fetch the git repository {url.text}", outgoing=outgoing)
+
+
+async def fetch_skill(given: Fetch, hands: Hands) -> str:
+    """Get a skill, and keep it for the owner to look at."""
+    if hands.untrusted():
+        raise ToolFailure(_UNTRUSTED)
+    git, places = _means(hands)
+    try:
+        id_, count = await take(given.source, given.folder, hands, git, places)
+    except GitFailed as error:
+        raise ToolFailure(f"this skill cannot be taken in: {error}") from error
+    except SkillRefused as error:
+        # What is wrong with a stranger's skill may be told in the stranger's words.
+        text = f"this skill cannot be taken in: {error}"
+        is_theirs = "://" in given.source
+        origin = given.source if is_theirs else ""
+        raise ToolFailure(text, untrusted=is_theirs, origin=origin) from error
+    except (PathRefused, Unconfined) as error:
+        raise path_failure(given.source, error) from error
+    return (
+        f"fetched {count} files; nothing is installed yet. Its id is {id_}\n"
+        "install_skill with this id shows the owner what is in it, and asks."
+    )
+
+
+async def take(
+    source: str, folder: str, hands: Hands, git: Git, places: SkillInstaller
+) -> tuple[str, int]:
+    """Read the skill at *source*, judge and keep it; return its digest and the number of files.
+
+    Raises SkillRefused, GitFailed, PathRefused and Unconfined.
+    """
+    commit = ""
+    if "://" in source:
+        with places.scratch() as scratch:
+            fetched = await git.files(source, folder, scratch)
+        files, commit = list(fetched.files), fetched.commit
+    else:
+        files = await hands.blocking(partial(read_tree, hands.root, source.rstrip("/") or "."))
+    offered = candidate(files)
+    if isinstance(offered, Unusable):
+        raise SkillRefused(offered.why)
+    named = source if folder in ("", ".") else f"{source} ({folder})"
+    await hands.blocking(partial(places.keep, offered, Offer(named, commit)))
+    return offered.digest, len(offered.files)
+
+
+async def plan_install(given: Install, hands: Hands) -> Plan:
+    """Show all that could act in a skill."""
+    if hands.untrusted():
+        raise ToolFailure(_UNTRUSTED)
+    _, places = _means(hands)
+    try:
+        offered, offer = await hands.blocking(partial(places.offered, given.id))
+    except (SkillRefused, PathRefused, Unconfined) as error:
+        raise ToolFailure(str(error)) from error
+    hidden = ""
+    if hands.skills is not None:
+        hidden = (await hands.skills.found()).place_of(offered.skill.name)
+    facts = {"files": offered.digest, "source": offer.source, "commit": offer.commit}
+    return Plan(CreateTool(), review(offered, _from(offer), hidden), facts)
+
+
+async def install_skill(given: Install, hands: Hands) -> str:
+    """Place a skill that the owner has seen."""
+    if hands.untrusted():
+        raise ToolFailure(_UNTRUSTED)
+    _, places = _means(hands)
+
+    def place() -> str:
+        offered, offer = places.offered(given.id)
+        places.place(offered, offer, by="approval")
+        return offered.skill.name
+
+    try:
+        name = await hands.blocking(place)
+    except (SkillRefused, PathRefused, Unconfined) as error:
+        raise ToolFailure(str(error)) from error
+    return f"installed the skill {name} in skills/{name}; it can be used from the next turn on"
+
+
+def _from(offer: Offer) -> str:
+    return f"{offer.source} at commit {offer.commit}" if offer.commit else offer.source
+
+
+def _means(hands: Hands) -> tuple[Git, SkillInstaller]:
+    if hands.git is None or hands.places is None:
+        raise ToolFailure("skills cannot be installed here")
+    return hands.git, hands.places
+
+
+FETCH_SKILL = Tool(
+    name="fetch_skill",
+    id="skills.skill.fetch",
+    description=(
+        "Get a skill, a folder with a SKILL.md, from a git repository on the web or from a folder "
+        "of the workspace, so that it can be installed. It is kept apart; install_skill is next."
+    ),
+    input=Fetch,
+    run=fetch_skill,
+    risk="read",
+    effect="pure",
+    timeout=150.0,
+    target=lambda given: escape_name(given.source),
+    plan=plan_fetch,
+)
+
+INSTALL_SKILL = Tool(
+    name="install_skill",
+    id="skills.skill.install",
+    description=(
+        "Install a skill that fetch_skill has got. The owner is shown everything in it that can "
+        "act, and is asked each time."
+    ),
+    input=Install,
+    run=install_skill,
+    risk="write",
+    effect="once",
+    timeout=60.0,
+    target=lambda given: given.id[:12],
+    plan=plan_install,
 )

@@ -1,6 +1,6 @@
 """Tasks in words: what the owner is told of them, what a run is told, and how they are listed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending.budget import dollars
@@ -209,35 +209,26 @@ def state(seen: TaskStatus, zone: str, now: float) -> str:
 
 def table(tasks: Sequence[TaskStatus], zone: str, now: float) -> str:
     """List tasks for the model: a line each, which nothing in it can break."""
-    return "\n".join(
-        " | ".join(
-            one_line(cell, limit).replace("|", "/")
-            for cell, limit in (
-                (seen.task.id, MAX_TITLE),
-                (seen.task.title, MAX_TITLE),
-                (", ".join([cadence(seen.task, zone), *limits(seen.task)]), MAX_WORDS),
-                (state(seen, zone, now), MAX_WORDS),
-                (_does(seen.task), MAX_GLIMPSE),
-            )
-        )
-        for seen in tasks
-    )
+    return "\n".join(" | ".join(_cells(seen, zone, now)) for seen in tasks)
 
 
-def whole(seen: TaskStatus, zone: str, now: float) -> str:
-    """Show all of one task, for the model."""
+def _cells(seen: TaskStatus, zone: str, now: float) -> Iterator[str]:
     task = seen.task
-    flags = [*(["silent"] if task.silent else []), *(["in a conversation"] if task.session else [])]
-    lines = [
-        f"{task.id}: {one_line(task.title, MAX_TITLE)}",
-        ", ".join([cadence(task, zone), *flags, *limits(task)]),
-        state(seen, zone, now),
-        _does(task),
-    ]
-    return "\n".join(lines)
+    how = [cadence(task, zone), *limits(task)]
+    how += ["silent"] if task.silent else []
+    how += ["in a conversation"] if task.session else []
+    for cell, limit in (
+        (task.id, MAX_TITLE),
+        (task.title, MAX_TITLE),
+        (", ".join(how), MAX_WORDS),
+        (state(seen, zone, now), MAX_WORDS),
+        (does(task), MAX_GLIMPSE),
+    ):
+        yield one_line(cell, limit).replace("|", "/")
 
 
-def _does(task: Task) -> str:
+def does(task: Task) -> str:
+    """Say in one word and its text what *task* does."""
     if task.chore:
         return f"house: {task.chore}"
     return f"reminds: {task.message}" if task.message else f"does: {task.prompt}"

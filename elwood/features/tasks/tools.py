@@ -31,7 +31,7 @@ from elwood.features.tasks.messages import (
 )
 from elwood.features.tasks.notation import UNITS, read_hours, read_moment, say_clock, say_moment
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
-from elwood.features.tasks.texts import MAX_TITLE, cadence, find, limits, next_runs, table, whole
+from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, next_runs, table
 from elwood.features.tasks.when import Cron, Every, Once, When, check
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.lines import one_line
@@ -350,10 +350,11 @@ async def list_tasks(given: ListTheTasks, hands: Hands) -> Output:
     now = hands.now()
     if given.task:
         one = _found(given.task, tasks)
-        tasks, text = (one,), whole(one, hands.zone, now)
-    else:
-        text = table(tasks, hands.zone, now)
-        text = f"id | title | when | state | what\n{text}" if text else "there are no tasks"
+        tasks = (one,)
+    text = table(tasks, hands.zone, now)
+    text = f"id | title | when | state | what\n{text}" if text else "there are no tasks"
+    if given.task:
+        text += f"\n\n{does(tasks[0].task)}"
     strange = ", ".join(seen.task.id for seen in tasks if seen.task.untrusted)
     origin = f"tasks: {strange}" if strange else ""
     return Output(f"{text}\n(now: {say_clock(now, hands.zone)})", bool(strange), True, origin)

@@ -14,7 +14,6 @@ from pathlib import Path
 import attrs
 
 from elwood.agent.session.turn.context import NAMES
-from elwood.features.tasks.heartbeat import FILE as HEARTBEAT
 from elwood.foundation.storage.paths import holds_secrets
 
 # Where the workspace is, in the rungs that can put it there.
@@ -37,7 +36,7 @@ MADE_ETC = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 # The model's instructions; a command must not rewrite what later turns obey.
-INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), HEARTBEAT, "skills", ".agents")
+INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "HEARTBEAT.md", "skills", ".agents")
 # Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
 # covered (each is a mount).  What is nearer to the top is found first.
 MAX_DEPTH = 3

@@ -12,7 +12,7 @@ from elwood.agent.session.turn.prompt import LOOK_EVERY, SystemPrompt
 from elwood.agent.session.turn.workspace import Workspace
 from elwood.features.files.tools import LIST_FILES
 from elwood.features.skills.feature import SkillExtension, SkillList
-from elwood.features.skills.store import Shelf
+from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.files import Root
@@ -29,7 +29,7 @@ class Prompting:
 
     def __init__(self, workspace: Path, always: tuple[str, ...], budget: int) -> None:
         root = Root(workspace)
-        self._skills = SkillList(Shelf(root, inline), always)
+        self._skills = SkillList(SkillStore(root, inline), always)
         documents = Workspace(root, inline)
         self._prompt = SystemPrompt(documents, (LIST_FILES,), budget, Redactor(), [self._skills])
 

@@ -12,7 +12,7 @@ from elwood.features.daily_notes.notes import MAX_DAILY
 from elwood.features.daily_notes.pages import MAX_EXCERPT
 from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNoteSearch
 from elwood.foundation.runtime import inline
-from tests.features.memory.remembering import holding
+from tests.features.memory.store_alone import holding
 
 MARCH = "threads/daily/2026-03-14.md"
 APRIL = "threads/daily/2026-04-02.md"

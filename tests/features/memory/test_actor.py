@@ -43,9 +43,9 @@ from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.sqlite import Abandoned, CancelToken
-from tests.features.memory.memories import remembering
+from tests.features.memory.actor_alone import remembering
 from tests.features.memory.notebook import seen
-from tests.features.memory.remembering import draft, holding
+from tests.features.memory.store_alone import draft, holding
 
 T = TypeVar("T")
 Mail = Address[MemoryMail]

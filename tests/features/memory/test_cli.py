@@ -16,8 +16,8 @@ from elwood.features.memory.feature import control_commands
 from elwood.foundation.runtime import ActorTable, Mailbox, in_thread
 from elwood.foundation.storage.lock import holding as lock
 from tests.app.test_cli import configured, elwood
-from tests.features.memory.memories import remembering
-from tests.features.memory.remembering import draft, holding, opened, save
+from tests.features.memory.actor_alone import remembering
+from tests.features.memory.store_alone import draft, holding, opened, save
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from elwood.foundation.storage.lock import AlreadyRunning
 from elwood.foundation.storage.lock import holding as lock
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
-from tests.features.memory.remembering import catch_up, find, holding, keys, opened, save
+from tests.features.memory.store_alone import catch_up, find, holding, keys, opened, save
 
 
 class Kill(BaseException):

@@ -17,7 +17,7 @@ from elwood.features.memory.store import NoteStore
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import CancelToken
 from elwood.foundation.text.words import saying
-from tests.features.memory.remembering import MINE, opened
+from tests.features.memory.store_alone import MINE, opened
 
 MODEL = "test/hashing"
 FACTS, SESSIONS, UPDATED, DISTRACTORS = 200, 100, 60, 8

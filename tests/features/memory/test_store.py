@@ -19,7 +19,7 @@ from elwood.features.memory.store import EXPIRED_STAY, NoteStore
 from elwood.features.memory.undo import MAX_BATCHES
 from elwood.foundation.storage.search_index import SearchQuery
 from elwood.foundation.storage.sqlite import Abandoned, CancelToken
-from tests.features.memory.remembering import (
+from tests.features.memory.store_alone import (
     MINE,
     catch_up,
     draft,

@@ -28,7 +28,7 @@ from elwood.features.memory.tools import (
     search_memory,
 )
 from elwood.foundation.runtime import inline
-from tests.features.memory.memories import hands_of, remembering
+from tests.features.memory.actor_alone import hands_of, remembering
 
 STRANGE = Label(untrusted=True, private=True)
 

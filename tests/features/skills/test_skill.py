@@ -5,14 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.features.skills.matching import matching
-from elwood.features.skills.needs import Needs, There, missing
 from elwood.features.skills.skill import (
     EACH,
     MAX_DESCRIPTION,
     MAX_FILE,
+    Needs,
     Skill,
+    There,
     Unusable,
     catalogue,
+    missing,
     parse,
     resident,
 )

@@ -7,12 +7,12 @@ import pytest
 
 from elwood.features.skills.installer import (
     Offer,
-    Places,
+    SkillInstaller,
     SkillRefused,
     read_tree,
 )
 from elwood.features.skills.offered import Candidate, SkillFile, candidate
-from elwood.features.skills.store import Shelf
+from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
 
@@ -20,9 +20,9 @@ OFFER = Offer("https://e.example/x.git", "c0ffee")
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> SkillInstaller:
     (tmp_path / "work").mkdir()
-    return Places(tmp_path / "state/skills", tmp_path / "work", now=lambda: 1e9)
+    return SkillInstaller(tmp_path / "state/skills", tmp_path / "work", now=lambda: 1e9)
 
 
 def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
@@ -32,7 +32,7 @@ def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
     return found
 
 
-def test_what_was_kept_is_what_is_placed(tmp_path: Path, places: Places) -> None:
+def test_what_was_kept_is_what_is_placed(tmp_path: Path, places: SkillInstaller) -> None:
     made = offered("pdf", SkillFile("scripts/a.sh", b"#!/bin/sh\n", executable=True))
     places.keep(made, OFFER)
     assert places.offered(made.digest) == (made, OFFER)
@@ -44,7 +44,7 @@ def test_what_was_kept_is_what_is_placed(tmp_path: Path, places: Places) -> None
     assert record is not None
     assert (record.source, record.commit, record.digest) == (*_of(OFFER), made.digest)
     assert (record.at, record.by) == (1e9, "approval")
-    found = Shelf(Root(tmp_path / "work"), inline).look()[1]
+    found = SkillStore(Root(tmp_path / "work"), inline).look()[1]
     assert [one.skill.name for one in found.skills] == ["pdf"]
     assert candidate(read_tree(Root(tmp_path / "work"), "skills/pdf")) == made
 
@@ -53,7 +53,7 @@ def _of(offer: Offer) -> tuple[str, str]:
     return offer.source, offer.commit
 
 
-def test_what_was_changed_meanwhile_is_refused(places: Places) -> None:
+def test_what_was_changed_meanwhile_is_refused(places: SkillInstaller) -> None:
     made = offered()
     places.keep(made, OFFER)
     (places.kept / made.digest / "files/extra.sh").write_text("rm -rf ~")
@@ -65,7 +65,7 @@ def test_what_was_changed_meanwhile_is_refused(places: Places) -> None:
 
 
 def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
-    tmp_path: Path, places: Places
+    tmp_path: Path, places: SkillInstaller
 ) -> None:
     (tmp_path / "work/skills/pdf").mkdir(parents=True)
     with pytest.raises(SkillRefused, match="already"):
@@ -74,7 +74,9 @@ def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
     assert os.listdir(tmp_path / "work/skills/pdf") == []
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path, places: Places) -> None:
+def test_a_link_in_the_place_of_the_folder_is_refused(
+    tmp_path: Path, places: SkillInstaller
+) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "work/skills").symlink_to(tmp_path / "other")
     with pytest.raises(SkillRefused, match="cannot be opened"):
@@ -82,7 +84,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(tmp_path: Path, places: Pl
     assert os.listdir(tmp_path / "other") == []
 
 
-def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: Places) -> None:
+def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: SkillInstaller) -> None:
     places.place(offered(), OFFER, by="test")
     precious = tmp_path / "precious"
     precious.write_text("keep")
@@ -97,7 +99,7 @@ def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: Places) -> None:
 
 
 def test_what_is_old_or_half_done_is_swept(tmp_path: Path) -> None:
-    places = Places(tmp_path / "kept", tmp_path / "work")
+    places = SkillInstaller(tmp_path / "kept", tmp_path / "work")
     (tmp_path / "work/skills").mkdir(parents=True)
     old, new = offered("old"), offered("new")
     places.keep(old, OFFER)
@@ -110,7 +112,7 @@ def test_what_is_old_or_half_done_is_swept(tmp_path: Path) -> None:
     places.sweep()
     assert os.listdir(places.kept) == [new.digest]
     assert os.listdir(tmp_path / "work/skills") == []
-    Places(tmp_path / "none", tmp_path / "nowhere").sweep()
+    SkillInstaller(tmp_path / "none", tmp_path / "nowhere").sweep()
 
 
 def test_a_folder_is_read_without_its_git_and_nothing_else_is_passed_over(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from elwood.features.skills.skill import MAX_FILE
 from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,
-    Found,
-    Placed,
-    Shelf,
+    FoundSkill,
+    FoundSkills,
+    SkillStore,
     files_of,
 )
 from elwood.foundation.runtime import inline
@@ -26,11 +26,11 @@ def put(folder: Path, description: str = "Does it.", name: str | None = None) ->
     return folder
 
 
-def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> Found:
-    return Shelf(Root(workspace), inline, packages, off=off).look()[1]
+def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> FoundSkills:
+    return SkillStore(Root(workspace), inline, packages, off=off).look()[1]
 
 
-def names(found: Found) -> list[str]:
+def names(found: FoundSkills) -> list[str]:
     return [one.skill.name for one in found.skills]
 
 
@@ -105,7 +105,7 @@ def test_what_strangers_may_have_written_is_no_skill(tmp_path: Path) -> None:
 
 
 async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
-    shelf = Shelf(Root(tmp_path), inline)
+    shelf = SkillStore(Root(tmp_path), inline)
     path = put(tmp_path / "skills/one") / "SKILL.md"
     assert names(await shelf.found()) == ["one"]
     mark(path)
@@ -113,8 +113,8 @@ async def test_a_mark_counts_although_it_comes_later(tmp_path: Path) -> None:
 
 
 async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path: Path) -> None:
-    shelf = Shelf(Root(tmp_path), inline)
-    assert await shelf.found() == Found()
+    shelf = SkillStore(Root(tmp_path), inline)
+    assert await shelf.found() == FoundSkills()
     put(tmp_path / "skills/one")
     first = await shelf.found()
     assert names(first) == ["one"]
@@ -128,7 +128,7 @@ async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path
 
 
 async def test_an_unchanged_file_is_not_read_again(tmp_path: Path) -> None:
-    shelf = Shelf(Root(tmp_path), inline)
+    shelf = SkillStore(Root(tmp_path), inline)
     put(tmp_path / "skills/one")
     first = (await shelf.found()).named("one")
     put(tmp_path / "skills/two")
@@ -154,7 +154,7 @@ def test_the_files_of_a_skill_are_listed(tmp_path: Path) -> None:
     (folder / ".installed.json").write_text("{}")
     (folder / "theirs.md").write_text("x")
     mark(folder / "theirs.md")
-    placed: Placed | None = look(tmp_path).named("one")
+    placed: FoundSkill | None = look(tmp_path).named("one")
     assert placed is not None
     assert files_of(placed) == (["references/a.md (5 bytes)"], False)
 

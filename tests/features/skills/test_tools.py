@@ -23,10 +23,9 @@ from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, T
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.install_tools import FETCH_SKILL, INSTALL_SKILL
-from elwood.features.skills.installer import Places
-from elwood.features.skills.store import Shelf
-from elwood.features.skills.tools import ACTIVATE_SKILL
+from elwood.features.skills.installer import SkillInstaller
+from elwood.features.skills.store import SkillStore
+from elwood.features.skills.tools import ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
@@ -57,12 +56,12 @@ class Scene:
         self.approver.verdicts["install_skill"] = verdict
         self.approver.verdicts["fetch_skill"] = verdict
         root = Root(self.workspace)
-        self.places = Places(tmp_path / "state/skills", self.workspace)
+        self.places = SkillInstaller(tmp_path / "state/skills", self.workspace)
         self.hands = Hands(
             self.workspace,
             inline,
             untrusted=lambda: self.session.taint.label.untrusted,
-            skills=Shelf(root, inline, [tmp_path / "team"]),
+            skills=SkillStore(root, inline, [tmp_path / "team"]),
             git=Git(EgressRules(blocked=("blocked.example",))),
             places=self.places,
             sees=self.sees,

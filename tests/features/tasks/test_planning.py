@@ -143,6 +143,31 @@ def test_a_failure_is_tried_again_ever_later_then_told_then_paused() -> None:
     assert (run.planned.due, run.planned.attempt) == (10 * DAY, 1)
 
 
+def test_what_somebody_asked_for_is_not_tried_again_and_its_failure_is_told() -> None:
+    book = Book(HOURLY)
+    book.change("run")
+    (run,) = book.at(60.0)[1]
+    (ended,) = book.end(run, "failed")
+    assert isinstance(ended, RunFinished)
+    assert (ended.again, bool(ended.tell)) == (None, True)
+
+
+def test_a_try_that_would_come_too_late_is_not_made_and_that_is_told() -> None:
+    book = Book(Task("t", "t", Once(HOUR), prompt="p", catch_up=BACKOFF[0] + BACKOFF[1] - 1))
+    book.end(book.at(HOUR)[1][0], "failed")
+    (ended,) = book.end(book.at(HOUR + BACKOFF[0])[1][0], "failed")
+    assert isinstance(ended, RunFinished)
+    assert (ended.again, bool(ended.tell)) == (None, True)
+
+
+def test_a_further_try_does_not_wait_for_a_clock_that_was_put_back() -> None:
+    book = Book(Task("t", "t", Cron("0 0 * * *"), prompt="p"))
+    book.end(book.at(DAY)[1][0], "failed")
+    assert book.at(DAY - HOUR / 2)[1] == []
+    (run,) = book.at(DAY - 2 * HOUR)[1]
+    assert run.planned.attempt == 2
+
+
 def test_the_next_planned_time_takes_the_place_of_a_further_try() -> None:
     book = Book(replace(HOURLY, when=Every(600.0)))
     for number in (1, 2, 3):

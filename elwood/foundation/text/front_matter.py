@@ -1,0 +1,127 @@
+"""The front matter of a Markdown file, in YAML: every value is text, a list, or a map.
+
+Read by PyYAML, which takes 10 ms to import; so only when there is something to read.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+# Characters and lines of a front matter: the longest known ones have a hundredth of it.
+MAX_LENGTH, MAX_LINES = 32_000, 500
+# Maps and lists within one another.
+MAX_DEPTH = 8
+
+FrontMatterValue = str | tuple["FrontMatterValue", ...] | Mapping[str, "FrontMatterValue"]
+
+_FENCE = re.compile(r"-{3}[ \t]*")
+# A line whose value could be a text that should have stood in quotes.
+_PLAIN = re.compile(r"([\w.$-][\w.$ /-]{0,99}:[ \t]+)(?![|>'{][^\n]*$)(\S.*)")
+
+
+class FrontMatterError(Exception):
+    """This is no front matter that can be read; the text is for who wrote it."""
+
+
+class FrontMatter(msgspec.Struct, frozen=True):
+    """What stands in the *fields* above a *body*; *mended* says that texts had to be quoted."""
+
+    fields: Mapping[str, FrontMatterValue]
+    body: str
+    mended: bool = False
+
+
+def read_front_matter(text: str) -> FrontMatter:
+    r"""Take *text* apart.  A value with a colon that should have been quoted is read as quoted.
+
+    Aliases are refused; anchors, tags and types mean nothing.  Raises FrontMatterError.
+
+    >>> read_front_matter("---\nname: a\ntags: [x, 'y z']\n---\nBody\n")
+    FrontMatter(fields={'name': 'a', 'tags': ('x', 'y z')}, body='Body\n', mended=False)
+    >>> read_front_matter("---\nabout: Use when: always\n---\n")
+    FrontMatter(fields={'about': 'Use when: always'}, body='', mended=True)
+    """
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if not _FENCE.fullmatch(lines[0]):
+        raise FrontMatterError("it does not begin with a line ---")
+    end = next((n for n, line in enumerate(lines[1:], 1) if _FENCE.fullmatch(line)), None)
+    if end is None:
+        raise FrontMatterError("the front matter has no end, a line ---")
+    head, body = lines[1:end], "\n".join(lines[end + 1 :])
+    if end > MAX_LINES or sum(map(len, head)) > MAX_LENGTH:
+        why = f"the front matter has more than {MAX_LINES} lines or {MAX_LENGTH} chars"
+        raise FrontMatterError(why)
+    try:
+        return FrontMatter(_fields("\n".join(head)), body)
+    except FrontMatterError:
+        return FrontMatter(_fields("\n".join(_quoted(head))), body, mended=True)
+
+
+def _fields(head: str) -> Mapping[str, FrontMatterValue]:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: "Node | None", index: int) -> "Node | None":
+            if self.check_event(yaml.AliasEvent):
+                raise FrontMatterError("the front matter has an alias")
+            return super().compose_node(parent, index)
+
+    try:
+        node = yaml.compose(head, Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise FrontMatterError(f"the front matter cannot be read: {why}") from error
+    except RecursionError as error:
+        raise FrontMatterError("the front matter is nested too deep") from error
+    if node is None:
+        return {}
+    value = _value(node, MAX_DEPTH)
+    if not isinstance(value, Mapping):
+        raise FrontMatterError("the front matter has no key with a colon behind it")
+    return value
+
+
+def _value(node: "Node", depth: int) -> FrontMatterValue:
+    from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    if depth < 0:
+        raise FrontMatterError(f"the front matter is nested more than {MAX_DEPTH} deep")
+    match node:
+        case ScalarNode():
+            is_null = node.style is None and node.value in ("~", "null")
+            return "" if is_null else str(node.value).strip("\n")
+        case SequenceNode():
+            return tuple(_value(item, depth - 1) for item in node.value)
+        case MappingNode():
+            found: dict[str, FrontMatterValue] = {}
+            for key, value in node.value:
+                name = _value(key, depth - 1)
+                if not isinstance(name, str) or name in found:
+                    raise FrontMatterError("the front matter has a key twice, or none")
+                found[name] = _value(value, depth - 1)
+            return found
+    raise AssertionError(node)
+
+
+def _quoted(lines: Iterable[str]) -> list[str]:
+    """Put the plain values of fields into quotes, with the lines that go on with them."""
+    found: list[str] = []
+    open_: str | None = None
+    for line in lines:
+        field = _PLAIN.fullmatch(line)
+        if open_ is not None and line.startswith((" ", "\t")) and line.strip():
+            open_ = f"{open_} {line.strip()}"
+            found[-1] = f"{found[-1].partition(': ')[0]}: {json.dumps(open_, ensure_ascii=False)}"
+        elif field is not None:
+            open_ = field[2].rstrip()
+            found.append(f"{field[1]}{json.dumps(open_, ensure_ascii=False)}")
+        else:
+            open_ = None
+            found.append(line)
+    return found
