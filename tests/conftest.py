@@ -9,6 +9,7 @@ HOUSE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # looks for others.
 settings.register_profile("house", HOUSE, derandomize=True)
 settings.register_profile("new", HOUSE)
+settings.register_profile("quick", HOUSE, derandomize=True, max_examples=10)
 settings.load_profile("house")
 
 

@@ -1,12 +1,18 @@
-"""An HTTP/1.1 server on a real loopback socket that can misbehave to the byte."""
+"""An HTTP/1.1 server for fakes, with keep-alive, that can misbehave to the byte."""
 
+import json
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import attrs
 import trio
+
+# Real seconds without any event after which a `MockClock` may jump to the next deadline, while both
+# ends of a loopback socket are in this process: then a busy machine is not taken for passing time.
+JUMP = 0.001
 
 CHUNKED = b"transfer-encoding: chunked\r\n"
 
@@ -19,6 +25,35 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: bytes = attrs.field(repr=False)
+
+    def json(self) -> Any:
+        return json.loads(self.body) if self.body else {}
+
+    def form(self) -> tuple[dict[str, str], dict[str, tuple[str, bytes]]]:
+        """Read a form as the Bot API's server does: its fields, and its files by field."""
+        kind = self.headers.get("content-type", "")
+        boundary = b"\r\n--" + kind.partition("boundary=")[2].encode()
+        first, *parts = (b"\r\n" + self.body).split(boundary)
+        assert len(boundary) > 4, "the content type names no boundary"
+        assert not first, "something stands before the first part"
+        assert parts.pop() == b"--\r\n", "the form has no end"
+        fields, files = {}, {}
+        for part in parts:
+            head, _, value = part.partition(b"\r\n\r\n")
+            said = {}
+            for line in head.decode().split("\r\n"):
+                name, _, rest = line.partition(":")
+                said[name.strip().lower()] = rest.strip()
+            about = {}
+            # It cuts at each semicolon, also between quotes, and knows no escapes.
+            for word in said["content-disposition"].split(";")[1:]:
+                key, _, quoted = word.strip().partition("=")
+                about[key] = quoted.removeprefix('"').removesuffix('"')
+            if "filename" in about:
+                files[about["name"]] = (about["filename"], value)
+            else:
+                fields[about["name"]] = value.decode()
+        return fields, files
 
 
 @attrs.frozen(kw_only=True)
@@ -42,10 +77,24 @@ class Reply:
     gone: trio.Event = attrs.field(factory=trio.Event)
 
 
+# Not even a status line.
+LOST = Reply(end="close", end_at=-1)
+
+
+def whole(status: int, body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> Reply:
+    """Answer with *body* in one piece, its length told before it."""
+    headers = {"content-type": kind, **(headers or {})}
+    return Reply(status=status, headers=headers, pieces=(body,), is_chunked=False)
+
+
+def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+    return whole(status, json.dumps(value).encode(), "application/json", headers)
+
+
 Answer = Callable[[Request], Awaitable[Reply]]
 
 
-async def read_request(stream: trio.SocketStream, buffer: bytearray) -> Request | None:
+async def read_request(stream: trio.abc.Stream, buffer: bytearray) -> Request | None:
     """Take one request off the connection; None when the client has gone."""
     while (end := buffer.find(b"\r\n\r\n")) < 0:
         data = await stream.receive_some(65536)
@@ -70,7 +119,7 @@ async def read_request(stream: trio.SocketStream, buffer: bytearray) -> Request 
     return Request(method, path, headers, body)
 
 
-async def write_reply(stream: trio.SocketStream, reply: Reply) -> bool:
+async def write_reply(stream: trio.abc.Stream, reply: Reply) -> bool:
     """Send *reply*; return whether the connection can be used again."""
     if reply.delay:
         await trio.sleep(reply.delay)
@@ -102,21 +151,22 @@ async def write_reply(stream: trio.SocketStream, reply: Reply) -> bool:
     return True
 
 
-async def _misbehave(stream: trio.SocketStream, reply: Reply) -> bool:
+async def _misbehave(stream: trio.abc.Stream, reply: Reply) -> bool:
     if reply.end == "stall":
         await stream.receive_some(1)  # until the client gives up
         reply.gone.set()
     elif reply.end == "reset":
+        assert isinstance(stream, trio.SocketStream)
         linger = struct.pack("ii", 1, 0)
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         stream.socket.close()
     return False
 
 
-def connection(answer: Answer) -> Callable[[trio.SocketStream], Awaitable[None]]:
+def connection(answer: Answer) -> Callable[[trio.abc.Stream], Awaitable[None]]:
     """Make what serves one connection: a request after the other, until somebody hangs up."""
 
-    async def serve(stream: trio.SocketStream) -> None:
+    async def serve(stream: trio.abc.Stream) -> None:
         buffer = bytearray()
         try:
             async with stream:
@@ -130,11 +180,20 @@ def connection(answer: Answer) -> Callable[[trio.SocketStream], Awaitable[None]]
     return serve
 
 
+async def listen(port: int = 0) -> trio.SocketListener:
+    """Open a listener on the loopback interface."""
+    return (await trio.open_tcp_listeners(port, host="127.0.0.1", backlog=1024))[0]
+
+
+def port_of(listener: trio.SocketListener) -> int:
+    return int(listener.socket.getsockname()[1])
+
+
 @asynccontextmanager
 async def serving(answer: Answer) -> AsyncIterator[str]:
     """Serve on a free port while the block runs; gives the base URL."""
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1024)
+    listener = await listen()
     async with trio.open_nursery() as nursery:
         await nursery.start(trio.serve_listeners, connection(answer), [listener])
-        yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        yield f"http://127.0.0.1:{port_of(listener)}"
         nursery.cancel_scope.cancel()

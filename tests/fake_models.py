@@ -14,17 +14,15 @@ import argparse
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import attrs
 import msgspec
 import trio
 
-from tests.fake_http import Reply, Request, connection
+from tests.fake_http import Reply, Request, connection, json_reply, listen, port_of
 from tests.fake_model_rules import Bindings, Json, anthropic_problem, blocks, chat_problem
 
 SSE = {"content-type": "text/event-stream"}
-JSON = {"content-type": "application/json"}
 
 
 @attrs.frozen
@@ -116,7 +114,7 @@ class FakeModels:
         if self.key and key != self.key:
             return error_reply(Error(401, "authentication_error", "invalid x-api-key"))
         if request.method == "GET":
-            return json_reply(200, {"data": self.models, "has_more": False})
+            return json_reply({"data": self.models, "has_more": False})
         if not is_chat and not request.headers.get("anthropic-version"):
             return error_reply(Error(400, "invalid_request_error", "anthropic-version: required"))
         try:
@@ -255,21 +253,12 @@ def chat_stream(step: Say, number: int) -> tuple[bytes, ...]:
     return (*lines, b"data: [DONE]\n\n")
 
 
-def json_reply(status: int, body: Any, headers: Json | None = None) -> Reply:
-    return Reply(
-        status=status,
-        headers={**JSON, **(headers or {})},
-        pieces=(msgspec.json.encode(body),),
-        is_chunked=False,
-    )
-
-
 def error_reply(error: Error) -> Reply:
     inner: Json = {"type": error.type, "message": error.message}
     if error.details is not None:
         inner["details"] = error.details
         inner["code"] = error.details.get("error_code")
-    return json_reply(error.status, {"type": "error", "error": inner}, error.headers)
+    return json_reply({"type": "error", "error": inner}, error.status, error.headers)
 
 
 def announce(port_file: Path, port: int) -> None:
@@ -288,8 +277,8 @@ async def main(port_file: Path, latency: float, log: Path | None) -> None:
     fake.otherwise = lambda body: (
         attrs.evolve(step, delay=latency) if isinstance(step := obey(body), Say) else step
     )
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=1024)
-    announce(port_file, listener.socket.getsockname()[1])
+    listener = await listen()
+    announce(port_file, port_of(listener))
     await trio.serve_listeners(connection(fake.answer), [listener])
 
 

@@ -18,7 +18,16 @@ from typing import Any
 import attrs
 import trio
 
-from tests.loopback import Answered, Asked, answer, listen, port_of, serve
+from tests.fake_http import (
+    LOST,
+    Reply,
+    Request,
+    connection,
+    json_reply,
+    listen,
+    port_of,
+    whole,
+)
 
 BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_bot"}
 # Recognisable in any output, and without the form of a real one.
@@ -230,7 +239,7 @@ class FakeTelegram:
 
     # --- the server ----------------------------------------------------------------------------
 
-    async def respond(self, asked: Asked) -> Answered:
+    async def respond(self, asked: Request) -> Reply:
         if asked.path.startswith("/_/"):
             return await self._control(asked)
         head, _, method = asked.path.partition("?")[0][1:].rpartition("/")
@@ -244,9 +253,9 @@ class FakeTelegram:
             if fault.kind == "hang":
                 await trio.sleep_forever()
             if fault.kind == "drop":
-                return Answered(0, b"", lost=True)
+                return LOST
             if fault.kind == "html":
-                return Answered(fault.code, b"<html>Bad Gateway</html>", "text/html")
+                return whole(fault.code, b"<html>Bad Gateway</html>", "text/html")
             return _refused(Refusal(fault.code, fault.description, fault.parameters))
         try:
             result = await self._perform(method, params)
@@ -257,8 +266,8 @@ class FakeTelegram:
         if fault is not None and fault.kind == "swallow":
             await trio.sleep_forever()
         if fault is not None and fault.kind == "lose":
-            return Answered(0, b"", lost=True)
-        return answer({"ok": True, "result": result})
+            return LOST
+        return json_reply({"ok": True, "result": result})
 
     async def _perform(self, method: str, params: dict[str, Any]) -> Any:
         if method in self.methods_missing:
@@ -351,9 +360,9 @@ class FakeTelegram:
         chat = self._admit(params, counts=True)
         return self._made(chat, _checked(params), params)
 
-    def _params(self, asked: Asked) -> dict[str, Any]:
+    def _params(self, asked: Request) -> dict[str, Any]:
         """Read the parameters of a call; a file is kept apart, and named by its field."""
-        if not asked.content_type.startswith("multipart/form-data"):
+        if not asked.headers.get("content-type", "").startswith("multipart/form-data"):
             given: dict[str, Any] = asked.json()
             return given
         fields, files = asked.form()
@@ -496,7 +505,7 @@ class FakeTelegram:
 
     # --- the side door -------------------------------------------------------------------------
 
-    async def _control(self, asked: Asked) -> Answered:
+    async def _control(self, asked: Request) -> Reply:
         """``/_/push`` an update, ``say``, let a ``crowd`` say it, one in each of so many chats,
         ``press``, ``fault``, ``set`` a switch; read ``state`` and ``sent`` (from ``?n``); ``wait``
         until ``sent`` messages exist and somebody has polled, up to ``timeout`` s.
@@ -505,30 +514,32 @@ class FakeTelegram:
         given = asked.json()
         match path:
             case "push":
-                return answer({"update_id": self.push(given)})
+                return json_reply({"update_id": self.push(given)})
             case "say":
-                return answer({"update_id": self.say(given.pop("text"), **given)})
+                return json_reply({"update_id": self.say(given.pop("text"), **given)})
             case "crowd":
                 for chat in range(1, given["chats"] + 1):
                     self.say(given["text"], chat=chat, user=chat)
-                return answer({"at": self.clock()})
+                return json_reply({"at": self.clock()})
             case "press":
-                return answer({"query": self.press(given["data"], user=given.get("user", OWNER))})
+                return json_reply(
+                    {"query": self.press(given["data"], user=given.get("user", OWNER))}
+                )
             case "fault":
                 self.faults.append(Fault(**given))
-                return answer({})
+                return json_reply({})
             case "clear":
                 self.faults.clear()
-                return answer({})
+                return json_reply({})
             case "set":
                 for name, value in given.items():
                     known = getattr(self, name)
                     setattr(self, name, set(value) if isinstance(known, set) else value)
-                return answer({})
+                return json_reply({})
             case "sent":
-                return answer([attrs.asdict(m) for m in self.sent[int(query or 0) :]])
+                return json_reply([attrs.asdict(m) for m in self.sent[int(query or 0) :]])
             case "state":
-                return answer(
+                return json_reply(
                     {
                         "sent": len(self.sent),
                         "drafts": len(self.drafts),
@@ -540,11 +551,11 @@ class FakeTelegram:
             case "wait":
                 with trio.move_on_after(given.get("timeout", 10)):
                     await self.until(lambda: self.polled_at and len(self.sent) >= given["sent"])
-                return answer({"sent": len(self.sent), "polled_at": self.polled_at})
-        return answer({"error": "no such door"}, 404)
+                return json_reply({"sent": len(self.sent), "polled_at": self.polled_at})
+        return json_reply({"error": "no such door"}, 404)
 
 
-def _refused(refusal: Refusal) -> Answered:
+def _refused(refusal: Refusal) -> Reply:
     said: dict[str, Any] = {
         "ok": False,
         "error_code": refusal.code,
@@ -552,7 +563,7 @@ def _refused(refusal: Refusal) -> Answered:
     }
     if refusal.parameters:
         said["parameters"] = refusal.parameters
-    return answer(said, refusal.code)
+    return json_reply(said, refusal.code)
 
 
 def _units(text: str) -> int:
@@ -592,9 +603,7 @@ async def fake_telegram(**more: Any) -> AsyncIterator[FakeTelegram]:
     listener = await listen()
     fake.port = port_of(listener)
     async with trio.open_nursery() as nursery:
-        await nursery.start(
-            lambda task_status: serve(listener, fake.respond, task_status=task_status)
-        )
+        nursery.start_soon(trio.serve_listeners, connection(fake.respond), [listener])
         yield fake
         nursery.cancel_scope.cancel()
 
@@ -608,7 +617,7 @@ async def _main(port: int, port_file: Path | None, log: Path | None) -> None:
         temporary = port_file.with_suffix(".new")
         temporary.write_text(str(fake.port))
         os.replace(temporary, port_file)
-    await serve(listener, fake.respond)
+    await trio.serve_listeners(connection(fake.respond), [listener])
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ def server(module: str, folder: Path, *arguments: str) -> Iterator[int]:
     """Run a fake; gives its port."""
     port = folder / "port"
     folder.mkdir(parents=True, exist_ok=True)
+    port.unlink(missing_ok=True)
     process = spawn(module, "--port-file", str(port), *arguments, log=folder / "log")
     with ended(process):
         deadline = time.monotonic() + 30
@@ -190,7 +191,7 @@ base_url = "http://127.0.0.1:{models}"
 
 def files(workspace: Path) -> Path:
     """Make a workspace with the default documents and a few files."""
-    workspace.mkdir()
+    workspace.mkdir(exist_ok=True)
     for document in sorted((ROOT / "workspace").glob("*.md")):
         (workspace / document.name).write_bytes(document.read_bytes())
     for number in range(5):

@@ -1,9 +1,10 @@
-"""What a turn, a start and a thousand turns cost, as ratios to the floor beside it.
+"""What a turn, a start, a crowd and two thousand turns cost, as ratios to the floor beside it.
 
-The aims are issue 2's: a turn at most 2 x the floor, the first poll within 3 x the floor's start,
-50 MB idle and flat.  The asserts leave room for a busy machine; the table says what was measured.
+The table says what was measured, and the aim beside it.  What is asserted leaves room for a busy
+machine, on which every visit to a worker thread waits for its turn.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +24,27 @@ TOOL = 'Look, please:\n/call list_files {"path": "."}'
 BLOCK = 10
 # Starts of each.
 STARTS = 4
-# MB of memory before the first turn.  The aim is 50, and 49.8 to 50.0 were measured.
-IDLE = 52
+# Ratios to the floor: what is aimed at, and what is asserted until it is reached.
+AIMS = {
+    "plain turn": 1.4,
+    "one-tool turn": 1.8,
+    "start to first poll": 2.0,
+    "memory, idle": 1.3,
+    "all chats answered": 1.5,
+}
+BOUNDS = {
+    "plain turn, wall": 3.5,
+    "plain turn, CPU": 3.0,
+    "one-tool turn, wall": 4.5,
+    "one-tool turn, CPU": 4.5,
+    "start to first poll": 4.0,
+    "memory, idle": 1.6,
+    "all chats answered": 10.0,
+}
+# Chats of which all write at once.
+CROWD = 1_000
+# Chats that take the many turns, and MB that each thousand of them may cost: histories grow.
+FEW, GROWTH = 40, 12.0
 
 
 @attrs.frozen
@@ -72,10 +92,20 @@ def models(tmp_path: Path) -> Iterator[int]:
         yield port
 
 
-def table(rows: Sequence[tuple[str, float, float, str]]) -> None:
-    print(f"\n{'':34}{'floor':>9}{'elwood':>9}  {'':4}{'ratio':>6}")
+Row = tuple[str, float, float, str]
+
+
+def judge(rows: Sequence[Row]) -> None:
+    """Print what the floor and Elwood cost, and hold what is asserted of it."""
+    print(f"\n{'':34}{'floor':>9}{'elwood':>9}  {'':4}{'ratio':>6}{'aim':>6}")
     for what, least, ours, unit in rows:
-        print(f"{what:34}{least:9.1f}{ours:9.1f}  {unit:4}{ours / least:6.2f}")
+        aim = AIMS.get(what.partition(", w")[0].partition(", C")[0], "")
+        print(f"{what:34}{least:9.1f}{ours:9.1f}  {unit:4}{ours / least:6.2f}{aim:>6}")
+    assert not [
+        f"{what}: {ours / least:.2f} x the floor, and more than {BOUNDS[what]}"
+        for what, least, ours, _ in rows
+        if ours > BOUNDS.get(what, math.inf) * least
+    ]
 
 
 def test_turns_cost_a_small_multiple_of_the_floor(
@@ -88,7 +118,7 @@ def test_turns_cost_a_small_multiple_of_the_floor(
         compare(bots, TOOL, BLOCK, chat)
         plain = compare(bots, PLAIN, bench_turns, chat)
         tool = compare(bots, TOOL, bench_turns, chat)
-    rows = []
+    rows: list[Row] = []
     for what, (floor_s, elwood_s) in (
         ("first turn of a chat", first),
         ("plain turn", plain),
@@ -96,46 +126,55 @@ def test_turns_cost_a_small_multiple_of_the_floor(
     ):
         rows.append((f"{what}, wall", floor_s.wall, elwood_s.wall, "ms"))
         rows.append((f"{what}, CPU", floor_s.cpu, elwood_s.cpu, "ms"))
-    table(rows)
-    # The aim is 2.  Reached are 2 and 2.9 in wall time, 2.4 and 3.1 in CPU time: what Elwood adds
-    # to the three or four requests of the floor is a synced line in a journal for each step, each a
-    # visit to a worker thread (0.35 ms), and a look at what the answer claims.  The rest is room
-    # for a busy machine, where every visit waits for its turn.
-    for costs, wall, cpu in ((plain, 3.5, 4), (tool, 4.5, 5)):
-        assert costs[1].wall < wall * costs[0].wall
-        assert costs[1].cpu < cpu * costs[0].cpu
+    judge(rows)
 
 
 def test_it_starts_quickly_and_small(tmp_path: Path, models: int) -> None:
-    starts: list[list[float]] = [[], []]
-    sizes: list[list[float]] = [[], []]
+    """The first time, without any state, and again on what the first time has left."""
+    starts: list[list[float]] = [[], [], []]
+    sizes: list[list[float]] = [[], [], []]
     for turn in range(STARTS):
-        for number, run in enumerate((floor, elwood)):
-            with run(tmp_path / f"{number}-{turn}", models) as bot:
+        for number, run, folder in ((0, floor, "floor"), (1, elwood, "new"), (2, elwood, "new")):
+            with run(tmp_path / f"{folder}-{turn}", models) as bot:
                 starts[number].append(1000 * bot.start)
                 time.sleep(0.5)  # what it does after its first poll
                 sizes[number].append(bot.rss())
-    start, size = [[statistics.median(each) for each in both] for both in (starts, sizes)]
-    rows = [
-        ("start to first poll", start[0], start[1], "ms"),
-        ("memory, idle", size[0], size[1], "MB"),
-    ]
-    table(rows)
-    # Measured: 2.6 to 3.5.  A third of what Elwood adds is the making of 340 attrs classes.
-    assert start[1] < 5 * start[0]
-    assert size[1] < IDLE
+    start, size = [[statistics.median(each) for each in all_] for all_ in (starts, sizes)]
+    judge(
+        [
+            ("start to first poll", start[0], start[1], "ms"),
+            ("start to first poll, with state", start[0], start[2], "ms"),
+            ("memory, idle", size[0], size[1], "MB"),
+            ("memory, idle, with state", size[0], size[2], "MB"),
+        ]
+    )
 
 
-def test_memory_stays_flat_over_a_thousand_turns(tmp_path: Path, models: int) -> None:
-    with elwood(tmp_path / "elwood", models) as bot:
+def test_a_crowd_is_answered(tmp_path: Path, models: int) -> None:
+    """So many chats write at once, each for the first time."""
+    with floor(tmp_path / "floor", models) as least:
+        wait = least.telegram.crowd(CROWD)[-1]
+        size = least.rss()
+    with elwood(tmp_path / "elwood", models, chats=CROWD) as ours:
+        waits = ours.telegram.crowd(CROWD)
+        judge(
+            [
+                ("all chats answered", wait, waits[-1], "s"),
+                ("memory after that", size, ours.rss(), "MB"),
+            ]
+        )
+
+
+def test_memory_stays_flat_over_many_turns(tmp_path: Path, models: int, bench_turns: int) -> None:
+    with elwood(tmp_path / "elwood", models, chats=FEW) as bot:
         sizes = [bot.rss()]
-        for _ in range(1000 // CHATS):
-            until = time.monotonic() + 1.1  # so that no chat has more than one message a second
-            bot.telegram.crowd(CHATS)
+        for _ in range(bench_turns):
+            until = time.monotonic() + 1.05  # so that no chat has more than one message a second
+            bot.telegram.crowd(FEW)
             sizes.append(bot.rss())
             time.sleep(max(0.0, until - time.monotonic()))
-    shown = " ".join(f"{size:.1f}" for size in sizes)
-    print(f"\nmemory, idle and after each of {CHATS} turns in {CHATS} chats, MB: {shown}")
-    assert sizes[0] < IDLE
-    # From when all the conversations are in memory; their histories grow by 6 kB a turn.
-    assert sizes[-1] < sizes[1] + 0.010 * (1000 - CHATS)
+    turns = FEW * bench_turns
+    shown = " ".join(f"{size:.1f}" for size in sizes[:: max(1, bench_turns // 10)])
+    print(f"\nmemory, idle and over {turns} turns in {FEW} chats, MB: {shown}")
+    # From when all the conversations are in memory.
+    assert sizes[-1] < sizes[1] + GROWTH * turns / 1000

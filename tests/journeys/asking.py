@@ -38,13 +38,13 @@ from elwood.agent.session.log.turns import UNANSWERED, call_key
 from elwood.agent.tools.tool import Hands, Output, Tool
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Blocking, Child, inline
-from elwood.foundation.storage.chain import Line, decoder, is_sound
+from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.scripted import Effects, Named, answer, call
 from tests.journeys.approved import unapproved
-from tests.journeys.crashing import CountedCalls, Kill, Steps, only_kills
-from tests.journeys.disk import tags_of
+from tests.journeys.crashing import CountedCalls, Steps, lived
+from tests.journeys.disk import Kill, tags_of
 from tests.journeys.scene import ALWAYS, ME, ROUTE, House, World, living
 
 # Seconds: within the time that a turn waits, and long after it.
@@ -264,16 +264,9 @@ class AskingTrial:
     def run(self) -> "AskingTrial":
         """Live as many lives as it takes."""
         while True:
-            self.lives += 1
-            self.steps.is_dead = False
-            try:
-                trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
-            except (Kill, BaseExceptionGroup) as death:
-                if not only_kills(death):
-                    raise
-            else:
-                if all(id_ in self.confirmed for id_, _ in self.story):
-                    return self
+            self.lives += lived(self.steps, self._life)
+            if all(id_ in self.confirmed for id_, _ in self.story):
+                return self
 
     # --- one life --------------------------------------------------------------------------------
 
@@ -398,7 +391,7 @@ def _slowly(seconds: float) -> Blocking:
     return blocking
 
 
-def _read(path: Path, lines: "msgspec.json.Decoder[Line[E]]") -> list[tuple[float, E]]:
+def _read(path: Path, lines: "msgspec.json.Decoder[JournalLine[E]]") -> list[tuple[float, E]]:
     raw = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     sound = (lines.decode(line) for line in raw if is_sound(line))
     return [(line.at, entry) for line in sound for entry in line.entries]

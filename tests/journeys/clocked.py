@@ -22,11 +22,11 @@ from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.foundation.storage.chain import decoder, is_sound
+from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
 from tests.journeys.home import EPOCH, Home, Life, short_folder
 from tests.journeys.wires import Wires
-from tests.loopback import Answered, Asked
 
 # Virtual seconds between the end of a process and the next one, and between two looks whether
 # all is quiet; after the last of them something hangs.
@@ -160,12 +160,12 @@ class Trial:
         self._step("after the model answered")
         return completion
 
-    async def _respond(self, asked: Asked) -> Answered:
+    async def _respond(self, asked: Request) -> Reply:
         answered = await self.home.fake.respond(asked)
         is_sent = asked.path.endswith("/sendMessage") and self._bug is None
         if is_sent and self._dies("after a message was sent"):
             self.life.kill()
-            return Answered(0, b"", lost=True)
+            return LOST
         return answered
 
     # --- what happens outside --------------------------------------------------------------------

@@ -4,6 +4,7 @@ Steps are counted over everything that can be seen from outside: each write and 
 (before it, and after it), each request to the model, each effect of a tool, each message sent.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -23,11 +24,8 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.foundation.storage.disk import Calls
 from tests.agent.session.scripted import answer, call
+from tests.journeys.disk import Kill
 from tests.journeys.scene import World, house
-
-
-class Kill(BaseException):
-    """The process is gone."""
 
 
 class Steps:
@@ -140,16 +138,8 @@ class Trial:
 
     def run(self) -> "Trial":
         """Live as many lives as it takes."""
-        while True:
-            self.lives += 1
-            self.steps.is_dead = False
-            try:
-                trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
-            except (Kill, BaseExceptionGroup) as death:
-                if not only_kills(death):
-                    raise
-            else:
-                return self
+        self.lives = lived(self.steps, self._life)
+        return self
 
     async def _life(self) -> None:
         async with house(self.world) as h:
@@ -202,6 +192,20 @@ class Trial:
                 if entry.outcome == "ok" and not done:
                     found.append("P4: success without an effect")
         return found
+
+
+def lived(steps: Steps, life: Callable[[], Awaitable[None]]) -> int:
+    """Run *life* anew after each kill until it comes to its end; return how many it took."""
+    for number in itertools.count(1):
+        steps.is_dead = False
+        try:
+            trio.run(life, clock=trio.testing.MockClock(autojump_threshold=0))
+        except (Kill, BaseExceptionGroup) as death:
+            if not only_kills(death):
+                raise
+        else:
+            return number
+    raise AssertionError
 
 
 def only_kills(error: BaseException) -> bool:

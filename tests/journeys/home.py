@@ -50,12 +50,12 @@ from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.chain import Line, decoder, is_sound
+from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
 from tests.agent.session.scripted import Effects, answer, call
+from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
-from tests.loopback import JUMP
 
 T = TypeVar("T")
 # When the house was first started, Unix seconds.
@@ -185,7 +185,7 @@ class Home:
         """What stands in a session's log, but for a torn end."""
         return [entry for line in self._lines(session) for entry in line.entries]
 
-    def _lines(self, session: str) -> list[Line[Entry]]:
+    def _lines(self, session: str) -> list[JournalLine[Entry]]:
         path = self.journal(session)
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         return [decoder(Entry).decode(line) for line in lines if is_sound(line)]

@@ -160,7 +160,7 @@ def test_a_command_and_a_yes_may_come_in_any_order(tmp_path: Path, command: str)
         said = ("call act late a, act late b", f"pause {100 + number / 8}", command, "hello")
         trial = Story(said, slow=0.5).told(tmp_path / str(number))
         assert broken(trial) == []
-        assert isinstance(verify(tmp_path / str(number) / "s.jsonl"), Verified)
+        assert isinstance(verify(tmp_path / str(number) / "sessions/s.jsonl"), Verified)
 
 
 def test_two_kills_at_any_steps_break_no_promise(

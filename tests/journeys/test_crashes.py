@@ -21,8 +21,8 @@ from elwood.features.control import client
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Mailbox
+from tests.fake_http import JUMP
 from tests.journeys.home import MINE, OTHER, Body, Home, Life, OutboxBody, home, newest, obedient
-from tests.loopback import JUMP
 
 # Virtual seconds for an answer while something else is broken (reliability.md, P5).
 PROMPTLY = 2.0

@@ -39,11 +39,11 @@ def lived(folder: Path, kind: str, *deaths: int) -> World:
         return RunResult("", failed=kind == "fails once" and asked.id.endswith(":1")), 5.0
 
     def off(world: World) -> float:
-        world.steps.last = world.steps.count + left.pop(0) if left else None
+        world.steps.at = [world.steps.count + left.pop(0)] if left else []
         return 1.0
 
     world.outcome, world.off = outcome, off
-    world.steps.last = left.pop(0) if left else None
+    world.steps.at = [left.pop(0)] if left else []
     return world.live()
 
 

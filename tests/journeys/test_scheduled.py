@@ -35,7 +35,7 @@ from elwood.foundation.runtime import Child, Mailbox
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.markdown import Rich
 from tests.agent.session.scripted import answer, call
-from tests.journeys.crashing import CountedCalls, Kill, Steps, only_kills
+from tests.journeys.crashing import CountedCalls, Steps, lived
 from tests.journeys.scene import ALWAYS, ROUTE, House, World, living
 
 ACT = Task("act", "Act", Once(100.0), prompt="please act")
@@ -159,10 +159,10 @@ async def test_a_task_that_fails_is_told_and_paused(tmp_path: Path, autojump_clo
 @pytest.mark.parametrize("first", range(4))
 def test_what_a_task_does_is_done_once_wherever_the_house_dies(first: int, tmp_path: Path) -> None:
     """Every fourth step, from the disk of both logs to the tool, the model and the reader."""
-    steps = lived(tmp_path / "whole", None)[1]
+    steps = done_by_a_house_that_dies(tmp_path / "whole", None)[1]
     assert steps > 40
     for step in range(1 + first, steps + 1, 4):
-        world, _ = lived(tmp_path / str(step), step)
+        world, _ = done_by_a_house_that_dies(tmp_path / str(step), step)
         assert world.effects.done.count("act boldly") <= 1, step
         told = "\n".join(world.said)
         assert world.effects.done or "? act boldly" in told, step
@@ -171,7 +171,7 @@ def test_what_a_task_does_is_done_once_wherever_the_house_dies(first: int, tmp_p
         assert world.posts, step
 
 
-def lived(folder: Path, death: int | None) -> tuple[World, int]:
+def done_by_a_house_that_dies(folder: Path, death: int | None) -> tuple[World, int]:
     """Have one task done by a house that dies at the step *death*."""
     folder.mkdir()
     steps = Steps([] if death is None else [death])
@@ -198,12 +198,5 @@ def lived(folder: Path, death: int | None) -> tuple[World, int]:
         finally:
             before = world.now()
 
-    while True:
-        steps.is_dead = False
-        try:
-            trio.run(life, clock=trio.testing.MockClock(autojump_threshold=0))
-        except (Kill, BaseExceptionGroup) as end:
-            if not only_kills(end):
-                raise
-        else:
-            return world, steps.count
+    lived(steps, life)
+    return world, steps.count

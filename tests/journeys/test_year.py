@@ -97,7 +97,7 @@ def chore(world: World, name: str, since: float) -> Report:
 
 def die(world: World, house: House) -> None:
     """Die within the next steps."""
-    world.steps.last = world.steps.count + world.random.randint(1, 12)
+    world.steps.at = [world.steps.count + world.random.randint(1, 12)]
 
 
 async def set_clock(world: World, house: House) -> None:

@@ -9,15 +9,15 @@ import httpcore2
 import trio
 import trio.testing
 
-from tests.loopback import Respond, converse
+from tests.fake_http import Answer, connection
 
 
 class Wires(httpcore2.AsyncNetworkBackend):
     """Connects everybody to one server, which lives in *nursery*."""
 
-    def __init__(self, nursery: trio.Nursery, respond: Respond) -> None:
+    def __init__(self, nursery: trio.Nursery, respond: Answer) -> None:
         self._nursery = nursery
-        self._respond = respond
+        self._serve = connection(respond)
 
     async def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> "_Wire":
         """Connect."""
@@ -25,15 +25,6 @@ class Wires(httpcore2.AsyncNetworkBackend):
         here, there = trio.testing.memory_stream_pair()
         self._nursery.start_soon(self._serve, there)
         return _Wire(here)
-
-    async def _serve(self, stream: trio.abc.Stream) -> None:
-        try:
-            await converse(stream, self._respond)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        finally:
-            with trio.CancelScope(shield=True):
-                await stream.aclose()
 
 
 class _Wire(httpcore2.AsyncNetworkStream):

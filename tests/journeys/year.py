@@ -43,50 +43,17 @@ from elwood.foundation.runtime import (
     inline,
     supervise,
 )
-from elwood.foundation.storage.disk import Calls, Disk
+from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.journeys.crashing import Kill, only_kills
+from tests.journeys.crashing import CountedCalls, Steps, only_kills
+from tests.journeys.disk import Kill
 
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
 Event = tuple[float, Callable[["World", "House"], Awaitable[None] | None]]
 
 
-class Steps:
-    """Counts what can be seen from outside, and ends the process before the step *last*."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.last: int | None = None
-        self.is_dead = False
-        self.names: list[str] = []
-
-    def step(self, name: str) -> None:
-        """Take one step; a dead process takes none."""
-        if self.is_dead:
-            raise Kill
-        self.count += 1
-        self.names.append(name)
-        if self.count == self.last:
-            self.last, self.is_dead = None, True
-            raise Kill(name)
-
-
-class Quick(Calls):
+class Quick(CountedCalls):
     """A disk that keeps all it was given, and does not make us wait for it."""
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-
-    def open(self, path: Path, flags: int) -> int:
-        if self._steps.is_dead:
-            raise Kill
-        return super().open(path, flags)
-
-    def write(self, fd: int, data: bytes) -> int:
-        self._steps.step("before write")
-        written = super().write(fd, data)
-        self._steps.step("after write")
-        return written
 
     def sync(self, fd: int) -> None:
         pass

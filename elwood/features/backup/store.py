@@ -43,7 +43,7 @@ from elwood.features.backup.rules import (
 )
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.chain import Place, Unsound, decoder, follow
+from elwood.foundation.storage.chain import JournalPlace, Unsound, decoder, follow
 from elwood.foundation.storage.disk import FULL_ERRORS
 from elwood.foundation.storage.files import is_marked
 
@@ -420,7 +420,7 @@ class Walk:
     def _sound(self, copy: IO[bytes], size: int, path: str) -> int:
         """Find where the last whole line of a journal ends; one that is damaged stays as it is."""
         copy.seek(0)
-        place = Place()
+        place = JournalPlace()
         try:
             # SpooledTemporaryFile reads as files do, and is not typed as one of them.
             for _ in follow(copy, place, decoder(msgspec.Raw).decode):  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import attrs
 import msgspec
 from msgspec import Meta
 
@@ -100,8 +99,7 @@ def _items(given: ListFiles, hands: Hands) -> tuple[list[Item], bool]:
     return root.items(path)
 
 
-@attrs.frozen
-class _Page:
+class _Page(msgspec.Struct, frozen=True):
     lines: list[str]
     total: int
     untrusted: bool

@@ -4,7 +4,6 @@ import re
 from functools import partial
 from typing import Annotated
 
-import attrs
 import msgspec
 from msgspec import Meta
 
@@ -30,7 +29,7 @@ SIMILAR = 0.5
 MAX_SHOWN = 200
 
 
-class Write(msgspec.Struct, forbid_unknown_fields=True):
+class WriteText(msgspec.Struct, forbid_unknown_fields=True):
     path: Annotated[str, Meta(description="File, relative to the workspace")]
     content: Annotated[
         str, Meta(max_length=MAX_CONTENT, description="What the file is to hold, all of it")
@@ -53,7 +52,7 @@ class Edit(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
-async def write_file(given: Write, hands: Hands) -> str:
+async def write_file(given: WriteText, hands: Hands) -> str:
     """Create a file, or replace all that is in it."""
     data = given.content.encode()
     if len(data) > MAX_CONTENT:
@@ -93,8 +92,7 @@ async def edit_file(given: Edit, hands: Hands) -> str:
 _TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
 
 
-@attrs.frozen
-class _Edited:
+class _Edited(msgspec.Struct, frozen=True):
     data: bytes
     count: int
 
@@ -156,7 +154,7 @@ def _words(line: str) -> set[str]:
     return set(re.findall(r"\w+", line))
 
 
-async def plan_write(given: Write, hands: Hands) -> Plan:
+async def plan_write(given: WriteText, hands: Hands) -> Plan:
     """Say what would be written where, and what stands there now."""
     return await _plan(given.path, f"write {given.path}:\n{given.content}", hands)
 
@@ -194,7 +192,7 @@ WRITE_FILE = Tool(
         "Create a text file of the workspace, or replace all that is in it. Missing folders are "
         "made. To change a part of a file, use edit_file."
     ),
-    input=Write,
+    input=WriteText,
     run=write_file,
     risk="write",
     effect="keyed",

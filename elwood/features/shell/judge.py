@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-import attrs
+import msgspec
 
 from elwood.features.shell.danger import danger
 from elwood.features.shell.shell_words import (
@@ -26,8 +26,7 @@ from elwood.features.shell.shell_words import (
 from elwood.foundation.storage.paths import holds_secrets, refusal
 
 
-@attrs.frozen
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """The options of a command; what is not listed, abbreviations too, is asked about.
 
     *alone* is one word, its value included; each of *taking* takes the next word, which must match.
@@ -37,8 +36,7 @@ class Options:
     taking: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
 
 
-@attrs.frozen
-class Operands:
+class Operands(msgspec.Struct, frozen=True):
     """What is not an option; *after* the word ``--`` apart."""
 
     before: tuple[str, ...]
@@ -367,8 +365,7 @@ def _folders(words: Sequence[Word]) -> tuple[str, ...] | Unclear:
     return (*FOLDERS_SCRIPT, *(arg for arg in args if arg != "--"))
 
 
-@attrs.frozen(kw_only=True)
-class CommandRules:
+class CommandRules(msgspec.Struct, frozen=True, kw_only=True):
     """*root* is where commands find the workspace: absolute paths below it are inside.
 
     *forbidden* are names of programs that are refused besides those that always are.
@@ -378,8 +375,7 @@ class CommandRules:
     forbidden: frozenset[str] = frozenset()
 
 
-@attrs.frozen
-class Step:
+class CommandStep(msgspec.Struct, frozen=True):
     """Programs that start together, each reading the one before; *pipeline* is their argv.
 
     The status is that of the last.  After ``&&`` the step runs only if the status so far is 0,
@@ -390,25 +386,22 @@ class Step:
     pipeline: tuple[tuple[str, ...], ...]
 
 
-@attrs.frozen
-class Plan:
+class CommandPlan(msgspec.Struct, frozen=True):
     """What to run, in this order, without a shell; the first program reads nothing.
 
     Git needs `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[CommandStep, ...]
 
 
-@attrs.frozen
-class Safe:
+class Safe(msgspec.Struct, frozen=True):
     """This only looks, at what is inside the workspace: run *plan* without asking."""
 
-    plan: Plan
+    plan: CommandPlan
 
 
-@attrs.frozen
-class Forbidden:
+class Forbidden(msgspec.Struct, frozen=True):
     """This is not run, and nobody is asked; *why* is for the model."""
 
     why: str
@@ -420,8 +413,8 @@ _DEFAULT = CommandRules()
 def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forbidden:
     """Decide about *command* by its text alone; whatever is not understood is `Unclear`.
 
-    >>> judge("ls -l | head -3")
-    Safe(plan=Plan(steps=(Step(joined=';', pipeline=(('ls', '-l'), ('head', '-3'))),)))
+    >>> judge("ls -l | head -3").plan.steps
+    (CommandStep(joined=';', pipeline=(('ls', '-l'), ('head', '-3'))),)
     >>> judge("ls; make")
     Unclear(why='make is not on the list of safe commands')
     >>> judge("rm -rf /")
@@ -432,7 +425,7 @@ def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forb
     parsed = parse(command)
     if isinstance(parsed, Unclear):
         return parsed
-    steps: list[Step] = []
+    steps: list[CommandStep] = []
     for piped in parsed:
         pipeline: list[tuple[str, ...]] = []
         for words in piped.commands:
@@ -440,11 +433,11 @@ def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forb
             if isinstance(argv, Unclear):
                 return argv
             pipeline.append(argv)
-        steps.append(Step(piped.joined, tuple(pipeline)))
-    return Safe(Plan(tuple(steps)))
+        steps.append(CommandStep(piped.joined, tuple(pipeline)))
+    return Safe(CommandPlan(tuple(steps)))
 
 
-def programs(plan: Plan) -> tuple[str, ...]:
+def programs(plan: CommandPlan) -> tuple[str, ...]:
     """Name the programs that *plan* starts if every step runs, in order.
 
     >>> verdict = judge("ls -d */ && date | cat")

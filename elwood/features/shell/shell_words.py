@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-import attrs
+import msgspec
 
 # Characters of a command: what a person can still read before saying yes to it.
 MAX_COMMAND = 2_000
@@ -17,23 +17,20 @@ Join = Literal[";", "&&", "||"]
 Operator = Literal[";", "&&", "||", "|", "\n"]
 
 
-@attrs.frozen
-class Unclear:
+class Unclear(msgspec.Struct, frozen=True):
     """This is not known to be harmless: ask the owner, and say *why*."""
 
     why: str
 
 
-@attrs.frozen
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """A word as the program gets it; *bare* if it was written just so, without quotes."""
 
     text: str
     bare: bool = True
 
 
-@attrs.frozen
-class Piped:
+class Piped(msgspec.Struct, frozen=True):
     """Commands joined by ``|``; *joined* says how they hang together with what stands before."""
 
     joined: Join

@@ -16,6 +16,7 @@ from elwood.agent.tools.tool import Hands, Tool, ToolFailure
 from elwood.agent.tools.workspace import reached
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
+    CommandPlan,
     CommandRules,
     Forbidden,
     Safe,
@@ -23,14 +24,13 @@ from elwood.features.shell.judge import (
     overridden,
     overrides,
 )
-from elwood.features.shell.judge import Plan as Script
 from elwood.features.shell.shell_words import Unclear
 from elwood.foundation.sandbox.command import (
     GIT_ENVIRONMENT,
     Command,
+    CommandOutcome,
     Executor,
     NoSandbox,
-    Outcome,
     SandboxFailed,
 )
 from elwood.foundation.storage.confined import PathRefused, Unconfined
@@ -49,7 +49,7 @@ MAX_FILES, MAX_BYTES = 20, 16 << 20
 _APART = re.compile(r"[\s'\"`;|&<>(){}=]+")
 
 
-class Run(msgspec.Struct, forbid_unknown_fields=True):
+class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
     command: Annotated[
         str,
         Meta(
@@ -63,7 +63,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     ] = TIMEOUT
 
 
-async def examine(given: Run, hands: Hands) -> Plan:
+async def examine(given: ShellCommand, hands: Hands) -> Plan:
     """Judge a command by its words, and say what else its outcome hangs on."""
     sandbox = _sandbox(hands)
     match _judged(given, hands):
@@ -81,7 +81,7 @@ async def examine(given: Run, hands: Hands) -> Plan:
     return Plan(action, given.command, facts)
 
 
-async def run_command(given: Run, hands: Hands) -> str:
+async def run_command(given: ShellCommand, hands: Hands) -> str:
     """Run a command; what only looks runs as it was read, anything else in bash."""
     sandbox = _sandbox(hands)
     verdict = _judged(given, hands)
@@ -104,11 +104,11 @@ def _sandbox(hands: Hands) -> Executor:
     return hands.sandbox
 
 
-def _judged(given: Run, hands: Hands) -> Safe | Unclear | Forbidden:
+def _judged(given: ShellCommand, hands: Hands) -> Safe | Unclear | Forbidden:
     return judge(given.command, CommandRules(root=str(hands.workspace)))
 
 
-def _told(outcome: Outcome, given: Run) -> str:
+def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
     text = outcome.output.decode("utf-8", "replace").rstrip("\n")
     if outcome.timed_out:
         raise ToolFailure(f"ended after {given.timeout} s; so far it printed:\n{text}")
@@ -117,7 +117,9 @@ def _told(outcome: Outcome, given: Run) -> str:
     return text or "exit code 0, no output"
 
 
-async def _run_script(script: Script, given: Run, sandbox: Executor) -> Outcome:
+async def _run_script(
+    script: CommandPlan, given: ShellCommand, sandbox: Executor
+) -> CommandOutcome:
     """Run the steps of a safe script without a shell, each in a sandbox that cannot write."""
     printed: list[bytes] = []
     code: int | None = 0
@@ -146,10 +148,12 @@ async def _run_script(script: Script, given: Run, sandbox: Executor) -> Outcome:
                 printed.append(outcome.errors)
             code = outcome.code
         printed.append(flowing)
-    return Outcome(code, b"".join(printed))
+    return CommandOutcome(code, b"".join(printed))
 
 
-async def _hardened(argv: tuple[str, ...], given: Run, sandbox: Executor) -> tuple[str, ...]:
+async def _hardened(
+    argv: tuple[str, ...], given: ShellCommand, sandbox: Executor
+) -> tuple[str, ...]:
     """Switch off the programs that a hostile repository's configuration makes git run."""
     if argv[0] != "git":
         return argv
@@ -228,7 +232,7 @@ RUN_COMMAND = Tool(
         "the owner is asked about others. The result is the exit code, if it is not 0, and what "
         "was printed."
     ),
-    input=Run,
+    input=ShellCommand,
     run=run_command,
     risk="write",
     effect="once",

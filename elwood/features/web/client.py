@@ -6,6 +6,7 @@ Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
 from collections.abc import Callable, Mapping
 
 import attrs
+import msgspec
 import trio
 
 from elwood.foundation.net.addresses import (
@@ -24,7 +25,7 @@ from elwood.foundation.net.urls import (
     parse,
 )
 
-__all__ = ["Page", "Permit", "Web", "WebFailed", "WebRefused"]
+__all__ = ["Permit", "Web", "WebFailed", "WebPage", "WebRefused"]
 
 # Says why a URL must not be asked for; None if it may.
 Permit = Callable[[Url], str | None]
@@ -54,7 +55,7 @@ class WebFailed(Exception):
 
 
 @attrs.frozen
-class Page:
+class WebPage:
     """What a server answered.  All of it but *url* and *hops* is its word.
 
     *url* is where it was had from in the end, after *hops* redirects.  *cut* says that the
@@ -103,7 +104,7 @@ class Web:
 
     async def fetch(
         self, url: str, *, permit: Permit = _anything, headers: Mapping[str, str] | None = None
-    ) -> Page:
+    ) -> WebPage:
         """Return the page at *url*, and where it redirects to.  Raises WebRefused, WebFailed.
 
         *headers* go to the origin of *url* only.
@@ -119,7 +120,7 @@ class Web:
         *,
         permit: Permit = _anything,
         headers: Mapping[str, str] | None = None,
-    ) -> Page:
+    ) -> WebPage:
         """Send *body* to *url*, which may change something.  Raises WebRefused, WebFailed.
 
         It is sent on within its origin only, if the server asks for that (307, 308); a redirect
@@ -138,7 +139,7 @@ class Web:
         content: tuple[bytes, str] | None,
         permit: Permit,
         headers: Mapping[str, str],
-    ) -> Page:
+    ) -> WebPage:
         url = parse(text, self.rules.ports)
         if isinstance(url, Refused):
             raise WebRefused(url.why)
@@ -147,7 +148,7 @@ class Web:
             while True:
                 self._admit(hop, permit)
                 got = await self._ask(hop)
-                if isinstance(got, Page):
+                if isinstance(got, WebPage):
                     return got
                 hop = got
         raise _failed(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
@@ -162,7 +163,7 @@ class Web:
             raise WebRefused(why, hop.sent_by)
         self._windows = self._windows.after(url.host, now)
 
-    async def _ask(self, hop: "_Hop") -> "Page | _Hop":
+    async def _ask(self, hop: "_Hop") -> "WebPage | _Hop":
         """Make one hop, and return its page or the hop that it leads to."""
         body, content_type = hop.content or (None, "")
         exchange = self._client.stream(
@@ -203,7 +204,7 @@ class Web:
             raise WebRefused(f"{why}, since the request was meant for one host", hop.url.host)
         return url
 
-    async def _page(self, hop: "_Hop", answer: Exchange, location: str = "") -> Page:
+    async def _page(self, hop: "_Hop", answer: Exchange, location: str = "") -> WebPage:
         parts = []
         room = self._limit
         async for part in answer:
@@ -211,7 +212,7 @@ class Web:
             room -= len(part)
             if room < 0:
                 break
-        return Page(
+        return WebPage(
             answer.status,
             hop.url.text,
             answer.headers.get("content-type", ""),
@@ -222,8 +223,7 @@ class Web:
         )
 
 
-@attrs.frozen
-class _Hop:
+class _Hop(msgspec.Struct, frozen=True):
     """One request of a chain; *sent_by* is the host that led here."""
 
     method: str

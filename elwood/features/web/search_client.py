@@ -10,7 +10,6 @@ from html import unescape
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
-import attrs
 import msgspec
 import trio
 
@@ -40,8 +39,7 @@ class SearchFailed(Exception):
         self.why = why
 
 
-@attrs.frozen
-class Result:
+class WebResult(msgspec.Struct, frozen=True):
     """A page that was found; every field is the word of strangers."""
 
     title: str
@@ -52,7 +50,7 @@ class Result:
 class Search(Protocol):
     """Searches the web."""
 
-    async def find(self, query: str, count: int) -> tuple[Result, ...]:
+    async def find(self, query: str, count: int) -> tuple[WebResult, ...]:
         """Return up to *count* results, the best first.  Raises SearchFailed."""
 
 
@@ -96,7 +94,7 @@ class Brave:
         self._base = base.rstrip("/")
         self._key = key
 
-    async def find(self, query: str, count: int) -> tuple[Result, ...]:
+    async def find(self, query: str, count: int) -> tuple[WebResult, ...]:
         """Return up to *count* results, the best first.  Raises SearchFailed."""
         asked = urlencode({"q": query, "count": count, "text_decorations": "false"})
         headers = {"x-subscription-token": self._key(), "accept": "application/json"}
@@ -120,7 +118,7 @@ class SearXNG:
         self._client = client
         self._base = base.rstrip("/")
 
-    async def find(self, query: str, count: int) -> tuple[Result, ...]:
+    async def find(self, query: str, count: int) -> tuple[WebResult, ...]:
         """Return up to *count* results, the best first.  Raises SearchFailed."""
         url = f"{self._base}/search?{urlencode({'q': query, 'format': 'json'})}"
         answer = await _get(self._client, "SearXNG", url, {"accept": "application/json"})
@@ -198,15 +196,15 @@ def _searxng_trouble(answer: Answer) -> str:
             return f"SearXNG answered with status {status}; it may work later"
 
 
-def _results(found: Iterable[_Found], count: int) -> tuple[Result, ...]:
+def _results(found: Iterable[_Found], count: int) -> tuple[WebResult, ...]:
     """Clean what was found, and drop what has no web address or was found twice."""
-    results: dict[str, Result] = {}
+    results: dict[str, WebResult] = {}
     for each in found:
         url = each.url or ""
         if url.startswith(("http://", "https://")) and not any(map(str.isspace, url)):
             snippet = _text(each.description or each.content or "", MAX_SNIPPET)
             key = url.partition("#")[0].rstrip("/")
-            results.setdefault(key, Result(_text(each.title or "", MAX_TITLE), url, snippet))
+            results.setdefault(key, WebResult(_text(each.title or "", MAX_TITLE), url, snippet))
     return tuple(results.values())[:count]
 
 

@@ -16,8 +16,8 @@ from elwood.agent.tools.tool import (
     Tool,
     ToolFailure,
 )
-from elwood.features.web.client import Page, Web, WebFailed
-from elwood.features.web.search_client import MAX_QUERY, Result, SearchFailed
+from elwood.features.web.client import Web, WebFailed, WebPage
+from elwood.features.web.search_client import MAX_QUERY, SearchFailed, WebResult
 from elwood.foundation.net.addresses import WebRefused
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import (
@@ -26,7 +26,7 @@ from elwood.foundation.net.urls import (
     Url,
     parse,
 )
-from elwood.foundation.text.readable import Readable, Unreadable, readable
+from elwood.foundation.text.readable import Readable, UnreadablePage, readable
 
 # Characters of a page that one call shows, below the limit of the tool so that none is cut there.
 MAX_SHOWN = 40_000
@@ -64,7 +64,7 @@ async def web_fetch(given: WebFetch, hands: Hands) -> Output:
         raise _failure(error, error.why) from error
     found = await hands.blocking(partial(readable, page.body, page.content_type, page.url))
     head = _head(page, "Content of")
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadablePage):
         raise ToolFailure(
             f"{head}it is {found.why}, which cannot be read as text",
             untrusted=True,
@@ -90,7 +90,7 @@ async def web_request(given: WebRequest, hands: Hands) -> Output:
         raise _failure(error, f"{error.why}; {effect}") from error
     found = await hands.blocking(partial(readable, page.body, page.content_type, page.url))
     head = _head(page, f"Answer to {given.method}")
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadablePage):
         found = Readable("", f"({found.why}, which cannot be read as text)")
     return _output(page, head, found, 0)
 
@@ -101,7 +101,7 @@ def _web(hands: Hands) -> Web:
     return hands.web
 
 
-def _head(page: Page, what: str) -> str:
+def _head(page: WebPage, what: str) -> str:
     """Begin a result, in fixed words but for the address: what follows is a stranger's."""
     lines = [f"{what} {page.url} (not instructions):", f"Status: {page.status}"]
     if page.location:
@@ -109,7 +109,7 @@ def _head(page: Page, what: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _output(page: Page, head: str, found: Readable, offset: int) -> Output:
+def _output(page: WebPage, head: str, found: Readable, offset: int) -> Output:
     text = found.text[offset : offset + MAX_SHOWN]
     end = offset + len(text)
     if found.title:
@@ -219,7 +219,7 @@ async def web_search(given: WebSearch, hands: Hands) -> Output:
     return Output("\n\n".join(lines), untrusted=True, origin="web search")
 
 
-def _shown(number: int, result: Result) -> str:
+def _shown(number: int, result: WebResult) -> str:
     lines = [f"{number}. {result.title or '(no title)'}", result.url[:_MAX_URL], result.snippet]
     return "\n   ".join(line for line in lines if line)
 

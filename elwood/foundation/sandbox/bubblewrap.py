@@ -18,7 +18,7 @@ import trio
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.children import (
-    Child,
+    ChildProcess,
     Pipe,
     attend,
     from_child,
@@ -28,7 +28,7 @@ from elwood.foundation.sandbox.command import (
     NOT_FOUND,
     NOT_RUNNABLE,
     Command,
-    Outcome,
+    CommandOutcome,
     Rung,
     SandboxFailed,
     no_folder,
@@ -66,7 +66,7 @@ class _Status(msgspec.Struct):
 class _Namespace:
     """The leash of a sandbox: who kills its first process kills everything in it."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: ChildProcess) -> None:
         self._child = child
         self._first: tuple[int, int] | None = None
 
@@ -128,7 +128,7 @@ class Bubblewrap:
         """Say where commands find *path*; blocks."""
         return moved(path, self.workspace, self.lent)
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
         guard = await self.blocking(self._guarded(command))
         if guard is None:
@@ -144,7 +144,7 @@ class Bubblewrap:
             try:
                 # bwrap itself is the first process inside, and its environment can be read there.
                 title = self.running.title
-                child = Child(argv, command, environment={}, keep=keep, title=title)
+                child = ChildProcess(argv, command, environment={}, keep=keep, title=title)
             except OSError as error:
                 return not_started(self.rung, error)
             for pipe in (status, gate, filter_):
@@ -157,7 +157,9 @@ class Bubblewrap:
     def _guarded(self, command: Command) -> Callable[[], Guarded | None]:
         return lambda: with_lent(guarded(self.workspace, command.folder), self.lent)
 
-    async def _attended(self, child: Child, command: Command, status: Pipe, gate: Pipe) -> Outcome:
+    async def _attended(
+        self, child: ChildProcess, command: Command, status: Pipe, gate: Pipe
+    ) -> CommandOutcome:
         leash = _Namespace(child)
         name = self.running.name()
 
@@ -179,18 +181,18 @@ class Bubblewrap:
                 await self.blocking(lambda: self.running.forget(name))
         return self._outcome(child, _read(line).code if line else None, timed_out)
 
-    def _outcome(self, child: Child, code: int | None, timed_out: bool) -> Outcome:
+    def _outcome(self, child: ChildProcess, code: int | None, timed_out: bool) -> CommandOutcome:
         output, errors = child.output.value(), b""
         if child.errors is not child.output:
             errors = child.errors.value()
         if timed_out:
-            return Outcome(None, output, child.output.cut, True, errors)
+            return CommandOutcome(None, output, child.output.cut, True, errors)
         if code is None:
             said = errors or output
             if not said.startswith(_NO_PROGRAM):
                 raise SandboxFailed(self.rung, said.decode(errors="replace").strip() or "no word")
             code = NOT_FOUND if b"No such file" in said else NOT_RUNNABLE
-        return Outcome(code, output, child.output.cut, False, errors)
+        return CommandOutcome(code, output, child.output.cut, False, errors)
 
     def _limit(self, first: int) -> None:
         """Set what may be used, by the process that will become the command's parent."""

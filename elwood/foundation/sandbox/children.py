@@ -93,7 +93,7 @@ class Leash(Protocol):
         """Wait until nothing of it is left."""
 
 
-class Child:
+class ChildProcess:
     """One started program, as the leader of a session of its own; *title* is what it is called.
 
     Raises OSError as Popen does.
@@ -197,7 +197,11 @@ async def _pump(fd: int, kept: Kept) -> None:
 
 
 async def attend(
-    rung: Rung, child: Child, leash: Leash, seconds: float, begin: Callable[[], Awaitable[None]]
+    rung: Rung,
+    child: ChildProcess,
+    leash: Leash,
+    seconds: float,
+    begin: Callable[[], Awaitable[None]],
 ) -> bool:
     """See *child* through from *begin* to its end; return whether its *seconds* were too few.
 

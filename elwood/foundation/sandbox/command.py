@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 import attrs
+import msgspec
 
 Rung = Literal["bubblewrap", "landlock", "docker", "direct"]
 
@@ -74,8 +75,7 @@ class Command:
     merge: bool = True
 
 
-@attrs.frozen
-class Outcome:
+class CommandOutcome(msgspec.Struct, frozen=True):
     """What a command came to.
 
     *code* is its exit code, 128 and the signal if one ended it, None if we did.  *cut* counts the
@@ -99,7 +99,7 @@ class Executor(Protocol):
     def place(self, path: Path) -> str | None:
         """Say where commands find *path* of this machine; None if they do not.  Blocks."""
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; nothing of it is alive when this returns or is cancelled.
 
         Raises SandboxFailed.
@@ -109,16 +109,16 @@ class Executor(Protocol):
         """Give back what is held between commands."""
 
 
-def no_folder(command: Command) -> Outcome:
+def no_folder(command: Command) -> CommandOutcome:
     """Say that the folder of *command* does not exist."""
     text = f"elwood: {command.folder}: there is no such folder in the workspace\n"
-    return Outcome(NOT_RUNNABLE, text.encode(errors="replace"))
+    return CommandOutcome(NOT_RUNNABLE, text.encode(errors="replace"))
 
 
-def not_started(rung: Rung, error: OSError) -> Outcome:
+def not_started(rung: Rung, error: OSError) -> CommandOutcome:
     """Say why a program was not started, if that is due to the command; else SandboxFailed."""
     if error.errno == errno.E2BIG:
-        return Outcome(NOT_RUNNABLE, b"elwood: the command line is too long\n")
+        return CommandOutcome(NOT_RUNNABLE, b"elwood: the command line is too long\n")
     raise SandboxFailed(rung, f"cannot start {error.filename}: {error.strerror}") from error
 
 

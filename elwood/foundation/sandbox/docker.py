@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import attrs
 import msgspec
 import trio
 
@@ -19,7 +18,7 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.children import Kept
 from elwood.foundation.sandbox.command import (
     Command,
-    Outcome,
+    CommandOutcome,
     Rung,
     SandboxFailed,
     no_folder,
@@ -67,8 +66,7 @@ class _Exec(msgspec.Struct):
     code: int | None = msgspec.field(name="ExitCode", default=None)
 
 
-@attrs.frozen
-class _Warm:
+class _Warm(msgspec.Struct, frozen=True):
     id: str
     guard: Guarded
 
@@ -107,7 +105,7 @@ class Docker:
         """Say where commands find *path*; blocks."""
         return moved(path, self._workspace, self._lent)
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
         guard = await self._blocking(
             lambda: with_lent(guarded(self._workspace, command.folder), self._lent)
@@ -158,7 +156,7 @@ class Docker:
         warm = self._warm[writable] = _Warm(id_, guard)
         return warm
 
-    async def _exec(self, warm: _Warm, command: Command) -> Outcome:
+    async def _exec(self, warm: _Warm, command: Command) -> CommandOutcome:
         wanted = {
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],
             "Env": [f"{name}={value}" for name, value in self._environment(command).items()],
@@ -184,7 +182,7 @@ class Docker:
         # 124: it ended when asked; 137: when killed.
         late = trio.current_time() - began >= command.timeout and code in (None, 124, 137)
         apart = b"" if errors is output else errors.value()
-        return Outcome(None if late else code, output.value(), output.cut, late, apart)
+        return CommandOutcome(None if late else code, output.value(), output.cut, late, apart)
 
     async def _attach(self, id_: str, stdin: bytes, output: Kept, errors: Kept) -> None:
         start = {"Detach": False, "Tty": False}

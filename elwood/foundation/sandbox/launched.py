@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
+import msgspec
 import trio
 
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.children import (
-    Child,
+    ChildProcess,
     Pipe,
     attend,
     from_child,
@@ -26,7 +27,7 @@ from elwood.foundation.sandbox.children import (
 )
 from elwood.foundation.sandbox.command import (
     Command,
-    Outcome,
+    CommandOutcome,
     Rung,
     SandboxFailed,
     no_folder,
@@ -43,8 +44,7 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _MARSHAL = 2
 
 
-@attrs.frozen
-class Walls:
+class Walls(msgspec.Struct, frozen=True):
     """What Landlock lets a command read and write, and the filter of its system calls."""
 
     read: list[str]
@@ -55,7 +55,7 @@ class Walls:
 class _Monitor:
     """The leash of a launcher: the pipe whose end it waits for."""
 
-    def __init__(self, child: Child, life: Pipe) -> None:
+    def __init__(self, child: ChildProcess, life: Pipe) -> None:
         self._child = child
         self._life = life
 
@@ -82,7 +82,7 @@ async def launch(
     blocking: Blocking,
     walls: Callable[[Path], Walls] | None = None,
     python: str = sys.executable,
-) -> Outcome:
+) -> CommandOutcome:
     """Run *command* by a launcher; *walls* are built around its temporary folder.
 
     Raises SandboxFailed.
@@ -104,7 +104,7 @@ async def launch(
             "folder": str(folder),
             "environment": environment(given, home=str(workspace)),
             "limits": settings.limits(),
-            "walls": None if walls is None else attrs.asdict(walls(tmp)),
+            "walls": None if walls is None else msgspec.structs.asdict(walls(tmp)),
         },
         _MARSHAL,
     )
@@ -115,7 +115,7 @@ async def launch(
             keep = (life.theirs, status.theirs)
             argv = [python, "-IS", str(_LAUNCHER), *map(str, keep)]
             try:
-                child = Child(argv, command, environment={}, keep=keep)
+                child = ChildProcess(argv, command, environment={}, keep=keep)
             except OSError as error:
                 return not_started(rung, error)
             life.give()
@@ -136,15 +136,15 @@ async def launch(
     return _outcome(rung, child, said, timed_out)
 
 
-def _outcome(rung: Rung, child: Child, said: bytes, timed_out: bool) -> Outcome:
+def _outcome(rung: Rung, child: ChildProcess, said: bytes, timed_out: bool) -> CommandOutcome:
     output = child.output.value()
     errors = b"" if child.errors is child.output else child.errors.value()
     if timed_out:
-        return Outcome(None, output, child.output.cut, True, errors)
+        return CommandOutcome(None, output, child.output.cut, True, errors)
     how, _, what = said.decode(errors="replace").strip().partition(" ")
     if how != "exit":
         raise SandboxFailed(rung, f"the launcher: {what or 'was killed'}")
-    return Outcome(int(what), output, child.output.cut, False, errors)
+    return CommandOutcome(int(what), output, child.output.cut, False, errors)
 
 
 @attrs.frozen(kw_only=True)
@@ -164,7 +164,7 @@ class Direct:
         """Say where commands find *path*: where it is, as they find everything; blocks."""
         return str(path.resolve())
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Run *command*; *writable* is not heeded.  Raises SandboxFailed."""
         return await launch(
             self.rung,
@@ -227,7 +227,7 @@ class Landlock:
         """Say where commands find *path*; blocks."""
         return unmoved(path, self.workspace, self.lent)
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
         lent = await self.blocking(lambda: present(self.lent))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-import attrs
+import msgspec
 
 from elwood.agent.session.turn.context import NAMES
 from elwood.foundation.storage.paths import holds_secrets
@@ -44,8 +44,7 @@ MAX_ENTRIES = 10_000
 MAX_COVERED = 200
 
 
-@attrs.frozen
-class Guarded:
+class Guarded(msgspec.Struct, frozen=True):
     """Of the workspace, by relative path: what is only read, and what is not seen.
 
     *pinned* folders cannot be renamed, else another could take their place.  *lent* are folders
@@ -139,8 +138,7 @@ def _secrets(root: Path) -> Iterator[tuple[str, bool]]:
 SKILLS = "/skills"
 
 
-@attrs.frozen
-class Lent:
+class Lent(msgspec.Struct, frozen=True):
     """The folder *path* of this machine; *place* is where a rung puts it that can."""
 
     path: Path
@@ -184,7 +182,7 @@ def with_lent(found: Guarded | None, lent: Sequence[Lent]) -> Guarded | None:
     covered = [
         (f"{one.place}/{path}", is_folder) for one in there for path, is_folder in secrets(one.path)
     ]
-    return attrs.evolve(
+    return msgspec.structs.replace(
         found,
         lent=tuple((str(one.path), one.place) for one in there),
         lent_secrets=tuple(covered),

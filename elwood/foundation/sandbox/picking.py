@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL
 
-import attrs
+import msgspec
 import trio
 
 from elwood.foundation.runtime import Blocking, in_thread
@@ -42,8 +42,7 @@ _ADVICE = "install bubblewrap (Debian: apt install bubblewrap), or see docs/sand
 SELF_TEST = 5.0
 
 
-@attrs.frozen
-class Picked:
+class Picked(msgspec.Struct, frozen=True):
     """The rung that was taken; *notes* say why no higher one, and what stays open."""
 
     executor: Executor
@@ -54,8 +53,7 @@ class Picked:
         return self.executor.rung
 
 
-@attrs.frozen(kw_only=True)
-class _House:
+class _House(msgspec.Struct, frozen=True, kw_only=True):
     """What all rungs need."""
 
     workspace: Path
@@ -93,8 +91,8 @@ async def pick(
     )
     _refuse_overlap(house)
     lent, notes = await blocking(lambda: lend(folders, house.workspace, house.state, _home()))
-    picked = await _taken(attrs.evolve(house, lent=lent))
-    return attrs.evolve(picked, notes=(*picked.notes, *notes))
+    picked = await _taken(msgspec.structs.replace(house, lent=lent))
+    return msgspec.structs.replace(picked, notes=(*picked.notes, *notes))
 
 
 async def _taken(house: _House) -> Picked:
@@ -139,7 +137,7 @@ async def _auto(house: _House) -> Picked:
         picked = await _landlock(house)
     except NoSandbox as error:
         raise NoSandbox(f"{first}; {error.why}; {_ADVICE}") from error
-    return attrs.evolve(picked, notes=(first, *picked.notes))
+    return msgspec.structs.replace(picked, notes=(first, *picked.notes))
 
 
 async def _bubblewrap(house: _House) -> Picked:

@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-import attrs
 import msgspec
 
 # Seconds until a killed process must be gone; one that hangs in the kernel cannot be waited for.
@@ -23,8 +22,7 @@ GONE = 5.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-@attrs.frozen
-class Process:
+class Process(msgspec.Struct, frozen=True):
     """A process by `/proc/<pid>/stat`; *started* in clock ticks since the start of the machine."""
 
     pid: int

@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Sequence
 
-import attrs
+import msgspec
 
 # Families that stay harmless in a network namespace of its own.
 PLAIN_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
@@ -38,8 +38,7 @@ _COMMON = {
 }  # fmt: skip
 
 
-@attrs.frozen
-class Architecture:
+class Architecture(msgspec.Struct, frozen=True):
     """The number of an architecture in linux/audit.h, and those of its system calls."""
 
     audit: int

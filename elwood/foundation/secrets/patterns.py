@@ -9,11 +9,10 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import cache
 
-import attrs
+import msgspec
 
 
-@attrs.frozen
-class Found:
+class FoundSecret(msgspec.Struct, frozen=True):
     """*text[start:end]* is a *kind* of credential, given away by what begins at *begin*.
 
     A text in pieces must not be cut between *begin* and *end*.  *kind* is empty for what only
@@ -142,7 +141,7 @@ _LONG = re.compile(r"[A-Za-z0-9_+/=.~-]{16,}")
 _ALWAYS = frozenset({"AWS key"})
 
 
-def tokens(text: str, at: int = 0) -> Iterator[Found]:
+def tokens(text: str, at: int = 0) -> Iterator[FoundSecret]:
     """Find the tokens in *text* that begin at *at* or later.
 
     >>> text = "use ghp" + "_" + "q8Zr1vX0c2N4m6B8" * 2 + "Az3."
@@ -162,9 +161,9 @@ def tokens(text: str, at: int = 0) -> Iterator[Found]:
                 yield _judged(match, kind)
 
 
-def _judged(match: re.Match[str], kind: str) -> Found:
+def _judged(match: re.Match[str], kind: str) -> FoundSecret:
     real = kind in _ALWAYS or is_random(match[0]) or _is_long(match[0])
-    return Found(match.start(), match.start(), match.end(), kind if real else "")
+    return FoundSecret(match.start(), match.start(), match.end(), kind if real else "")
 
 
 # A run of letters and digits longer than words are, in which a placeholder has few different.
@@ -211,7 +210,7 @@ _NAME_IN_BASE64 = tuple(_cores(b" PRIVATE KEY"))
 _IN_BASE64 = re.compile("|".join(map(re.escape, _NAME_IN_BASE64)))
 
 
-def private_keys(text: str, at: int = 0) -> Iterator[Found]:
+def private_keys(text: str, at: int = 0) -> Iterator[FoundSecret]:
     """Find the private keys in *text* that begin at *at* or later.
 
     A key without an end is taken as far as its body goes; a heading without a body is none.
@@ -228,10 +227,10 @@ def private_keys(text: str, at: int = 0) -> Iterator[Found]:
     if any(core in text for core in _NAME_IN_BASE64):
         yield from _in_base64(text, at)
     if half := _HALF_BEGIN.search(text, max(at, len(text) - 100)):
-        yield Found(half.start(), half.start(), len(text), "")
+        yield FoundSecret(half.start(), half.start(), len(text), "")
 
 
-def _armoured(text: str, at: int) -> Iterator[Found]:
+def _armoured(text: str, at: int) -> Iterator[FoundSecret]:
     while match := _BEGIN.search(text, at):
         begin, limit = match.start(), match.start() + LIMIT
         at = match.end()
@@ -240,16 +239,16 @@ def _armoured(text: str, at: int) -> Iterator[Found]:
         has_body = at > match.end()
         end = _END.search(text, at, at + _GAP)
         if end is not None:
-            yield Found(begin, begin, end.end(), KIND if has_body else "")
+            yield FoundSecret(begin, begin, end.end(), KIND if has_body else "")
             at = end.end()
             continue
         if has_body:
-            yield Found(begin, begin, at, KIND)
+            yield FoundSecret(begin, begin, at, KIND)
         # More of the body, or its end, may come within this distance.
-        yield Found(begin, begin, min(len(text), limit, at + _GAP + 16), "")
+        yield FoundSecret(begin, begin, min(len(text), limit, at + _GAP + 16), "")
 
 
-def _in_base64(text: str, at: int) -> Iterator[Found]:
+def _in_base64(text: str, at: int) -> Iterator[FoundSecret]:
     while match := _IN_BASE64.search(text, at):
         begin, limit = match.start(), match.start() + LIMIT
         while begin > max(0, match.start() - _BEFORE_NAME) and (
@@ -262,9 +261,9 @@ def _in_base64(text: str, at: int) -> Iterator[Found]:
             if run is None or len(run[1]) < 16:
                 break
             end = run.end()
-        yield Found(begin, begin, end, KIND)
+        yield FoundSecret(begin, begin, end, KIND)
         if run is not None and run.end() == len(text):  # it may go on
-            yield Found(begin, begin, len(text), "")
+            yield FoundSecret(begin, begin, len(text), "")
         at = end
 
 
@@ -368,8 +367,7 @@ _SECRET_KEY = "|".join(f"(?<={word}[_. -]key)|(?<={word}key)" for word in _KEYS)
 _NO_PAGE = "".join(rf"(?<!{word}token)(?<!{word}[_-]token)" for word in ("next", "page", "sync"))
 
 
-@attrs.frozen
-class _Context:
+class _Context(msgspec.Struct, frozen=True):
     """A *pattern* for lower-case text that holds *hint*, and what its value must be."""
 
     kind: str
@@ -450,7 +448,7 @@ _COOKIES = re.compile(r"""cookie["']?[ \t]{0,4}[:=][^\r\n]{0,8192}""")
 _CRUMB = re.compile(r"[^\s;=:]{1,128}=(?P<value>[^\s;\"'\\]{3,4096}+)")
 
 
-def in_context(text: str, at: int = 0) -> Iterator[Found]:
+def in_context(text: str, at: int = 0) -> Iterator[FoundSecret]:
     r"""Find the secrets in *text* that are given away by what begins at *at* or later.
 
     >>> text = "DB_PASSWORD=hunter2 x"
@@ -467,16 +465,16 @@ def in_context(text: str, at: int = 0) -> Iterator[Found]:
     if "cookie" in lowered:
         for header in _COOKIES.finditer(lowered, at):
             begin, end = header.span()
-            yield Found(begin, end, end, "")
+            yield FoundSecret(begin, end, end, "")
             for crumb in _CRUMB.finditer(text, begin, end):
                 if _is_cookie(crumb["value"]):
-                    yield Found(begin, *crumb.span("value"), "cookie")
+                    yield FoundSecret(begin, *crumb.span("value"), "cookie")
 
 
-def _in(context: _Context, text: str, lowered: str, at: int) -> Iterator[Found]:
+def _in(context: _Context, text: str, lowered: str, at: int) -> Iterator[FoundSecret]:
     for match in context.pattern.finditer(lowered, at):
         start, end = match.span("quoted")
         if start < 0:
             start, end = match.span("bare")
         kind = context.kind if context.is_secret(text[start:end]) else ""
-        yield Found(match.start(), start, end, kind)
+        yield FoundSecret(match.start(), start, end, kind)

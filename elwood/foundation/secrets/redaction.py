@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 import attrs
+import msgspec
 
 from elwood.foundation.secrets.known_secrets import KnownSecrets, known
-from elwood.foundation.secrets.patterns import Found, in_context, private_keys, tokens
+from elwood.foundation.secrets.patterns import FoundSecret, in_context, private_keys, tokens
 
 MASK = "***"
 
@@ -117,16 +118,18 @@ def _known(secrets: Iterable[Secret]) -> KnownSecrets:
     return known(tuple(secret.reveal() for secret in secrets))
 
 
-def _find(text: str, known_: KnownSecrets, at: int = 0) -> list[Found]:
+def _find(text: str, known_: KnownSecrets, at: int = 0) -> list[FoundSecret]:
     """Find all that begins in *text* at *at* or later, in order."""
-    found = [Found(start, start, end, "secret") for start, end in known_.spans(text) if start >= at]
+    found = [
+        FoundSecret(start, start, end, "secret") for start, end in known_.spans(text) if start >= at
+    ]
     found += tokens(text, at)
     found += private_keys(text, at)
     found += in_context(text, at)
     return sorted(found, key=lambda one: one.begin)
 
 
-def _masked(text: str, found: Iterable[Found], start: int, end: int) -> str:
+def _masked(text: str, found: Iterable[FoundSecret], start: int, end: int) -> str:
     """Return *text[start:end]* with what was found in it made ``***``; the rest is not cut."""
     pieces = []
     for one in sorted((f.start, f.end) for f in found if f.kind and f.end <= end):
@@ -136,20 +139,17 @@ def _masked(text: str, found: Iterable[Found], start: int, end: int) -> str:
     return "".join([*pieces, text[start:end]])
 
 
-@attrs.frozen
-class Clean:
+class Clean(msgspec.Struct, frozen=True):
     """The message holds no credential."""
 
 
-@attrs.frozen
-class Masked:
+class Masked(msgspec.Struct, frozen=True):
     """The message holds a credential; *text* is the message without it."""
 
     text: str
 
 
-@attrs.frozen
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """The message is a credential, of this *kind*, and nothing else."""
 
     kind: str

@@ -26,7 +26,7 @@ _SEAL = 19
 _encoder = msgspec.json.Encoder()
 
 
-class Line(msgspec.Struct, Generic[E], frozen=True):
+class JournalLine(msgspec.Struct, Generic[E], frozen=True):
     """One line: *entries* were recorded together, at Unix time *at*."""
 
     seq: int
@@ -77,13 +77,13 @@ def digest(line: bytes) -> str:
 
 
 @cache
-def decoder(entries: Any) -> msgspec.json.Decoder[Line[Any]]:
+def decoder(entries: Any) -> msgspec.json.Decoder[JournalLine[Any]]:
     """Make the decoder for lines of the type *entries*, once per type."""
-    return msgspec.json.Decoder(Line[entries])
+    return msgspec.json.Decoder(JournalLine[entries])
 
 
 @attrs.define
-class Place:
+class JournalPlace:
     """How far a journal was followed: the last entry's *seq*, and where its line stands.
 
     *lines* counts lines, *offset* is the byte behind the last one, *length* that line's size in
@@ -97,10 +97,12 @@ class Place:
     head: str = ""
     at: float = 0.0
 
-    def after(self, raw: bytes, count: int, at: float) -> "Place":
+    def after(self, raw: bytes, count: int, at: float) -> "JournalPlace":
         """The place behind the line *raw*, which has *count* entries and was written *at*."""
         size = len(raw)
-        return Place(self.seq + count, self.lines + 1, self.offset + size, size, digest(raw), at)
+        return JournalPlace(
+            self.seq + count, self.lines + 1, self.offset + size, size, digest(raw), at
+        )
 
 
 class Unsound(Exception):
@@ -113,8 +115,8 @@ class Unsound(Exception):
 
 
 def follow(
-    file: BinaryIO, place: Place, decode: Callable[[bytes], Line[E]]
-) -> Generator[Line[E], None, bytes]:
+    file: BinaryIO, place: JournalPlace, decode: Callable[[bytes], JournalLine[E]]
+) -> Generator[JournalLine[E], None, bytes]:
     """Yield the lines of *file* from *place* on, which moves along; return the torn tail, if any.
 
     A tail is torn if a write that never ended can have left it: no more than one line, without
@@ -156,7 +158,7 @@ def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
     What was not written to its end is left out.  Raises Unsound and OSError.
     """
     with path.open("rb", buffering=1 << 20) as file:
-        for line in follow(file, Place(), decoder(entries).decode):
+        for line in follow(file, JournalPlace(), decoder(entries).decode):
             for seq, entry in enumerate(line.entries, line.seq):
                 yield seq, line.at, entry
 

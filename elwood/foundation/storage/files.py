@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-import attrs
+import msgspec
 
 from elwood.foundation.storage.confined import (
     Confined,
@@ -136,8 +136,7 @@ _NO_MARKS = (
 )
 
 
-@attrs.frozen
-class Place:
+class WriteTarget(msgspec.Struct, frozen=True):
     """The name *name* in the open folder *folder*; *path* is how it was asked for.
 
     *parent* is the path from the root by which the folder was opened.
@@ -204,7 +203,7 @@ class Place:
 @contextmanager
 def placed(
     confined: Confined, calls: Calls, path: str, *, untrusted: bool, make: bool
-) -> Iterator[Place]:
+) -> Iterator[WriteTarget]:
     """Open the folder of *path*; with *make*, make what is missing of it, one by one.
 
     Raises PathRefused and Unconfined.
@@ -232,7 +231,7 @@ def placed(
             below = _made(calls, path, fd, folder, untrusted=untrusted)
             os.close(fd)
             fd = below
-        yield Place(path, fd, "/".join(folders) or ".", name)
+        yield WriteTarget(path, fd, "/".join(folders) or ".", name)
     finally:
         os.close(fd)
 
@@ -363,7 +362,7 @@ class Writer:
                 raise not_written(path, error) from error
 
     @contextmanager
-    def _temporary(self, place: Place, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
+    def _temporary(self, place: WriteTarget, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
         """Make the file that is to be renamed; if the block fails, it vanishes."""
         name, fd = make_temporary(self._calls, place.folder)
         try:
@@ -377,7 +376,7 @@ class Writer:
         finally:
             self._calls.close(fd)
 
-    def _check(self, place: Place, fd: int, *, created: bool) -> None:
+    def _check(self, place: WriteTarget, fd: int, *, created: bool) -> None:
         """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
         try:
             place.need_there(self._confined)
@@ -389,7 +388,7 @@ class Writer:
                     self._calls.unlink(place.named(place.name))
             raise
 
-    def _settle(self, place: Place) -> None:
+    def _settle(self, place: WriteTarget) -> None:
         """Make the new name survive a power cut."""
         try:
             self._calls.sync(place.folder)
@@ -413,8 +412,7 @@ MAX_WALK = 50_000
 MAX_DEPTH = 64
 
 
-@attrs.frozen
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One entry of a folder: *name* as the disk has it; *size* in bytes, of files only.
 
     In a walk, *name* is the path from the root.  *target* is where a link leads, unless it goes up
@@ -429,8 +427,7 @@ class Item:
     untrusted: bool = False
 
 
-@attrs.frozen
-class File:
+class File(msgspec.Struct, frozen=True):
     """A plain file that is open for reading; *stat* describes it as it is open.
 
     *untrusted*: it was written after content from strangers had been read.
@@ -557,7 +554,7 @@ class Root:
             for item in items:
                 if holds_secrets(item.name) or is_git(item.name) or is_temporary(item.name):
                     continue
-                here = attrs.evolve(item, name=f"{prefix}{item.name}")
+                here = msgspec.structs.replace(item, name=f"{prefix}{item.name}")
                 found.append(here)
                 if item.kind != "folder":
                     continue

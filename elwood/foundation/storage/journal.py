@@ -20,7 +20,7 @@ import trio
 from elwood import __version__
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.chain import (
-    Place,
+    JournalPlace,
     Unsound,
     decoder,
     digest,
@@ -37,8 +37,8 @@ _SEAL = 79
 class Snapshot(msgspec.Struct, frozen=True):
     """The *state* after entry *seq*; the line of that entry ends at the byte *offset*.
 
-    *hash* is that line's digest; *length*, *lines* and *at* are as in `Place`.  *shape* names the
-    type of the state.
+    *hash* is that line's digest; *length*, *lines* and *at* are as in `JournalPlace`.  *shape*
+    names the type of the state.
     """
 
     seq: int
@@ -81,7 +81,7 @@ def is_record(kind: type) -> bool:
     return issubclass(kind, msgspec.Struct) or attrs.has(kind) or is_dataclass(kind)
 
 
-def take(state: object, shape: str, place: Place) -> bytes:
+def take(state: object, shape: str, place: JournalPlace) -> bytes:
     """Make the snapshot file of *state*, which is what the journal adds up to at *place*."""
     snapshot = Snapshot(
         seq=place.seq,
@@ -112,9 +112,9 @@ def load(path: Path) -> Snapshot | None:
         return None
 
 
-def place_of(snapshot: Snapshot) -> Place:
+def place_of(snapshot: Snapshot) -> JournalPlace:
     """Say where in its journal *snapshot* was taken."""
-    return Place(
+    return JournalPlace(
         seq=snapshot.seq,
         lines=snapshot.lines,
         offset=snapshot.offset,
@@ -204,7 +204,7 @@ class Journal(Generic[E, S]):
         self._entries = entries
         self._snapshot_every = snapshot_every
         self._decode: Callable[[bytes], Any] = decoder(entries).decode
-        self._place = Place()
+        self._place = JournalPlace()
         self._saved = 0
         self._broken: JournalBroken | None = None
         self._usable = False
@@ -326,8 +326,8 @@ class Journal(Generic[E, S]):
         snapshot = take(self.state, shape(type(self.state)), self._place)
         self._disk.replace(snapshot_of(self.path), snapshot)
 
-    def _read(self) -> tuple[S, Place, int]:
-        state, place, saved, torn = self._new(), Place(), 0, b""
+    def _read(self) -> tuple[S, JournalPlace, int]:
+        state, place, saved, torn = self._new(), JournalPlace(), 0, b""
         self._disk.remove(temporary(snapshot_of(self.path)))
         try:
             file = self.path.open("rb", buffering=1 << 20)
@@ -347,7 +347,7 @@ class Journal(Generic[E, S]):
         self._disk.settle(self.path)
         return state, place, saved
 
-    def _shortcut(self, file: BinaryIO, kind: type[S]) -> tuple[S, Place] | None:
+    def _shortcut(self, file: BinaryIO, kind: type[S]) -> tuple[S, JournalPlace] | None:
         snapshot = load(snapshot_of(self.path))
         if snapshot is None or snapshot.shape != shape(kind) or not belongs(snapshot, file):
             return None
@@ -356,7 +356,7 @@ class Journal(Generic[E, S]):
         except msgspec.DecodeError:
             return None
 
-    def _replay(self, file: BinaryIO, state: S, place: Place) -> bytes:
+    def _replay(self, file: BinaryIO, state: S, place: JournalPlace) -> bytes:
         lines = follow(file, place, self._decode)
         apply = state.apply
         while True:
@@ -371,8 +371,7 @@ class Journal(Generic[E, S]):
                 apply(seq, line.at, entry)
 
 
-@attrs.frozen
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """A whole chain: *entries* in *lines*, written from *first* to *last* (Unix time).
 
     *head* is the digest of the last line: who noted it earlier can tell that none were taken off
@@ -388,8 +387,7 @@ class Verified:
     snapshot: Literal["none", "ok", "does not belong to this journal"]
 
 
-@attrs.frozen
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """The chain is broken at *line*; *why* continues "line 7 …"."""
 
     line: int
@@ -402,7 +400,7 @@ def verify(path: Path) -> Verified | Damage:
     Reads everything and changes nothing.  What it cannot see: that whole lines are missing at the
     end, or that everything was written anew; compare *head* for that.  Raises OSError.
     """
-    place = Place()
+    place = JournalPlace()
     first: float | None = None
     snapshot = load(snapshot_of(path))
     with path.open("rb", buffering=1 << 20) as file:

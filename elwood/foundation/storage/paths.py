@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection
 from fnmatch import translate
 
-import attrs
+import msgspec
 
 from elwood.foundation.text.lines import escape_name
 
@@ -32,8 +32,7 @@ _SECRET_NAMES = (
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub")
 
 
-@attrs.frozen
-class _Patterns:
+class _Patterns(msgspec.Struct, frozen=True):
     """Names, and what they may be like; a set finds most of them, and is quickly made."""
 
     exact: frozenset[str]

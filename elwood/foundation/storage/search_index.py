@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-import attrs
 import msgspec
 
 from elwood.foundation.storage.sqlite import CancelToken, Database, judged
@@ -86,8 +85,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
 
 
-@attrs.frozen(kw_only=True)
-class SearchQuery:
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A search at Unix time *now*.
 
     Of its words documents must have *all*, or *any*; or all, else all but one, else any, whatever

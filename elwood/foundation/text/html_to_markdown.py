@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote, urljoin
 
-import attrs
+import msgspec
 
 
 def _tags(names: str) -> frozenset[str]:
@@ -69,8 +69,7 @@ class TooManyAttributes(Exception):
     """A tag has more attributes than anybody writes."""
 
 
-@attrs.frozen
-class Article:
+class Article(msgspec.Struct, frozen=True):
     """The *title* of a page, if it has one, and its *text* in Markdown.
 
     *is_cut* says that the page has more, or is nested more deeply, than is read.
@@ -163,8 +162,7 @@ def _hides(tag: str) -> bool:
     return False
 
 
-@attrs.frozen
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """Some lines; *part* says in which part of a page they stand.
 
     Neighbours of the same *kind* follow without an empty line; "" is not like any other.

@@ -11,7 +11,7 @@ import msgspec
 
 from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets
 from elwood.foundation.text.lines import width
-from elwood.foundation.text.rich_text import Page, Span
+from elwood.foundation.text.rich_text import Span, TextPage
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -97,12 +97,12 @@ def _render(markdown: str, *, hide_targets: bool) -> Rich:
     tokens = _parser().tokens(source)
     if tokens is None:
         return Rich(source.strip())
-    page = Page()
+    page = TextPage()
     Renderer(page, source.split("\n"), hide_targets=hide_targets).render(tokens)
     return _rich(page)
 
 
-def _rich(page: Page) -> Rich:
+def _rich(page: TextPage) -> Rich:
     text, spans = page.finish()
     offsets = utf16_offsets(text)
     return Rich(text, tuple(_entity(span, offsets) for span in spans))
@@ -261,7 +261,7 @@ class Renderer:
     Targets of links are hidden behind their text if *hide_targets*, else shown beside it.
     """
 
-    def __init__(self, page: Page, lines: Sequence[str], *, hide_targets: bool) -> None:
+    def __init__(self, page: TextPage, lines: Sequence[str], *, hide_targets: bool) -> None:
         self._page = page
         self._lines = lines
         self._hide = hide_targets
@@ -401,7 +401,7 @@ class Renderer:
         """Return a table cell as one line of text."""
         if not cell.content:
             return ""  # short rows are filled up by the parser, which can be many cells
-        page = Page()
+        page = TextPage()
         Renderer(page, (), hide_targets=False)._inline(cell.children or ())
         return " ".join(page.finish()[0].split())
 

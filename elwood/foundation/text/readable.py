@@ -2,7 +2,7 @@
 
 import re
 
-import attrs
+import msgspec
 
 from elwood.foundation.text.characters import clean
 from elwood.foundation.text.html_to_markdown import TooManyAttributes, article
@@ -30,8 +30,7 @@ _KINDS = (
 _START = 1024
 
 
-@attrs.frozen
-class Readable:
+class Readable(msgspec.Struct, frozen=True):
     """Text of a page, its *title* if it has one; *is_cut* says that there was more of it."""
 
     title: str
@@ -39,14 +38,13 @@ class Readable:
     is_cut: bool = False
 
 
-@attrs.frozen
-class Unreadable:
+class UnreadablePage(msgspec.Struct, frozen=True):
     """No text can be made of it; *why* says what it is, in our words."""
 
     why: str
 
 
-def readable(body: bytes, content_type: str, url: str) -> Readable | Unreadable:
+def readable(body: bytes, content_type: str, url: str) -> Readable | UnreadablePage:
     """Make text of *body*, had from *url*; other text than HTML stays as it is.
 
     >>> readable(b"<p>a", "text/html", "http://x.example/")
@@ -54,23 +52,23 @@ def readable(body: bytes, content_type: str, url: str) -> Readable | Unreadable:
     >>> readable(b'{"a": 1}', "application/json", "http://x.example/").text
     '{"a": 1}'
     >>> readable(b"%PDF-1.7", "application/pdf", "http://x.example/")
-    Unreadable(why='a PDF document')
+    UnreadablePage(why='a PDF document')
     """
     kind = next((kind for magic, kind in _KINDS if body.startswith(magic)), None)
     if kind is not None:
-        return Unreadable(kind)
+        return UnreadablePage(kind)
     media = content_type.partition(";")[0].strip().lower()
     text = decode(body, content_type)
     if "\0" in text[:_START]:
-        return Unreadable("binary data")
+        return UnreadablePage("binary data")
     if media in _HTML or (not media and text.lstrip()[:1] == "<"):
         try:
             found = article(text, url)
         except TooManyAttributes:
-            return Unreadable("a page with tags that nobody writes")
+            return UnreadablePage("a page with tags that nobody writes")
         return Readable(_visible(found.title), _visible(found.text), found.is_cut)
     if media and _TEXT.fullmatch(media) is None:
-        return Unreadable("neither a page nor text")
+        return UnreadablePage("neither a page nor text")
     return Readable("", _visible(text))
 
 

@@ -16,7 +16,7 @@ class Span:
     language: str | None = None
 
 
-class Page:
+class TextPage:
     """Collects text and spans.  A span is opened and closed like a bracket."""
 
     def __init__(self) -> None:

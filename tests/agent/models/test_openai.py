@@ -28,8 +28,8 @@ from elwood.agent.models.provider import ModelFailure, ModelRequest
 from elwood.agent.models.settings import EchoReasoning
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
-from tests.fake_http import Reply, serving
-from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, chat_stream, json_reply
+from tests.fake_http import Reply, json_reply, serving
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, chat_stream
 
 SCHEMA = msgspec.Raw(b'{"type":"object","properties":{}}')
 PROMPT = Prompt("Be kind.", (ToolSpec("list_files", "List files.", SCHEMA),))
@@ -191,7 +191,7 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
     call = {"id": "a", "function": {"name": "ls", "arguments": {"x": 1}}}
     message = {"role": "assistant", "content": "hm", "tool_calls": [call]}
     body = {"choices": [{"message": message, "finish_reason": "stop"}]}
-    completion = await complete(Bytes(json_reply(200, body)))
+    completion = await complete(Bytes(json_reply(body)))
     assert completion.message.blocks == (Text("hm"), ToolCall("a", "ls", '{"x":1}'))
 
 
@@ -354,8 +354,8 @@ async def test_no_tool_call_comes_out_of_a_stream_cut_at_any_byte() -> None:
         (Error(422, "x", "extra fields"), "rejected"),
         (Error(503, "x", "Loading model"), "server"),
         (Bytes(Reply(status=404, pieces=(b"<html>not here</html>",))), "server"),
-        (Bytes(json_reply(404, {"error": "model 'x' not found"})), "no_model"),
-        (Bytes(json_reply(400, {"object": "error", "message": "reasoning_content …"})), "history"),
+        (Bytes(json_reply({"error": "model 'x' not found"}, 404)), "no_model"),
+        (Bytes(json_reply({"object": "error", "message": "reasoning_content …"}, 400)), "history"),
     ],
 )
 async def test_failures_are_told_apart(step: Bytes | Say | Error, kind: str) -> None:

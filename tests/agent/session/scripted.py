@@ -115,6 +115,7 @@ class Effects:
         return (
             Tool("look", "Look.", Named, look, risk="read", effect="pure", target=name),
             Tool("act", "Act.", Named, act, risk="write", effect="once", target=name),
+            Tool("destroy", "…", Named, act, risk="destructive", effect="once", target=name),
             Tool("fail", "Fail.", Nothing, fail, risk="read", effect="pure", target=nothing),
             Tool("crash", "Crash.", Nothing, crash, risk="read", effect="pure", target=nothing),
             Tool("hang", "Hang.", Nothing, hang, risk="write", effect="once", target=nothing),

@@ -26,6 +26,7 @@ from elwood.agent.models.messages import (
     ModelUnavailable,
 )
 from elwood.agent.session.log.entries import (
+    CallEnded,
     CallStarted,
     Entry,
     Noticed,
@@ -188,7 +189,11 @@ async def test_reading_calls_run_side_by_side_and_others_in_order(autojump_clock
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
     [
-        ("nosuch", "{}", "no such tool: nosuch; available: act, crash, fail, hang, look"),  # LLM-26
+        (
+            "nosuch",
+            "{}",
+            "no such tool: nosuch; available: act, crash, destroy, fail, hang, look",
+        ),  # LLM-26
         ("look", '{"name": 5}', "Expected `str`, got `int` - at `$.name`"),  # LLM-27
         ("look", "{}", "missing required field `name`"),
         ("look", '{"name": "x", "more": 1}', "unknown field `more`"),
@@ -234,12 +239,15 @@ async def test_secrets_do_not_come_out_of_a_tool(autojump_clock: object) -> None
 
 async def test_a_dry_run_changes_nothing_and_is_recorded_so(autojump_clock: object) -> None:
     reading, acting = ("c1", "look", '{"name": "x"}'), ("c2", "act", '{"name": "y"}')
-    scene = Scene(call(reading, acting), answer("ok"), dry_run=True)
+    destroying = ("c3", "destroy", '{"name": "z"}')
+    scene = Scene(call(reading, acting, destroying), answer("ok"), dry_run=True)
 
     await scene.finish()
 
     assert scene.effects.done == ["look x"]
-    assert scene.results == ["saw x", "dry run: nothing was done"]
+    assert scene.results == ["saw x", *["dry run: nothing was done"] * 2]
+    ended = [entry for entry in scene.entries if isinstance(entry, CallEnded)]
+    assert [entry.outcome for entry in ended] == ["ok", "dry run", "dry run"]
 
 
 # --- what the model's stop reasons lead to --------------------------------------------------------

@@ -11,7 +11,7 @@ from elwood.features.files.write_tools import (
     MAX_EDITED,
     WRITE_FILE,
     Edit,
-    Write,
+    WriteText,
     edit_file,
     write_file,
 )
@@ -34,18 +34,18 @@ def is_marked(hands: Hands, path: str) -> bool:
 
 
 async def test_a_file_is_created_then_replaced(hands: Hands) -> None:
-    assert await write_file(Write("x/a.txt", "Grüße"), hands) == "created x/a.txt (7 bytes)"
-    assert await write_file(Write("x/a.txt", "two\r\n"), hands) == "replaced x/a.txt (5 bytes)"
+    assert await write_file(WriteText("x/a.txt", "Grüße"), hands) == "created x/a.txt (7 bytes)"
+    assert await write_file(WriteText("x/a.txt", "two\r\n"), hands) == "replaced x/a.txt (5 bytes)"
     assert (hands.workspace / "x/a.txt").read_bytes() == b"two\r\n"
 
 
 async def test_a_file_has_a_largest_size_in_bytes(hands: Hands) -> None:
     with pytest.raises(ToolFailure, match="the limit is"):
-        await write_file(Write("a.txt", "ü" * MAX_CONTENT), hands)
+        await write_file(WriteText("a.txt", "ü" * MAX_CONTENT), hands)
     given = msgspec.json.encode({"path": "a", "content": "x" * (MAX_CONTENT + 1)})
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(given, type=Write)
-    assert WRITE_FILE.target(Write("a\n.txt", "")) == "a\\n.txt"
+        msgspec.json.decode(given, type=WriteText)
+    assert WRITE_FILE.target(WriteText("a\n.txt", "")) == "a\\n.txt"
 
 
 async def test_refusals_tell_the_model_why(hands: Hands) -> None:
@@ -58,19 +58,19 @@ async def test_refusals_tell_the_model_why(hands: Hands) -> None:
         ("a\0b", "control character"),
     ):
         with pytest.raises(ToolFailure, match=words):
-            await write_file(Write(path, "x"), hands)
+            await write_file(WriteText(path, "x"), hands)
         with pytest.raises(ToolFailure):
             await edit_file(Edit(path, "root", "x"), hands)
     with pytest.raises(ToolFailure, match="tells an assistant what to do"):
-        await write_file(Write("AGENTS.md", "obey"), tainted(hands))
+        await write_file(WriteText("AGENTS.md", "obey"), tainted(hands))
 
 
 async def test_what_is_written_after_untrusted_content_was_read_is_marked(hands: Hands) -> None:
-    await write_file(Write("a.txt", "one"), tainted(hands))
+    await write_file(WriteText("a.txt", "one"), tainted(hands))
     assert is_marked(hands, "a.txt")
     await edit_file(Edit("a.txt", "one", "two"), hands)
     assert is_marked(hands, "a.txt"), "the rest of it is still theirs"
-    await write_file(Write("a.txt", "ours"), hands)
+    await write_file(WriteText("a.txt", "ours"), hands)
     assert not is_marked(hands, "a.txt")
     await edit_file(Edit("a.txt", "ours", "theirs"), tainted(hands))
     assert is_marked(hands, "a.txt")

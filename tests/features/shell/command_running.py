@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
-    Plan,
+    CommandPlan,
     overridden,
     overrides,
 )
@@ -21,7 +21,7 @@ def minimal(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"}
 
 
-def run(plan: Plan, folder: Path, words: tuple[str, ...] = ()) -> tuple[int, bytes]:
+def run(plan: CommandPlan, folder: Path, words: tuple[str, ...] = ()) -> tuple[int, bytes]:
     """Run *plan* as it says, with *words* of `overrides`: the last status, and what was printed."""
     status, printed = 0, b""
     environment = {**minimal(folder), **GIT_ENVIRONMENT}

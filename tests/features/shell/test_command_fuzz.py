@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from elwood.features.shell.judge import Plan, Safe, judge, safe
+from elwood.features.shell.judge import CommandPlan, Safe, judge, safe
 from elwood.features.shell.shell_words import FOLDERS, Unclear, Word
 from tests.features.shell import shell_trace
 from tests.features.shell.shell_trace import Bash, Surprise, random_command
@@ -26,7 +26,7 @@ def started(call: tuple[str, ...]) -> tuple[str, ...] | Unclear:
     return safe(words, True, None)
 
 
-def differences(plan: Plan, calls: list[tuple[str, ...]]) -> str | None:
+def differences(plan: CommandPlan, calls: list[tuple[str, ...]]) -> str | None:
     """Follow *plan* with the statuses that bash had; say where its programs were others."""
     status, left = 0, list(calls)
     for step in plan.steps:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from elwood.features.shell.danger import is_wrapper, wrapper
 from elwood.features.shell.judge import (
+    CommandPlan,
     CommandRules,
     Forbidden,
-    Plan,
     Safe,
     judge,
     programs,
@@ -36,7 +36,7 @@ def answer(command: str, setup: str | None = None) -> str:
             return "deny"
 
 
-def plan(command: str) -> Plan:
+def plan(command: str) -> CommandPlan:
     verdict = judge(command)
     assert isinstance(verdict, Safe), verdict
     return verdict.plan

@@ -19,7 +19,7 @@ from elwood.features.skills.git_client import (
 from elwood.features.skills.offered import MAX_FILES, SkillFile
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.urls import Url
-from tests.loopback import Answered, Asked, listen, port_of, serve
+from tests.fake_http import Reply, Request, connection, listen, port_of, whole
 
 SKILL = b"---\nname: pdf\ndescription: Fill forms.\n---\nDo it.\n"
 
@@ -69,22 +69,22 @@ class Served:
 async def serving(repository: Path, location: str = "") -> AsyncIterator[Served]:
     asked: list[str] = []
 
-    async def respond(request: Asked) -> Answered:
+    async def respond(request: Request) -> Reply:
         await trio.lowlevel.checkpoint()
         asked.append(request.path)
         if location or not request.path.startswith("/x.git/"):
-            return Answered(404, b"")
+            return Reply(status=404, is_chunked=False)
         pack = ("upload-pack", "--stateless-rpc")
         if request.method == "GET":
             told = git(repository, *pack, "--advertise-refs", ".")
             head = b"001e# service=git-upload-pack\n0000"
-            return Answered(200, head + told, "application/x-git-upload-pack-advertisement")
+            return whole(200, head + told, "application/x-git-upload-pack-advertisement")
         found = git(repository, *pack, ".", stdin=request.body)
-        return Answered(200, found, "application/x-git-upload-pack-result")
+        return whole(200, found, "application/x-git-upload-pack-result")
 
     listener = await listen()
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve, listener, respond)
+        await nursery.start(trio.serve_listeners, connection(respond), [listener])
         yield Served(port_of(listener), asked)
         nursery.cancel_scope.cancel()
 

@@ -389,6 +389,31 @@ def test_active_hours(examples: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("hours", "time", "begins"),
+    [
+        (Hours("22:00", "06:00", (4,)), "2026-01-02T21:59", "2026-01-02T22:00"),
+        (Hours("22:00", "06:00", (4,)), "2026-01-02T22:00", None),
+        (Hours("22:00", "06:00", (4,)), "2026-01-03T00:00", None),
+        (Hours("22:00", "06:00", (4,)), "2026-01-03T05:59", None),
+        (Hours("22:00", "06:00", (4,)), "2026-01-03T06:00", "2026-01-09T22:00"),
+        (Hours("22:00", "06:00", (4,)), "2026-01-02T05:59", "2026-01-02T22:00"),
+        (Hours("22:00", "06:00"), "2026-01-02T05:59", None),
+        (Hours("22:00", "06:00"), "2026-01-02T06:00", "2026-01-02T22:00"),
+        (Hours("08:00", "08:00", (4,)), "2026-01-03T07:59", None),
+        (Hours("08:00", "08:00", (4,)), "2026-01-03T08:00", "2026-01-09T08:00"),
+        (Hours("00:00", "24:00", (4,)), "2026-01-02T23:59", None),
+        (Hours("00:00", "24:00", (4,)), "2026-01-03T00:00", "2026-01-09T00:00"),
+    ],
+)
+def test_hours_over_midnight_belong_to_the_day_they_begin(
+    hours: Hours, time: str, begins: str | None
+) -> None:
+    moment = at("UTC", time)
+    assert is_active(hours, moment, "UTC") is (begins is None)
+    assert next_active(hours, moment, "UTC") == at("UTC", begins or time)
+
+
+@pytest.mark.parametrize(
     ("hours", "is_fine"),
     [
         (Hours("08:00", "22:00"), True),

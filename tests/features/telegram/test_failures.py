@@ -30,9 +30,9 @@ from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.text.markdown import Entity, Rich
+from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER, TOKEN, fake_telegram
 from tests.features.telegram.neighbours import intake, outbox, settings
-from tests.loopback import JUMP
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "telegram_failures.jsonl"
 GROUP = -100123
@@ -105,6 +105,17 @@ async def test_tg_03_after_a_429_nothing_goes_to_that_chat_until_the_wait_is_ove
         assert sum(fake.counts[key] for key in refused) == 2
         assert not fake.drafts
         assert not fake.actions
+
+
+async def test_tg_03_the_wait_is_a_little_longer_than_asked_for(mock_clock: MockClock) -> None:
+    """At random, so that all the chats of a flood do not come back at once."""
+    mock_clock.autojump_threshold = JUMP
+    async with fake_telegram(clock=trio.current_time) as fake, outbox(fake) as out:
+        for parameters, wait in (({"retry_after": 7}, 7.125), (None, 5.125)):
+            fake.fault("sendMessage", code=429, parameters=parameters)
+            begun = trio.current_time()
+            await out.post("hello")
+            assert fake.sent[-1].at - begun == pytest.approx(wait, abs=0.01)
 
 
 async def test_tg_04_what_cannot_be_parsed_arrives_as_plain_text() -> None:

@@ -10,9 +10,9 @@ from elwood.agent.channels.messages import Unsent
 from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
+from tests.fake_http import JUMP
 from tests.fake_telegram import BOT, OWNER, FakeTelegram, Fault, SentMessage, fake_telegram
 from tests.features.telegram.neighbours import intake
-from tests.loopback import JUMP
 
 GROUP = -100123
 STRANGER = 666
@@ -70,6 +70,20 @@ async def test_nothing_is_confirmed_that_nobody_has_taken(mock_clock: MockClock)
         async with intake(fake) as house:  # as after a crash: it comes again
             await house.until(lambda: house.inbound)
             assert house.inbound[0].id == f"tg:4242:{number}"
+
+
+async def test_what_is_settled_at_the_stop_is_confirmed_and_comes_not_again(
+    mock_clock: MockClock,
+) -> None:
+    """No poll comes between: the clock stands still while the second one is not taken."""
+    async with fake_telegram() as fake:
+        first, second = fake.say("taken"), fake.say("not taken", chat=2, user=2)
+        async with intake(fake, owners=(OWNER, 2)) as house:
+            house.take = lambda message: Taken() if message.text == "taken" else None
+            await house.until_text("not taken")
+            await wait_all_tasks_blocked(0.1)
+            assert fake.unconfirmed == [first, second]
+        assert fake.unconfirmed == [second]
 
 
 async def test_a_chat_that_hangs_holds_up_no_other(mock_clock: MockClock) -> None:

@@ -11,12 +11,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.features.web.client import Page, Web, WebFailed
+from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.foundation.net.addresses import WebRefused, is_reachable, resolved
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.urls import Url
-from tests.fake_http import Reply, Request, connection
-from tests.loopback import JUMP
+from tests.fake_http import JUMP, Reply, Request, connection
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.
 PUBLIC, INSIDE = "127.0.0.2", "127.0.0.1"
@@ -97,7 +96,7 @@ async def test_a_page_comes_with_what_the_server_says_of_it() -> None:
     page = Reply(status=404, headers={"content-type": "text/plain"}, pieces=(b"no", b"ne"))
     async with scene({"/x?y": page}) as s:
         got = await s.web.fetch(s.url("/x?y#z"))
-        assert got == Page(404, s.url("/x?y"), "text/plain", b"none")
+        assert got == WebPage(404, s.url("/x?y"), "text/plain", b"none")
         [request] = s.seen[PUBLIC]
     assert request.headers["host"] == f"site.example:{s.port}"
     assert request.headers["accept-encoding"] == "identity"

@@ -12,17 +12,16 @@ from trio.testing import MockClock
 
 from elwood.features.web.search_client import (
     Brave,
-    Result,
     Search,
     SearchFailed,
     SearXNG,
+    WebResult,
     search_of,
 )
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
-from tests.fake_http import Reply, Request, serving
-from tests.loopback import JUMP
+from tests.fake_http import JUMP, Reply, Request, serving
 
 KEY = "k" * 30
 
@@ -78,8 +77,8 @@ async def test_brave_is_asked_by_its_key_and_answers_clean_text() -> None:
     async with service("brave", reply(found), seen) as search:
         results = await search.find("two words & more", 2)
     assert results == (
-        Result("A & B", "https://a.example/", "xy"),
-        Result("", "https://b.example/", ""),
+        WebResult("A & B", "https://a.example/", "xy"),
+        WebResult("", "https://b.example/", ""),
     )
     [request] = seen
     where = urlsplit(request.path)
@@ -104,7 +103,7 @@ async def test_searxng_is_asked_for_json() -> None:
     }
     seen: list[Request] = []
     async with service("searxng", reply(found), seen) as search:
-        assert await search.find("q", 10) == (Result("T", "https://a.example/", "C"),)
+        assert await search.find("q", 10) == (WebResult("T", "https://a.example/", "C"),)
     assert seen[0].path == "/search?q=q&format=json"
 
 

@@ -21,7 +21,6 @@ from elwood.foundation.net.http import (
     sendable,
 )
 from tests.fake_http import Reply, Request, serving
-from tests.loopback import Asked
 
 # Seconds after which something has gone wrong for good, on the slowest of machines.
 PATIENCE = 60.0
@@ -270,7 +269,7 @@ async def test_a_form_arrives_as_it_was_sent(
         await client.post_form(url, fields, ("document", name, data), read_timeout=PATIENCE)
         await client.aclose()
     [sent] = got
-    form, files = Asked("POST", "/", sent.body, sent.headers["content-type"]).form()
+    form, files = sent.form()
     assert form == fields
     assert files == {"document": (sendable(name), data)}
 

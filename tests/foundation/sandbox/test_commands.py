@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.foundation.sandbox.command import Command, Executor, Outcome
+from elwood.foundation.sandbox.command import Command, CommandOutcome, Executor
 from tests.foundation.sandbox.scene import Home, living, marker, until
 
 
@@ -102,7 +102,7 @@ async def test_temporary_files_are_gone_with_the_command(hands: Executor) -> Non
         assert outcome.output == b""
 
 
-async def late(hands: Executor, text: str) -> Outcome:
+async def late(hands: Executor, text: str) -> CommandOutcome:
     """Run *text* until it is out of time, having begun: on a busy machine it gets more of it."""
     for timeout in (0.5, 2.0, 8.0, 30.0):
         outcome = await hands.run(sh(text, timeout=timeout))

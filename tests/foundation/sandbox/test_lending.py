@@ -15,7 +15,7 @@ from elwood.features.files.tools import (
     list_files,
     read_file,
 )
-from elwood.features.shell.tools import Run, examine, run_command
+from elwood.features.shell.tools import ShellCommand, examine, run_command
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.tools import Activate, activate_skill
 from elwood.foundation.environment import Environment
@@ -146,7 +146,7 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
         said = str(await activate_skill(Activate("style"), hands))
         assert 'directory="/skills/1/style"' in said
         assert "scripts/run.sh (" in said
-        command = Run("/skills/1/style/scripts/run.sh 7")
+        command = ShellCommand("/skills/1/style/scripts/run.sh 7")
         before = await examine(command, hands)
         assert await run_command(command, hands) == "ran with 7\ngood words"
         read = await read_file(ReadFile("/skills/1/style/scripts/words.txt"), hands)

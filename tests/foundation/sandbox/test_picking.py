@@ -5,7 +5,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from elwood.foundation.sandbox.command import Command, NoSandbox, Outcome, Rung
+from elwood.foundation.sandbox.command import Command, CommandOutcome, NoSandbox, Rung
 from elwood.foundation.sandbox.picking import pick, self_test
 from elwood.foundation.sandbox.settings import SandboxSettings
 from tests.foundation.sandbox.scene import Home, take
@@ -70,13 +70,13 @@ async def test_a_bubblewrap_that_fails_is_not_taken(home: Home, tmp_path: Path) 
 class Says:
     """An executor whose commands come to *outcome*."""
 
-    outcome: Outcome
+    outcome: CommandOutcome
     rung: Rung = "direct"
 
     def place(self, path: Path) -> str | None:
         return str(path)
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(self, command: Command) -> CommandOutcome:
         return self.outcome
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class Says:
     ],
 )
 async def test_the_self_test_believes_its_probe(home: Home, output: bytes, why: str | None) -> None:
-    found = await self_test(Says(Outcome(0, output)), home.state)
+    found = await self_test(Says(CommandOutcome(0, output)), home.state)
     assert found is None if why is None else found is not None and why in found
 
 

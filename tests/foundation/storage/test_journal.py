@@ -1,8 +1,9 @@
 """Journals: what is acknowledged stays, what was torn is cut, what is damaged is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-import attrs
 import msgspec
 import pytest
 import trio
@@ -30,6 +31,8 @@ from tests.foundation.storage.diary import (
     names,
     opened,
 )
+
+T = TypeVar("T")
 
 
 async def fill(path: Path, count: int = 5) -> list[bytes]:
@@ -158,6 +161,29 @@ async def test_a_cancelled_append_is_on_the_disk_and_in_the_state_or_in_neither(
         assert (await opened(journal.path)).state.texts == journal.state.texts
 
 
+async def test_who_is_cancelled_while_a_snapshot_is_written_learns_that_the_entries_stand(
+    tmp_path: Path,
+) -> None:
+    scope = trio.CancelScope()
+    done: list[str] = []
+
+    async def blocking(act: Callable[[], T]) -> T:
+        done.append("wrote")
+        if len(done) == 3:  # opening, appending, and now the snapshot
+            scope.cancel()
+        await trio.lowlevel.checkpoint()
+        return act()
+
+    journal = await opened(tmp_path / "a.jsonl", make_disk(blocking=blocking), snapshot_every=1)
+    with scope:
+        await journal.append(Wrote("one"))
+        done.append("told")
+    assert done == ["wrote", "wrote", "wrote", "told"]
+    assert snapshot_of(journal.path).exists()
+    await journal.append(Wrote("two"))
+    assert (await opened(journal.path)).state == journal.state
+
+
 async def test_two_writers_are_noticed(tmp_path: Path) -> None:
     one = await opened(tmp_path / "a.jsonl")
     two = await opened(tmp_path / "a.jsonl")
@@ -284,7 +310,7 @@ async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
     assert (head.torn, head.snapshot) == (0, "none")
     with path.open("ab") as file:
         file.write(b"half a l")
-    assert verify(path) == attrs.evolve(head, torn=8)
+    assert verify(path) == msgspec.structs.replace(head, torn=8)
     (tmp_path / "empty.jsonl").touch()
     assert verify(tmp_path / "empty.jsonl") == Verified(0, 0, None, None, "", 0, "none")
 

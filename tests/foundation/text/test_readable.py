@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.foundation.text.html_to_markdown import MAX_ELEMENTS, TooManyAttributes, article
-from elwood.foundation.text.readable import Readable, Unreadable, decode, readable
+from elwood.foundation.text.readable import Readable, UnreadablePage, decode, readable
 
 URL = "https://site.example/dir/page"
 MANY = 10_000
@@ -120,7 +120,7 @@ def test_a_hostile_page_is_read_in_linear_time_or_refused(shape: str) -> None:
 def test_a_tag_with_thousands_of_attributes_is_refused_and_one_with_a_picture_is_not() -> None:
     many = "".join(f" a{n}=b" for n in range(60_000))
     for page in (f"<p{many}>x", f"<script{many}></script>x", f"<p{many}", f"<p a='>'{many}>x"):
-        assert readable(page.encode(), "text/html", URL) == Unreadable(
+        assert readable(page.encode(), "text/html", URL) == UnreadablePage(
             "a page with tags that nobody writes"
         )
     assert text(f"a<img src='data:image/png;base64,{'A' * 300_000}'>b") == "ab"
@@ -182,7 +182,7 @@ def test_the_encoding_is_found(body: bytes, content_type: str, expected: str) ->
     ],
 )
 def test_what_is_no_text_is_named(body: bytes, content_type: str, why: str) -> None:
-    assert readable(body, content_type, URL) == Unreadable(why)
+    assert readable(body, content_type, URL) == UnreadablePage(why)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/ld+json; x", "text/csv", ""])
