@@ -158,9 +158,8 @@ def _doctor(config: "Config", given: Namespace) -> int:
 
 def _serve(config: "Config", given: Namespace) -> int:
     from elwood.app import serving
-    from elwood.app.config.settings import having_attributes
 
-    return serving.run(having_attributes(config))
+    return serving.run(config)
 
 
 def _demo(config: "Config", given: Namespace) -> int:
@@ -171,18 +170,14 @@ def _demo(config: "Config", given: Namespace) -> int:
 
 def _chat(config: "Config", given: Namespace) -> int:
     from elwood.app import serving
-    from elwood.app.config.settings import having_attributes
 
-    return serving.chat(having_attributes(config))
+    return serving.chat(config)
 
 
 def _once(config: "Config", given: Namespace) -> int:
     from elwood.app import serving
-    from elwood.app.config.settings import having_attributes
 
-    return serving.once(
-        having_attributes(config), given.text, session=given.session, dry_run=given.dry_run
-    )
+    return serving.once(config, given.text, session=given.session, dry_run=given.dry_run)
 
 
 def _memory(config: "Config", given: Namespace) -> int:

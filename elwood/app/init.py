@@ -8,6 +8,7 @@ from pathlib import Path
 from elwood.agent.session.turn.workspace import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.app.config.reference import template
+from elwood.foundation.settings import Paths
 
 # Folders and files are for their owner only: they hold conversations and perhaps secrets.
 FOLDER_MODE = 0o700
@@ -18,7 +19,7 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     """Write *config* and the workspace documents it asks for; return the exit code."""
     try:
         _write(config, template().encode(), say=print)
-        paths = load(config, environ, secrets=False).paths
+        paths = load(config, environ, secrets=False).of(Paths)
         for folder in (paths.state, paths.workspace):
             folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         copy_documents(paths.workspace, say=print)

@@ -18,17 +18,17 @@ from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
 from elwood.agent.session.log.restored import RestoredDamaged
-from elwood.app.config.settings import Config
 from elwood.app.init import copy_documents
 from elwood.app.main import CONSOLE, FEATURES, LAST_TURN, TELEGRAM, build
 from elwood.features.backup.rules import BackupFailed
 from elwood.features.backup.store import STAGE
 from elwood.features.console.feature import OneMessage
+from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Escalated
-from elwood.foundation.settings import Paths
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.lock import AlreadyRunning, holding
 
 log = logging.getLogger("elwood")
@@ -42,7 +42,7 @@ def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TUR
     *more* features come after ours.  What has begun may go on for *grace* seconds
     after SIGTERM.
     """
-    if config.telegram.token is None:
+    if config.of(TelegramSettings).token is None:
         print(
             f"{config.file}: no channel is set up, so nobody could talk to me. Set telegram.token "
             "(a credential, a file or ELWOOD_TELEGRAM_TOKEN), or try `elwood chat`.",
@@ -104,14 +104,14 @@ def demo() -> int:
 
 
 def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
-    state = config.paths.state
+    state = config.of(Paths).state
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(state):
             _mend(state)
-            if not config.paths.workspace.exists():
+            if not config.of(Paths).workspace.exists():
                 # A first start without `elwood init`, as under NixOS.
-                copy_documents(config.paths.workspace, say=log.info)
+                copy_documents(config.of(Paths).workspace, say=log.info)
             _tune_collector()
             return trio.run(body)
     except (AlreadyRunning, BackupFailed, Escalated, RestoredDamaged) as error:
@@ -184,7 +184,7 @@ def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
     """Make the clients of the providers in use."""
     providers = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
-        settings = config.providers[name]
+        settings = config.of(Providers).by_name[name]
         providers[name] = make_provider(
             name,
             settings,

@@ -10,10 +10,9 @@ from elwood.agent.feature import Actor, Feature, Gathered, Parts
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.core import Core
 from elwood.app import serving
-from elwood.app.config.settings import Config
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Halt, Mailbox
-from elwood.foundation.settings import Paths
+from elwood.foundation.settings import Config, Paths
 
 
 def test_an_escalation_is_one_line_and_exit_code_1(

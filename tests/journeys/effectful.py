@@ -18,6 +18,7 @@ from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving
 from elwood.app.config.load import load
 from elwood.foundation import log
+from elwood.foundation.log import LogSettings
 from elwood.foundation.secrets.redaction import redact
 
 EFFECTS, HOLD = "effects", "hold"
@@ -52,5 +53,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
     config = load(parser.parse_args().config, os.environ)
-    log.set_up(config.log.level, lambda text: redact(text, config.secrets), environ=os.environ)
+    log.set_up(
+        config.of(LogSettings).level, lambda text: redact(text, config.secrets), environ=os.environ
+    )
     sys.exit(serving.run(config, more=(Feature(name="effects", build=build),), grace=GRACE))

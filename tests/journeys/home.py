@@ -38,7 +38,6 @@ from elwood.agent.session.inspection import Inspection
 from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Tool
-from elwood.app.config.settings import Config
 from elwood.app.main import FEATURES, App, build
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.client import Bot
@@ -50,7 +49,7 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Paths
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
 from tests.agent.session.scripted import Effects, answer, call
 from tests.fake_http import JUMP

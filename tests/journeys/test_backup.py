@@ -19,6 +19,7 @@ from elwood.agent.session.log.entries import CallEnded, Received, Replied
 from elwood.agent.session.log.restored import restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.store import Scope, found, take
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import entries_of
 from tests.fake_telegram import OWNER
 from tests.features.backup.keeping import contents
@@ -34,7 +35,7 @@ CUT_OFF = "? act x"
 
 
 def scope(h: Home) -> Scope:
-    paths = h.config().paths
+    paths = h.config().of(Paths)
     return Scope(
         state=paths.state,
         workspace=paths.workspace,
@@ -177,7 +178,7 @@ async def test_of_a_quiet_house_everything_is_equal_elsewhere(
             await life.settled()
             await life.until(lambda: (h.state / "approvals.jsonl").exists())
             # The daily note is written a little after the answer.
-            await life.until(lambda: bool(contents(h.config().paths.workspace)))
+            await life.until(lambda: bool(contents(h.config().of(Paths).workspace)))
             (h.state / "memory").mkdir(exist_ok=True)
             (h.state / "memory" / "tea.md").write_text("Green tea")
             archive = take_now(h)
@@ -186,7 +187,9 @@ async def test_of_a_quiet_house_everything_is_equal_elsewhere(
                 copy = there.state / path.relative_to(h.state)
                 assert copy.read_bytes() == path.read_bytes()
             assert (there.state / "memory" / "tea.md").read_text() == "Green tea"
-            assert contents(there.config().paths.workspace) == contents(h.config().paths.workspace)
+            assert contents(there.config().of(Paths).workspace) == contents(
+                h.config().of(Paths).workspace
+            )
             assert there.fold() == h.fold()
 
 

@@ -51,7 +51,6 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.tools.tool import Hands, Tool
 from elwood.app import serving
-from elwood.app.config.settings import Config
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread, inline
@@ -59,7 +58,7 @@ from elwood.foundation.sandbox.command import NoSandbox, Rung
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Paths
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.chain import decoder, is_sound
 from elwood.foundation.storage.disk import Disk, temporary
 from elwood.foundation.storage.journal import Damage, Journal, Verified, snapshot_of, verify
@@ -1088,7 +1087,7 @@ def test_cp_36_a_second_house_on_the_same_state_ends_at_once(
         assert serving.run(config) == serving.FAILURE
     assert "already uses the state folder" in capsys.readouterr().err
     assert [path.name for path in state.iterdir()] == ["lock"]
-    assert not config.paths.runtime.exists()
+    assert not config.of(Paths).runtime.exists()
 
 
 @pytest.mark.parametrize("went_on", [True, False])

@@ -30,6 +30,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.app.config.load import load
 from elwood.features.telegram.intake import PAIRING
+from elwood.foundation.settings import Paths
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.journal import Verified, verify
 from elwood.foundation.text.characters import normal_code
@@ -204,9 +205,9 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
         h.made = config.having(
             ModelSettings(default=MODEL, summarizer=MODEL),
             Providers({"scripted": ProviderSettings(api="offline")}),
-            attrs.evolve(config.paths, runtime=h.runtime),
+            attrs.evolve(config.of(Paths), runtime=h.runtime),
         )
-        h.state_folder = config.paths.state
+        h.state_folder = config.of(Paths).state
         async with h.life() as life:
             h.fake.say("hello")
             await life.settled()
@@ -214,9 +215,9 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
             assert (h.runtime / "control.sock").is_socket()
         assert h.texts() == ["re: hello"]
         assert h.names()[:3] == ["received", "turn", "prompted"]
-        soul = (config.paths.workspace / "SOUL.md").read_text().strip()
+        soul = (config.of(Paths).workspace / "SOUL.md").read_text().strip()
         assert soul.splitlines()[-1] in h.asked[0].prompt.system
-        assert sorted(path.name for path in config.paths.state.iterdir()) == [
+        assert sorted(path.name for path in config.of(Paths).state.iterdir()) == [
             "health.json",
             "reserve",
             "schedule.jsonl",
@@ -225,4 +226,6 @@ async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> No
             "workspace",
         ]
         assert isinstance(verify(h.journal(MINE)), Verified)
-        assert msgspec.json.decode((config.paths.state / "usage.jsonl").read_bytes())["seq"] == 1
+        assert (
+            msgspec.json.decode((config.of(Paths).state / "usage.jsonl").read_bytes())["seq"] == 1
+        )

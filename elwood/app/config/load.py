@@ -11,10 +11,9 @@ import msgspec
 
 from elwood.app.config.reading import Reading, described, unknown
 from elwood.app.config.sections import SECTIONS
-from elwood.app.config.settings import Config
 from elwood.app.config.source import FromVariable, Source, found, listed
 from elwood.foundation.secrets.store import SecretUnusable, look_up
-from elwood.foundation.settings import Loaded, Section, Settings, Tables, Where, keys
+from elwood.foundation.settings import Config, Loaded, Section, Settings, Tables, Where, keys
 
 # Bytes of a configuration file.
 LARGEST = 1_048_576

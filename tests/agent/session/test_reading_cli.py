@@ -23,7 +23,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.settings import Providers, ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -53,10 +53,10 @@ from elwood.agent.session.reading.records import Log, read_history
 from elwood.agent.session.reading.tables import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.app.config.load import load
-from elwood.app.config.settings import Config
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.app.test_cli import OFFLINE, configured, elwood
@@ -424,12 +424,14 @@ async def say(h: Home, *texts: str) -> None:
 
 
 def form_of(config: Config) -> Callable[[SentRequest], tuple[bytes, str]]:
-    default, most = config.models.default, config.models.max_tokens
-    return partial(body_of, providers=config.providers, default=default, max_tokens=most)
+    default, most = config.of(ModelSettings).default, config.of(ModelSettings).max_tokens
+    return partial(
+        body_of, providers=config.of(Providers).by_name, default=default, max_tokens=most
+    )
 
 
 def printed(config: Config, turn: int, capfdbinary: pytest.CaptureFixture[bytes]) -> list[bytes]:
-    assert show(config.paths.state, MINE, UTC, turn=turn, body=form_of(config)) == 0
+    assert show(config.of(Paths).state, MINE, UTC, turn=turn, body=form_of(config)) == 0
     out, err = capfdbinary.readouterr()
     assert err == b""
     return out.splitlines()
@@ -531,7 +533,7 @@ async def test_a_conversation_is_told_while_the_house_runs(
         await life.settled()
         h.fake.say("call fail")
         await life.settled()
-        state = h.config().paths.state
+        state = h.config().of(Paths).state
 
         assert show(state, MINE, UTC) == 0
         table = capsys.readouterr().out

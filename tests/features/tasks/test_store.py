@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from elwood.app.config.load import load
 from elwood.app.init import copy_documents
+from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.store import MAX_FILE, AgentFile, HeartbeatFile, agent_toml, fingerprint
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.watch import complaint, matches, start
@@ -67,7 +68,7 @@ def test_it_says_whose_it_is_and_chores_are_not_in_it() -> None:
 
 def read(text: str, path: Path) -> tuple[Task, ...]:
     path.write_text(re.sub(r"^version = \d+$", "", text, count=1, flags=re.MULTILINE))
-    tasks = load(path, {"HOME": "/home/ada"}).tasks
+    tasks = load(path, {"HOME": "/home/ada"}).of(ConfiguredTasks).tasks
     return tuple(msgspec.structs.replace(task, origin="talk") for task in tasks)
 
 

@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from elwood.agent.tools.tool import Hands, ToolFailure
-from elwood.app.config.settings import Config
 from elwood.app.main import CONSOLE, FEATURES, build
 from elwood.features.files.tools import (
     ListFiles,
@@ -24,7 +23,7 @@ from elwood.foundation.sandbox.command import Command, Executor
 from elwood.foundation.sandbox.layout import Lent, lend
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
-from elwood.foundation.settings import Paths
+from elwood.foundation.settings import Config, Paths
 from tests.foundation.sandbox.scene import PATIENCE, Home, take
 
 SCRIPT = '#!/bin/sh\necho ran with $1\ncat "$(dirname "$0")/words.txt"\n'
