@@ -128,7 +128,8 @@ class Home:
     think: Think = obedient
     show: TellText = lambda text: None
     clock_error: float = 0.0
-    more_tools: tuple[Tool, ...] = ()
+    # Tools of the test, and names of those of the features.
+    more_tools: tuple[Tool | str, ...] = ()
     # Features in the place of those of their names.
     features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
@@ -351,8 +352,8 @@ class Life:
     def _features(self) -> list[Feature]:
         """The real ones, of which the model sees the tools that the test wants, and the test's."""
         home = self.home
-        tools = {tool.name: tool for tool in (*home.effects.tools(), *home.more_tools)}
-        left = dict(tools)
+        given = (*home.effects.tools(), *home.more_tools)
+        left = {tool if isinstance(tool, str) else tool.name: tool for tool in given}
 
         def limited(feature: Feature) -> Feature:
             async def build_(core: Core, others: Gathered) -> Parts:
@@ -364,7 +365,9 @@ class Life:
 
         async def own(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
-            return Parts(tools=list(left.values()))
+            tools = [tool for tool in left.values() if isinstance(tool, Tool)]
+            assert len(tools) == len(left), "no feature has a tool of this name"
+            return Parts(tools=tools)
 
         replaced = {one.name: one for one in home.features}
         real = [one for one in FEATURES if one.name not in {*WITHOUT, *replaced}]
