@@ -130,7 +130,8 @@ class Home:
     think: Think = obedient
     show: TellText = lambda text: None
     clock_error: float = 0.0
-    more_tools: tuple[Tool, ...] = ()
+    # Tools of the test, and names of those of the features.
+    more_tools: tuple[Tool | str, ...] = ()
     # Features in the place of those of their names.
     features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
@@ -353,8 +354,8 @@ class Life:
     def _features(self) -> list[Feature]:
         """The real ones, of which the model sees the tools that the test wants, and the test's."""
         home = self.home
-        tools = {tool.name: tool for tool in (*home.effects.tools(), *home.more_tools)}
-        left = dict(tools)
+        given = (*home.effects.tools(), *home.more_tools)
+        left = {tool if isinstance(tool, str) else tool.name: tool for tool in given}
 
         def limited(feature: Feature) -> Feature:
             async def build_(core: Core, others: Gathered) -> Parts:
@@ -366,7 +367,9 @@ class Life:
 
         async def own(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
-            return Parts(tools=list(left.values()))
+            tools = [tool for tool in left.values() if isinstance(tool, Tool)]
+            assert len(tools) == len(left), "no feature has a tool of this name"
+            return Parts(tools=tools)
 
         memory = Feature(name="memory", build=partial(build_memory, embedder=home.embedder))
         own_ones = {one.name: one for one in (memory, *home.features)}
