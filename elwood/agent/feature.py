@@ -15,6 +15,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.searches import TextSearch
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
+from elwood.foundation.sandbox.command import Executor, NoSandbox
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
@@ -94,6 +95,8 @@ class Parts:
     embedder: Embedder | None = None
     # Folders that commands may read in the sandbox.
     lent: Sequence[Path] = ()
+    # What runs commands, or why none can be run.
+    sandbox: Executor | NoSandbox | None = None
     # What tools that still take `Hands` are given.
     hands: Mapping[str, object] = attrs.field(factory=dict)
 
@@ -106,6 +109,7 @@ class Gathered:
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
     lent: list[Path] = attrs.field(factory=list)
+    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
 
 
 @attrs.frozen(kw_only=True)

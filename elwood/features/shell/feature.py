@@ -30,7 +30,12 @@ async def build(core: Core, others: Gathered) -> Parts:
         log.info("sandbox ready", extra={"rung": picked.rung, "notes": notes})
         core.closing.push_async_callback(picked.executor.close)
         sandbox, status = picked.executor, f"Commands run in: {picked.rung}."
-    return Parts(tools=[RUN_COMMAND], hands={"sandbox": sandbox}, status=[lambda: status])
+    return Parts(
+        tools=[RUN_COMMAND],
+        hands={"sandbox": sandbox},
+        sandbox=sandbox,
+        status=[lambda: status],
+    )
 
 
 FEATURE = Feature(name="shell", settings=(SandboxSettings,), build=build)
