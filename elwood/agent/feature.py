@@ -1,7 +1,6 @@
 """What a feature is to the app: one record of its parts, and what they are made with."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -14,7 +13,9 @@ from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCo
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.searches import TextSearch
 from elwood.agent.tools.tool import Tool
+from elwood.agent.tools.workspace import SandboxPlace
 from elwood.foundation.runtime import Mailbox, RestartPolicy
+from elwood.foundation.storage.files import Root
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
@@ -92,8 +93,9 @@ class Parts:
     searches: Sequence[TextSearch] = ()
     control: Sequence[ControlCommand] = ()
     embedder: Embedder | None = None
-    # Folders that commands may read in the sandbox.
-    lent: Sequence[Path] = ()
+    # Folders beside the workspace that commands and tools may read.
+    lent: Sequence[Root] = ()
+    places: Sequence[SandboxPlace] = ()
     # What tools that still take `Hands` are given.
     hands: Mapping[str, object] = attrs.field(factory=dict)
 
@@ -105,7 +107,8 @@ class Gathered:
     chores: list[Chore] = attrs.field(factory=list)
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
-    lent: list[Path] = attrs.field(factory=list)
+    lent: list[Root] = attrs.field(factory=list)
+    places: list[SandboxPlace] = attrs.field(factory=list)
 
 
 @attrs.frozen(kw_only=True)

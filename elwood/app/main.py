@@ -152,6 +152,7 @@ async def build(
             gathered.searches += made.searches
             gathered.control += made.control
             gathered.lent += made.lent
+            gathered.places += made.places
             parts.append(made)
         messenger = Messenger(core.channels, core.approvals)
         blocking = environment.blocking
