@@ -1,6 +1,7 @@
 """What a feature is to the app: one record of its parts, and what they are made with."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,8 +14,8 @@ from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCo
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.searches import TextSearch
 from elwood.agent.tools.tool import Tool
-from elwood.agent.tools.workspace import SandboxPlace
 from elwood.foundation.runtime import Mailbox, RestartPolicy
+from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.storage.files import Root
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
@@ -95,7 +96,8 @@ class Parts:
     embedder: Embedder | None = None
     # Folders beside the workspace that commands and tools may read.
     lent: Sequence[Root] = ()
-    places: Sequence[SandboxPlace] = ()
+    # What runs commands, or why none can be run.
+    sandbox: Executor | NoSandbox | None = None
     # What tools that still take `Hands` are given.
     hands: Mapping[str, object] = attrs.field(factory=dict)
 
@@ -108,7 +110,11 @@ class Gathered:
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
     lent: list[Root] = attrs.field(factory=list)
-    places: list[SandboxPlace] = attrs.field(factory=list)
+    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
+        return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)
 
 
 @attrs.frozen(kw_only=True)

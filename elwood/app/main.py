@@ -152,7 +152,7 @@ async def build(
             gathered.searches += made.searches
             gathered.control += made.control
             gathered.lent += made.lent
-            gathered.places += made.places
+            gathered.sandbox = made.sandbox or gathered.sandbox
             parts.append(made)
         messenger = Messenger(core.channels, core.approvals)
         blocking = environment.blocking

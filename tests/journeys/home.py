@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +40,7 @@ from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Receiv
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools.tool import Tool
 from elwood.app.main import FEATURES, App, build
+from elwood.features.memory.feature import build as build_memory
 from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
@@ -128,7 +130,8 @@ class Home:
     think: Think = obedient
     show: TellText = lambda text: None
     clock_error: float = 0.0
-    more_tools: tuple[Tool, ...] = ()
+    # Tools of the test, and names of those of the features.
+    more_tools: tuple[Tool | str, ...] = ()
     # Features in the place of those of their names.
     features: tuple[Feature, ...] = ()
     embedder: Embedder | None = None
@@ -351,8 +354,8 @@ class Life:
     def _features(self) -> list[Feature]:
         """The real ones, of which the model sees the tools that the test wants, and the test's."""
         home = self.home
-        tools = {tool.name: tool for tool in (*home.effects.tools(), *home.more_tools)}
-        left = dict(tools)
+        given = (*home.effects.tools(), *home.more_tools)
+        left = {tool if isinstance(tool, str) else tool.name: tool for tool in given}
 
         def limited(feature: Feature) -> Feature:
             async def build_(core: Core, others: Gathered) -> Parts:
@@ -364,11 +367,17 @@ class Life:
 
         async def own(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()
-            return Parts(tools=list(left.values()))
+            tools = [tool for tool in left.values() if isinstance(tool, Tool)]
+            assert len(tools) == len(left), "no feature has a tool of this name"
+            return Parts(tools=tools)
 
-        replaced = {one.name: one for one in home.features}
-        real = [one for one in FEATURES if one.name not in {*WITHOUT, *replaced}]
-        features = [limited(one) for one in (*real, *home.features)]
+        memory = Feature(name="memory", build=partial(build_memory, embedder=home.embedder))
+        own_ones = {one.name: one for one in (memory, *home.features)}
+        features = [
+            limited(own_ones.get(one.name, one))
+            for one in FEATURES
+            if one.name in own_ones or one.name not in WITHOUT
+        ]
         own_tools = Feature(name="own", build=own)
         return [self._telegram(), *home.more_channels, *features, own_tools]
 

@@ -111,7 +111,7 @@ async def test_sessions(tmp_path: Path, mock_clock: MockClock) -> None:
     """Running turns are cut off; the pool wakes the sessions that have work left."""
     async with home(tmp_path, mock_clock) as h, h.life() as life:
         h.fake.say("call look there")
-        await life.until(lambda: "started" in h.names())
+        await life.until(lambda: "turn" in h.names())
         # A message that no pool understands.
         life.address("sessions").offer(cast("SessionsMail", "nonsense"))
         await life.settled()

@@ -8,22 +8,23 @@ from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfi
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import escape_name
 
-SandboxPlace = Callable[[Path], str | None]
-"""Says where commands find a path of this machine; None if they do not.  Blocks."""
-
 
 class WorkspaceFiles:
-    """The workspace *root*, and the folders *lent* to be read; commands see them at *places*.
+    """The workspace *root*, and the folders *lent* to be read.
 
-    What is lent, and where it is seen, is looked at with each path: both may grow until then.
+    *place* says where commands find a path of this machine, None if they do not; it blocks.  What
+    is lent is looked at with each path: there may be more of it by then.
     """
 
     def __init__(
-        self, root: Root, lent: Sequence[Root] = (), places: Sequence[SandboxPlace] = ()
+        self,
+        root: Root,
+        lent: Sequence[Root] = (),
+        place: Callable[[Path], str | None] = lambda path: None,
     ) -> None:
         self.root = root
         self._lent = lent
-        self._places = places
+        self._place = place
 
     def reached(self, path: str) -> tuple[Root, str]:
         """Say which root the *path* is in, and where there; blocks.
@@ -40,9 +41,8 @@ class WorkspaceFiles:
     def _starts(self) -> Iterator[tuple[str, Root]]:
         for root in (self.root, *self._lent):
             yield str(root.path), root
-            for place in self._places:
-                if (seen := place(root.path)) is not None:
-                    yield seen, root
+            if (place := self._place(root.path)) is not None:
+                yield place, root
 
 
 def path_failure(path: str, error: PathRefused | Unconfined) -> ToolFailure:

@@ -21,6 +21,7 @@ _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m
 def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:
     """Draw the house as a tree, at most *width* columns wide; *now* is Unix seconds.
 
+    >>> from elwood.agent.session.inspection import House
     >>> house = House("0.1.0", started=100.0, pid=7)
     >>> actors = (ActorSeen("outbox", "running", 60.0, depth=1, capacity=64),)
     >>> print(render(Inspection(house, actors), now=160.0, width=70, colour=False))

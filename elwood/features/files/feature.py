@@ -11,7 +11,7 @@ from elwood.features.files.write_tools import writing_tools
 async def build(core: Core, others: Gathered) -> Parts:
     """Make the tools."""
     root, blocking = core.workspace, core.environment.blocking
-    files = WorkspaceFiles(root, others.lent, others.places)
+    files = WorkspaceFiles(root, others.lent, others.place)
     return Parts(
         tools=[
             *reading_tools(files, blocking),

@@ -5,7 +5,7 @@ from functools import partial
 import attrs
 
 from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered, Parts, Report
-from elwood.agent.models.embeddings import ThroughModels, embedder_of
+from elwood.agent.models.embeddings import Embedder, ThroughModels, embedder_of
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension, SlashCommand
@@ -29,14 +29,18 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
 
 
-async def build(core: Core, others: Gathered) -> Parts:
-    """Make the actor that remembers, and all that asks it."""
+async def build(core: Core, others: Gathered, embedder: Embedder | None = None) -> Parts:
+    """Make the actor that remembers, and all that asks it.
+
+    *embedder* takes the place of the one that the configuration names.
+    """
     settings, state = core.config.of(MemorySettings), core.paths.state
     mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
     memory = mailbox.address
     client = Client(connections=4)
     core.closing.push_async_callback(client.aclose)
-    embedder = embedder_of(settings.embeddings, core.config.of(Providers).by_name, client)
+    providers = core.config.of(Providers).by_name
+    embedder = embedder or embedder_of(settings.embeddings, providers, client)
     search = NoteSearch(memory)
     actor = Memory(
         NoteStore(state, core.disk, max_notes=settings.max_notes),

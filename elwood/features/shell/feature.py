@@ -4,7 +4,7 @@ import logging
 
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.agent.tools.workspace import SandboxPlace, WorkspaceFiles
+from elwood.agent.tools.workspace import WorkspaceFiles
 from elwood.features.shell.tools import tools
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.sandbox.picking import pick
@@ -20,7 +20,6 @@ async def build(core: Core, others: Gathered) -> Parts:
     if left := await blocking(lambda: reap(paths.state / "running")):
         log.warning("ended commands of an earlier run", extra={"count": left})
     sandbox: Executor | NoSandbox
-    places: list[SandboxPlace] = []
     try:
         folders = (paths.workspace, paths.state, tuple(root.path for root in others.lent))
         picked = await pick(core.config.of(SandboxSettings), *folders, blocking=blocking)
@@ -32,9 +31,13 @@ async def build(core: Core, others: Gathered) -> Parts:
         log.info("sandbox ready", extra={"rung": picked.rung, "notes": notes})
         core.closing.push_async_callback(picked.executor.close)
         sandbox, status = picked.executor, f"Commands run in: {picked.rung}."
-        places.append(picked.executor.place)
-    files = WorkspaceFiles(core.workspace, others.lent, places)
-    return Parts(tools=tools(sandbox, files, blocking), places=places, status=[lambda: status])
+    files = WorkspaceFiles(core.workspace, others.lent, others.place)
+    return Parts(
+        tools=tools(sandbox, files, blocking),
+        hands={"sandbox": sandbox},
+        sandbox=sandbox,
+        status=[lambda: status],
+    )
 
 
 FEATURE = Feature(name="shell", settings=(SandboxSettings,), build=build)

@@ -6,7 +6,7 @@ them, and one that is damaged is made anew before it is asked again.  Everything
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -89,6 +89,11 @@ class IndexedFiles:
     def _catch_up(self) -> Iterator[int]:
         missed, known, there = self._missed, 0, 0
         names = self._files.stamps()
+        first = dict(islice(names, 1))
+        if not first and not self.index.exists:
+            self.is_empty = True
+            return  # nobody needs an index of nothing
+        names = chain(first.items(), names)
         self.need_open()
         while step := dict(islice(names, self._step)):
             self.need_open()
@@ -127,6 +132,9 @@ class IndexedFiles:
         except DatabaseUnusable as error:
             log.warning("search index repaired", extra={"why": str(error)})
         self.repair()
+        if not self.index.exists:
+            self.need_open()
+            self.index.complete()
         return fn(self.index)
 
     def twins(self, said: bytes) -> list[str]:
@@ -139,12 +147,15 @@ class IndexedFiles:
     def put(self, key: str) -> None:
         """Take in the file *key*, which was written; what cannot be done now is done later."""
         document = self._files.document(key)
+        is_first = self.is_empty and not self.index.exists
         self.is_empty = False
 
         def index() -> None:
             self.need_open()
             if document is not None:
                 self.index.put([document])
+            if is_first:
+                self.index.complete()
 
         if not self._attempt(index):
             self._missed += 1

@@ -90,11 +90,15 @@ class BareLog(SessionLog):
     def state(self) -> Session:
         return self._state()
 
+    async def stage(self, entry: Entry) -> None:
+        await self._record(entry)
+
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        await self._record(*entries, last_words=last_words)
+        if entries:
+            await self._record(*entries, last_words=last_words)
 
     async def keep(self, *entries: Entry, last_words: bool = False) -> None:
-        await self._record(*entries, last_words=last_words)
+        await self.record(*entries, last_words=last_words)
 
 
 class BareModel(ModelClient):

@@ -189,6 +189,9 @@ async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
 
 def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
     assert [(tool.name, tool.risk, tool.effect) for tool in every_tool()] == [
+        ("activate_skill", "read", "pure"),
+        ("fetch_skill", "read", "pure"),
+        ("install_skill", "write", "once"),
         ("list_files", "read", "pure"),
         ("read_file", "read", "pure"),
         ("write_file", "write", "keyed"),
@@ -199,8 +202,6 @@ def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
         ("web_search", "read", "pure"),
         ("web_fetch", "read", "pure"),
         ("web_request", "write", "once"),
-        ("send_message", "write", "once"),
-        ("ask_user", "write", "once"),
         ("save_memory", "write", "keyed"),
         ("search_memory", "read", "pure"),
         ("forget_memory", "destructive", "keyed"),
@@ -209,9 +210,8 @@ def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
         ("pause_task", "write", "keyed"),
         ("resume_task", "write", "keyed"),
         ("cancel_task", "write", "once"),
-        ("activate_skill", "read", "pure"),
-        ("fetch_skill", "read", "pure"),
-        ("install_skill", "write", "once"),
+        ("send_message", "write", "once"),
+        ("ask_user", "write", "once"),
     ]
     assert READ_FILE.target(ReadFile("a.txt")) == "a.txt"
 

@@ -88,7 +88,7 @@ def parse(text: str) -> Command | Approval | Unknown:
     >>> parse("/allow abc234 always")
     Approval(verb='allow', words=('abc234', 'always'))
     >>> parse("/dance")
-    Unknown(name='dance')
+    Unknown(name='dance', given='')
     """
     first, *words = text.split()
     word = first.removeprefix("/").split("@")[0].lower()

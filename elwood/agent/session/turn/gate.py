@@ -118,13 +118,15 @@ class Gate:
         until = await self._ask_ahead(turn, left)
         while left:
             together = 1
-            if self._only_reads(left[0].call):
-                while together < len(left) and self._only_reads(left[together].call):
+            if self.only_reads(left[0].call):
+                while together < len(left) and self.only_reads(left[together].call):
                     together += 1
             async with trio.open_nursery() as nursery:
                 for call in left[:together]:
                     nursery.start_soon(self._perform, turn, call, until)
             left = left[together:]
+        # What only read was not written yet.
+        await self._log.record(last_words=True)
 
     async def abandon(self, turn: str, calls: Sequence[OpenCall]) -> None:
         """Write down what became of calls whose turn was stopped while they ran."""
@@ -261,7 +263,7 @@ class Gate:
                 call.ruling,
             )
             try:
-                await self._log.record(entry)
+                await (self._log.stage if tool.effect == "pure" else self._log.record)(entry)
             except DiskFull:
                 text = "not run: the disk is full, so it could not be recorded first"
                 await self._end(turn, call, "failed", Output(text), target)
@@ -327,8 +329,11 @@ class Gate:
             output.origin,
             call.ruling,
         )
-        # The effect has happened: its record may use the reserved space (CP-32).
-        await self._log.record(entry, last_words=True)
+        if started is not None and started.effect == "pure":
+            await self._log.stage(entry)
+        else:
+            # The effect has happened: its record may use the reserved space (CP-32).
+            await self._log.record(entry, last_words=True)
 
     def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
         state = self._log.state
@@ -370,7 +375,8 @@ class Gate:
             text = f"{text[:limit]}\n[cut: {len(text) - limit} more characters]"
         return text
 
-    def _only_reads(self, call: ToolCall) -> bool:
+    def only_reads(self, call: ToolCall) -> bool:
+        """Tell whether *call* changes nothing, so that it may run beside others, and again."""
         tool = self._tools.get(call.name)
         return tool is not None and tool.risk == "read"
 

@@ -253,7 +253,8 @@ class TurnRunner:
                 if self._stopping:
                     self._scope.cancel()
                 if reminded := await self._extensions.remind():
-                    await self._log.keep(*reminded)
+                    for one in reminded:
+                        await self._log.stage(one)
                 answer = await self._think()
             self._scope = None
             if answer is None:

@@ -140,9 +140,9 @@ class _TurnRun:
     async def run(self) -> TurnResult:
         deps, turn = self._deps, self._turn
         if self._log.state.prompt != deps.prompt:
-            await self._log.keep(Prompted(deps.prompt))
+            await self._log.stage(Prompted(deps.prompt))
         if deps.hint and not turn.rounds and not self._is_told(deps.hint):
-            await self._log.keep(Noticed(turn.id, deps.hint))
+            await self._log.stage(Noticed(turn.id, deps.hint))
         await self._perform()
         while True:
             await self._join()
@@ -189,7 +189,11 @@ class _TurnRun:
         message = completion.message
         match react(completion, tally):
             case RunCalls():
-                await self._said(completion, message)
+                if all(map(self._deps.gate.only_reads, message.calls)):
+                    # A round that only reads is one line with its results: it may be read again.
+                    await self._log.stage(self._entry(completion, message))
+                else:
+                    await self._said(completion, message)
                 self._tally = attrs.evolve(tally, used_tools=True)
                 await self._perform()
             case Finish(text):
@@ -206,7 +210,7 @@ class _TurnRun:
                 self._max_tokens = 2 * self._deps.max_tokens
                 self._tally = attrs.evolve(tally, enlarged=True)
             case Nudge(notice):
-                await self._log.keep(Noticed(self._turn.id, notice))
+                await self._log.stage(Noticed(self._turn.id, notice))
                 self._tally = attrs.evolve(tally, nudged=True)
             case Shrink():
                 if not await self._shrink():
@@ -241,7 +245,7 @@ class _TurnRun:
         await self._deps.gate.perform(self._turn.id, calls)
         notice = self._loops.notice(calls)
         if notice:
-            await self._log.keep(Noticed(self._turn.id, notice))
+            await self._log.stage(Noticed(self._turn.id, notice))
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
@@ -249,7 +253,7 @@ class _TurnRun:
         if joining:
             ids = tuple(received.id for received in joining)
             text = render(joining, self._deps.clock)
-            await self._log.keep(Joined(self._turn.id, ids, text))
+            await self._log.stage(Joined(self._turn.id, ids, text))
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
@@ -338,7 +342,7 @@ class _TurnRun:
         if problem == "tools" or self._mended > 2:
             return False
         if self._mended == 1:
-            await self._log.keep(Prompted(self._deps.prompt))
+            await self._log.stage(Prompted(self._deps.prompt))
             return True
         why = "the model did not accept the conversation"
         start = self._turn.start
