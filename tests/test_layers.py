@@ -65,3 +65,72 @@ def test_the_runtime_knows_only_trio() -> None:
         for module in imports(path):
             assert module.split(".")[0] not in {"httpx2", "cattrs", "logging", "subprocess"}
             assert not module.startswith("elwood.") or "foundation.runtime" in module
+
+
+# Files of these names may touch clock, disk, network, Trio or chance, as may the folders below;
+# every other file holds decisions only.
+EDGES = {
+    "actor", "check", "cli", "client", "commands", "extension", "feature", "intake", "messages",
+    "outbox", "settings", "store", "tools",
+}  # fmt: skip
+EFFECTS = (
+    "foundation/runtime", "foundation/storage", "foundation/net", "foundation/sandbox", "app",
+)  # fmt: skip
+# The others that may, and why.  It only gets shorter.
+MORE = {
+    "agent/channels/intake_replies.py": "waits with its answers",
+    "agent/channels/post_until_delivered.py": "tries again after a while",
+    "agent/models/circuit_breaker.py": "measures how long a provider has been away",
+    "agent/models/embeddings.py": "speaks to the services, and to the actor",
+    "agent/models/offline.py": "is a provider",
+    "agent/session/commands/actor_commands.py": "carries the commands out",
+    "agent/session/commands/exporting.py": "sends and writes files",
+    "agent/session/commands/status.py": "asks the models actor",
+    "agent/session/core.py": "holds what everything is built on",
+    "agent/session/delivery/delivery.py": "sends the replies",
+    "agent/session/live.py": "marks who is to be woken",
+    "agent/session/log/archive.py": "asks approvals, and writes the entry",
+    "agent/session/log/session_log.py": "writes the log",
+    "agent/session/sweep.py": "looks at the logs' dates",
+    "agent/session/turn/approval_client.py": "asks approvals",
+    "agent/session/turn/gate.py": "runs the tools",
+    "agent/session/turn/progress.py": "shows what is written so far",
+    "agent/session/turn/prompt.py": "looks at the documents again after a while",
+    "agent/session/turn/runner.py": "runs the turns",
+    "agent/session/turn/summarize.py": "asks the models actor",
+    "agent/session/turn/turn.py": "asks the models actor",
+    "agent/session/turn/workspace.py": "reads the documents",
+    "agent/tools/messenger.py": "sends",
+    "agent/tools/talk.py": "is two tools",
+    "agent/tools/tool.py": "is awaited",
+    "features/backup/archive.py": "packs and unpacks",
+    "features/backup/restore.py": "moves folders",
+    "features/control/protocol.py": "connects and binds, on both sides",
+    "features/files/search_tools.py": "is two tools",
+    "features/health/disk_monitor.py": "measures the disks",
+    "features/memory/undo.py": "makes ids, in its file",
+    "features/memory/vectors.py": "keeps vectors in the index",
+    "features/skills/git_client.py": "runs git",
+    "features/skills/installer.py": "places skills on the disk",
+    "features/tasks/run.py": "asks sessions",
+    "features/telegram/poll.py": "polls",
+    "features/web/search_client.py": "asks the search engines",
+    "foundation/checks.py": "asks services for the doctor",
+    "foundation/environment.py": "is clock, chance and threads",
+    "foundation/log.py": "writes to stderr",
+}
+IMPURE = {
+    "os", "random", "secrets", "shutil", "socket", "sqlite3", "subprocess", "tempfile", "time",
+    "trio",
+}  # fmt: skip
+
+
+def test_only_files_at_the_edge_touch_the_world() -> None:
+    found = {
+        name
+        for path in HOUSE.rglob("*.py")
+        if not (name := path.relative_to(HOUSE).as_posix()).startswith(EFFECTS)
+        and path.stem not in EDGES
+        and {module.split(".")[0] for module in imports(path)} & IMPURE
+    }
+    assert not found - MORE.keys(), "decisions only, unless the file is named after what it touches"
