@@ -12,11 +12,12 @@ import pytest
 import trio
 
 import elwood
-from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.models.offline import OfflineModel
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.tools.tool import ToolContext
 from elwood.app.config.load import load
 from elwood.app.config.sections import SECTIONS
 from elwood.app.main import CONSOLE, FEATURES, TELEGRAM
@@ -125,9 +126,11 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             shown = await trio.to_thread.run_sync(client.fetch, runtime)
             assert "parcels" in {one.name for one in shown.actors}
             # Its words are found with those of the memory.
-            [search] = [one for one in line.app.hands.searches if one.name == "parcels"]
-            [found] = await search.search("where is P18?", 5)
-            assert found.label == PRIVATE
+            [search] = [one for one in line.app.tools if one.name == "search_memory"]
+            context = ToolContext(session="line", route=NOWHERE, now=0.0)
+            found = await search.run(search.input(query="where is P18?"), context)
+            assert "P18" in found.text
+            assert found.private
     assert "asked with" in written.getvalue()
     assert KEY not in written.getvalue()
     assert files_with(KEY, tmp_path) == []
