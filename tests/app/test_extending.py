@@ -17,7 +17,7 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.models.offline import OfflineModel
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
-from elwood.agent.tools.tool import ToolContext
+from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.config.load import load
 from elwood.app.config.sections import SECTIONS
 from elwood.app.main import CONSOLE, FEATURES, TELEGRAM
@@ -129,6 +129,7 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             [search] = [one for one in line.app.tools if one.name == "search_memory"]
             context = ToolContext(session="line", route=NOWHERE, now=0.0)
             found = await search.run(search.input(query="where is P18?"), context)
+            assert isinstance(found, Output)
             assert "P18" in found.text
             assert found.private
     assert "asked with" in written.getvalue()
