@@ -198,7 +198,6 @@ async def test_without_any_one_feature_there_is_still_a_conversation(
 
 # What names a feature besides its line in app/main.py, and why.  It only gets shorter.
 NAMED = {
-    "agent/tools/tool.py": "`Hands`, until every tool closes over what it needs",
     "app/cli.py": "commands that are not yet in the records of their features",
     "app/config/sections.py": "settings that are not yet taken from the records",
     "app/doctor.py": "checks that are not yet in the records",
