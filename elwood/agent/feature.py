@@ -16,6 +16,7 @@ from elwood.agent.tools.searches import TextSearch
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
 from elwood.foundation.sandbox.command import Executor, NoSandbox
+from elwood.foundation.storage.files import Root
 
 # Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
@@ -93,8 +94,8 @@ class Parts:
     searches: Sequence[TextSearch] = ()
     control: Sequence[ControlCommand] = ()
     embedder: Embedder | None = None
-    # Folders that commands may read in the sandbox.
-    lent: Sequence[Path] = ()
+    # Folders beside the workspace that commands and tools may read.
+    lent: Sequence[Root] = ()
     # What runs commands, or why none can be run.
     sandbox: Executor | NoSandbox | None = None
     # What tools that still take `Hands` are given.
@@ -108,8 +109,12 @@ class Gathered:
     chores: list[Chore] = attrs.field(factory=list)
     searches: list[TextSearch] = attrs.field(factory=list)
     control: list[ControlCommand] = attrs.field(factory=list)
-    lent: list[Path] = attrs.field(factory=list)
+    lent: list[Root] = attrs.field(factory=list)
     sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
+        return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)
 
 
 @attrs.frozen(kw_only=True)

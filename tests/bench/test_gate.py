@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
-from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (
     CallEnded,
@@ -25,11 +25,13 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools.tool import Hands
-from elwood.features.files.tools import READ_FILE
+from elwood.agent.tools.tool import Hands, ToolContext
+from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.features.files.tools import ReadFile, reading_tools
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 from tests.agent.session.gates import gate_for
 
@@ -71,22 +73,23 @@ async def timed(*acts: Callable[[int], Awaitable[None]]) -> list[float]:
 async def test_what_the_gate_adds_to_a_call(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "a.txt").write_text(TEXT)
-    hands = Hands(tmp_path / "work", inline)
+    _, read_file = reading_tools(WorkspaceFiles(Root(tmp_path / "work")), inline)
+    context = ToolContext(session="s", route=NOWHERE, now=0.0)
     plain, gated = opened(tmp_path, "plain"), opened(tmp_path, "gated")
     await begun(plain)
     await begun(gated)
 
     async def by_hand(number: int) -> None:
-        given = msgspec.json.decode('{"path": "a.txt"}', type=READ_FILE.input)
+        given = msgspec.json.decode('{"path": "a.txt"}', type=ReadFile)
         call = f"c{number}"
         await plain.record(CallStarted("t1", call, "read_file", "pure", "a.txt"))
-        text = await READ_FILE.run(given, hands)
+        text = await read_file.run(given, context)
         await plain.record(CallEnded("t1", call, "read_file", "ok", str(text), "a.txt"))
 
     gate = gate_for(
         lambda: gated.state,
-        [READ_FILE],
-        hands,
+        [read_file],
+        Hands(tmp_path / "work", inline),
         gated.record,
         rules=Rules(),
         redactor=Redactor(SECRETS),

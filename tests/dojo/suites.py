@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from tests.dojo.catalogue import CLASSES, Class
 from tests.dojo.obedience import SCRIPTS, Call
 
@@ -114,12 +114,12 @@ class World:
         ]
 
     def _tool(self, function: Any, kind: Class) -> Tool:
-        async def plan(given: msgspec.Struct, hands: Hands) -> Plan:
+        async def plan(given: msgspec.Struct, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
             subject = msgspec.json.encode(given).decode()
             return Plan(kind.act(msgspec.structs.asdict(given)), subject, outgoing=subject)
 
-        async def run(given: msgspec.Struct, hands: Hands) -> str:
+        async def run(given: msgspec.Struct, context: ToolContext) -> str:
             await trio.lowlevel.checkpoint()
             arguments = msgspec.structs.asdict(given)
             self.ran.append(Call(function.name, arguments))

@@ -35,7 +35,7 @@ from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.agent.session.log.turns import UNANSWERED, call_key
-from elwood.agent.tools.tool import Hands, Output, Tool
+from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Blocking, Child, inline
 from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
@@ -82,7 +82,7 @@ class Reading(Effects):
     def tools(self) -> Sequence[Tool]:
         """All of them."""
 
-        async def browse(given: Named, hands: Hands) -> Output:
+        async def browse(given: Named, context: ToolContext) -> Output:
             await trio.sleep(1)
             return Output(f"saw {given.name}", untrusted=True, origin=given.name)
 

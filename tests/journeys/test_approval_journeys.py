@@ -16,10 +16,11 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallDecided, Replied
-from elwood.agent.tools.tool import Hands, Tool
+from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.web.client import Web
-from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST
+from elwood.features.web.tools import tools
 from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.runtime import inline
 from tests.agent.session.scripted import Named, answer, call
 from tests.fake_http import Reply, Request, serving
 from tests.fake_telegram import OWNER, SentMessage
@@ -288,12 +289,12 @@ class Wire:
         return Reply(headers={"content-type": "text/plain"}, pieces=(ORDERS.encode(),))
 
     def mail(self) -> Tool:
-        async def run(given: Named, hands: Hands) -> str:
+        async def run(given: Named, context: ToolContext) -> str:
             await trio.lowlevel.checkpoint()
             self.mailed.append(given.name)
             return "sent"
 
-        async def plan(given: Named, hands: Hands) -> Plan:
+        async def plan(given: Named, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
             return Plan(SendMessage("person"), given.name, outgoing=given.name)
 
@@ -323,12 +324,12 @@ async def resolve(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-def with_hands_of(name: str, tools: Sequence[Tool], **hands: object) -> Feature:
-    """Make a feature of *tools* with hands of a test."""
+def featured(name: str, tools: Sequence[Tool]) -> Feature:
+    """Make a feature of *tools*."""
 
     async def build(core: Core, others: Gathered) -> Parts:
         await trio.lowlevel.checkpoint()
-        return Parts(tools=tools, hands=hands)
+        return Parts(tools=tools)
 
     return Feature(name=name, build=build)
 
@@ -343,8 +344,9 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
         asking(h).settings["policy"] = PolicySettings(
             allow=("mail", "web_request")
         )  # of no use here
-        h.more_tools = (WEB_FETCH, WEB_REQUEST, wire.mail())
-        h.features = (with_hands_of("web", (WEB_FETCH, WEB_REQUEST), web=web),)
+        _, *of_web = tools(web, None, inline)
+        h.more_tools = (*of_web, wire.mail())
+        h.features = (featured("web", of_web),)
         steps = [*deceived(port), *deceived(port)[1:]]
 
         async def think(request: ModelRequest) -> Completion:

@@ -13,7 +13,6 @@ from elwood.agent.conversation.message import Completion, Usage
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import ModelSettings
 from elwood.features.tasks.messages import ListTasks, Woken
-from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, SCHEDULE
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import MINE, Home, Scripted, home, newest
 
@@ -35,7 +34,7 @@ DONE = 4.0
 def priced(h: Home) -> None:
     """Let two models of known prices answer."""
     h.providers = {"anthropic": lambda client, now: Scripted(h)}
-    h.more_tools = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
+    h.more_tools = ("schedule", "list_tasks", "cancel_task")
     models = ModelSettings(default=f"anthropic/{DEAR}", summarizer=f"anthropic/{CHEAP}")
     h.made = h.config().having(models)
 

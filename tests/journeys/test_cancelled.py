@@ -20,7 +20,6 @@ from elwood.features.tasks.messages import ListTasks, Schedule, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import TaskRemoved
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.tools import CANCEL_TASK
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
@@ -49,7 +48,7 @@ def wanting(h: Home) -> Home:
             return call(("c1", "cancel_task", given))
         return call(("c1", "act", '{"name": "mine"}')) if said == "act" else answer(f"re: {said}")
 
-    h.think, h.more_tools = think, (CANCEL_TASK,)
+    h.think, h.more_tools = think, ("cancel_task",)
     h.settings["policy"] = PolicySettings(allow=("cancel_task",))
     h.settings["approvals"] = ApprovalSettings(wait=WAIT)
     h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")

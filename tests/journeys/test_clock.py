@@ -23,7 +23,6 @@ from elwood.agent.session.log.entries import Received
 from elwood.features.tasks.messages import ListTasks, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.tools import LIST_TASKS, SCHEDULE
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
@@ -168,7 +167,7 @@ async def test_a_task_that_fails_is_told_paused_and_resumed(
 async def test_a_run_is_stopped(tmp_path: Path, mock_clock: MockClock, verb: str) -> None:
     """Its model is let go of at once; that is no failure, and not done again after a restart."""
     async with home(tmp_path, mock_clock) as h:
-        h.more_tools = (SCHEDULE,)
+        h.more_tools = ("schedule",)
         given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         began, gone = trio.Event(), trio.Event()
 
@@ -239,7 +238,7 @@ async def test_a_purse_that_is_used_up_within_a_run_is_no_failure_either(
     task = Task("news", "News", Every(DAY), prompt="What is new?", purse=purse, origin="config")
     async with home(tmp_path, mock_clock) as h:
         h.settings |= {"tasks": ConfiguredTasks((task,)), "limits": Limits(warn=0)}
-        h.more_tools = (LIST_TASKS,)
+        h.more_tools = ("list_tasks",)
 
         async def think(request: ModelRequest) -> Completion:
             await trio.lowlevel.checkpoint()

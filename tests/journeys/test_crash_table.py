@@ -49,7 +49,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.settings import SessionSettings
-from elwood.agent.tools.tool import Hands, Tool
+from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client
@@ -396,11 +396,11 @@ def script(h: Home) -> Tool:
     """Make a tool whose approval is bound to a file, as that of `python3 a.py` is."""
     file = h.folder / "workspace" / "a.py"
 
-    async def plan(given: Named, hands: Hands) -> Plan:
+    async def plan(given: Named, context: ToolContext) -> Plan:
         await trio.lowlevel.checkpoint()
         return Plan(Other("write"), f"python3 {given.name}", {"file": file.read_text()})
 
-    async def run(given: Named, hands: Hands) -> str:
+    async def run(given: Named, context: ToolContext) -> str:
         await trio.lowlevel.checkpoint()
         h.effects.done.append(f"script {file.read_text()}")
         return "done"
@@ -572,7 +572,7 @@ async def test_a_round_that_only_read_is_read_again(tmp_path: Path, mock_clock: 
 
 
 def keep(h: Home) -> Tool:
-    async def run(given: Named, hands: Hands) -> str:
+    async def run(given: Named, context: ToolContext) -> str:
         await trio.lowlevel.checkpoint()
         h.effects.done.append(f"keep {given.name}")
         return "kept"

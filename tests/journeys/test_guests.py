@@ -10,7 +10,6 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands.slash import COMMANDS
-from elwood.features.memory.tools import SAVE_MEMORY
 from elwood.features.tasks.messages import Schedule
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
@@ -93,7 +92,7 @@ async def test_no_command_tells_a_guest_what_is_the_owners(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.more_tools = (SAVE_MEMORY,)
+        h.more_tools = ("save_memory",)
         h.settings["policy"] = PolicySettings(allow=("save_memory",))
         h.settings["approvals"] = ApprovalSettings(wait=5.0)
         h.settings["heartbeat"] = HeartbeatSettings(hours="00:00-23:59")

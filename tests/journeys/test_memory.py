@@ -11,12 +11,11 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Completion, Human, Notice
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
-from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY
 from tests.agent.session.scripted import answer, call
 from tests.features.memory.store_alone import holding
 from tests.journeys.home import OTHER, Home, home, newest
 
-TOOLS = (SAVE_MEMORY, SEARCH_MEMORY, FORGET_MEMORY)
+TOOLS = ("save_memory", "search_memory", "forget_memory")
 BIRTHDAY = {"key": "sister-birthday", "content": "My sister's birthday is 4 May, zanzibar"}
 
 
@@ -26,7 +25,7 @@ async def thinking(request: ModelRequest) -> Completion:
     text = newest(request)
     name, _, given = text.partition(" ")
     said = [m for m in request.messages if not (isinstance(m, Notice) and OFFERED in m.text)]
-    if isinstance(said[-1], Human) and name in [tool.name for tool in TOOLS]:
+    if isinstance(said[-1], Human) and name in TOOLS:
         return call((f"c{len(request.messages)}", name, given))
     return answer(f"re: {text}")
 

@@ -10,12 +10,11 @@ from trio.testing import MockClock
 from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.reading.receipts import HEAD, NOTHING
-from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, SCHEDULE
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import Home, Life, home, newest
 
-TOOLS = (SCHEDULE, LIST_TASKS, CANCEL_TASK)
+TOOLS = ("schedule", "list_tasks", "cancel_task")
 MUM = {"title": "call mum", "in_minutes": 1, "remind": "Call mum!"}
 STRANGER = 31_337
 PROMISE = "I'll remind you in a minute."

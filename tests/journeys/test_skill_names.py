@@ -6,7 +6,6 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Human, Notice
-from elwood.features.skills.tools import ACTIVATE_SKILL
 from elwood.foundation.settings import Paths
 from tests.journeys.home import home
 from tests.journeys.test_memory import equip
@@ -21,7 +20,7 @@ async def test_a_skill_called_by_its_name_is_used(
 ) -> None:
     async with home(tmp_path, mock_clock) as h:
         equip(h)
-        h.more_tools = (ACTIVATE_SKILL,)
+        h.more_tools = ("activate_skill",)
         workspace = h.config().of(Paths).workspace
         folder = workspace / "skills" / name
         folder.mkdir(parents=True)

@@ -16,7 +16,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.settings import WatchdogSettings
-from elwood.agent.tools.tool import Hands, Tool
+from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import Named
 from tests.journeys.home import MINE, OTHER, OTHERS, Home, OutboxBody, home
@@ -172,7 +172,7 @@ async def _(h: Home) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def be_deaf(given: Named, hands: Hands) -> str:
+async def be_deaf(given: Named, context: ToolContext) -> str:
     with trio.CancelScope(shield=True):  # the mistake
         await trio.sleep(180)
     return "at last"

@@ -9,7 +9,6 @@ from trio.testing import MockClock
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import Received
-from elwood.features.memory.tools import SAVE_MEMORY, SEARCH_MEMORY
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER
 from tests.journeys.home import home, newest
@@ -34,7 +33,7 @@ async def thinking(request: ModelRequest) -> Completion:
 
 async def test_tools_speak_remember_and_ask(tmp_path: Path, mock_clock: MockClock) -> None:
     async with home(tmp_path, mock_clock) as h:
-        h.more_tools = (SAVE_MEMORY, SEARCH_MEMORY)
+        h.more_tools = ("save_memory", "search_memory")
         h.think = thinking
         async with h.life() as life:
             paths = life.core.paths

@@ -22,7 +22,6 @@ from elwood.agent.session.core import Core
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.tools import SCHEDULE
 from elwood.features.tasks.when import Every
 from elwood.foundation.runtime import Mailbox
 from tests.agent.session.scripted import answer, call
@@ -163,7 +162,7 @@ async def test_a_task_of_a_conversation_answers_there_wherever_the_owner_is(
     async with home(tmp_path, mock_clock) as h:
         given = {"title": "news", "in_minutes": 1, "do": "What is new?"}
         desk, model = Desk(h.now), Thinking(plan=json.dumps(given))
-        h.more_channels, h.think, h.more_tools = (desk.channel,), model, (SCHEDULE,)
+        h.more_channels, h.think, h.more_tools = (desk.channel,), model, ("schedule",)
         async with h.life() as life:
             h.fake.say("plan")
             await life.settled()

@@ -2,14 +2,23 @@
 
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.features.files.search_tools import FIND, GREP
-from elwood.features.files.tools import LIST_FILES, READ_FILE
-from elwood.features.files.write_tools import EDIT_FILE, WRITE_FILE
+from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.features.files.search_tools import search_tools
+from elwood.features.files.tools import reading_tools
+from elwood.features.files.write_tools import writing_tools
 
 
 async def build(core: Core, others: Gathered) -> Parts:
-    """List the tools."""
-    return Parts(tools=[LIST_FILES, READ_FILE, WRITE_FILE, EDIT_FILE, FIND, GREP])
+    """Make the tools."""
+    root, blocking = core.workspace, core.environment.blocking
+    files = WorkspaceFiles(root, others.lent, others.place)
+    return Parts(
+        tools=[
+            *reading_tools(files, blocking),
+            *writing_tools(root, blocking),
+            *search_tools(root, blocking),
+        ]
+    )
 
 
 FEATURE = Feature(name="files", build=build)

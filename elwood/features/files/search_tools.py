@@ -18,14 +18,15 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import (
-    Hands,
     Output,
     Tool,
+    ToolContext,
     ToolFailure,
     always,
 )
 from elwood.agent.tools.workspace import path_failure
 from elwood.features.files.tools import MAX_PAGE, named
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item, Root
 from elwood.foundation.storage.text_files import decoded, raw_lines
@@ -80,51 +81,59 @@ class Find(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-async def grep(given: Grep, hands: Hands) -> str | Output:
-    """Search the lines of text files."""
-    try:
-        found = await hands.blocking(partial(matches, hands.root, given))
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.path, error) from error
-    if found.why_cut:
-        found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
-    elif not found.lines:
-        found.lines.append(f"nothing found in {found.files} text files")
-    text = "\n".join(found.lines)
-    return text if found.origin is None else Output(text, untrusted=True, origin=found.origin)
+class FileSearch:
+    """Searches the workspace *root*."""
 
+    def __init__(self, root: Root, blocking: Blocking) -> None:
+        self._root = root
+        self._blocking = blocking
 
-async def find(given: Find, hands: Hands) -> str | Output:
-    """Search for files and folders by name."""
-    pattern = re.compile(translate(given.name))
+    async def grep(self, given: Grep, context: ToolContext) -> str | Output:
+        """Search the lines of text files."""
+        try:
+            found = await self._blocking(partial(matches, self._root, given))
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        if found.why_cut:
+            found.lines.append(f"[{found.why_cut}; choose a smaller path, or a glob]")
+        elif not found.lines:
+            found.lines.append(f"nothing found in {found.files} text files")
+        text = "\n".join(found.lines)
+        return text if found.origin is None else Output(text, untrusted=True, origin=found.origin)
 
-    def look() -> tuple[list[Item], bool]:
-        items, more = hands.root.walk(given.path)
-        kinds = ("file", "folder", "link") if given.kind is None else (given.kind,)
-        return [
-            item
-            for item in items
-            if item.kind in kinds and pattern.match(item.name.rsplit("/", 1)[-1])
-        ], more
+    async def find(self, given: Find, context: ToolContext) -> str | Output:
+        """Search for files and folders by name."""
+        pattern = re.compile(translate(given.name))
 
-    try:
-        items, more = await hands.blocking(look)
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.path, error) from error
-    lines: list[str] = []
-    room = MAX_PAGE
-    for item in items[:MAX_NAMES]:
-        line = f"{escape_name(item.name)}{'/' if item.kind == 'folder' else ''}"
-        room -= len(line) + 1
-        if room <= 0:
-            break
-        lines.append(line)
-    told = items[: len(lines)]
-    if len(told) < len(items):
-        lines.append(f"[{len(told)} of {len(items)} are shown]")
-    if more:
-        lines.append("[the folder has too much in it, not all was searched; choose a smaller path]")
-    return named("\n".join(lines) or "nothing found", told)
+        def look() -> tuple[list[Item], bool]:
+            items, more = self._root.walk(given.path)
+            kinds = ("file", "folder", "link") if given.kind is None else (given.kind,)
+            return [
+                item
+                for item in items
+                if item.kind in kinds and pattern.match(item.name.rsplit("/", 1)[-1])
+            ], more
+
+        try:
+            items, more = await self._blocking(look)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        lines: list[str] = []
+        room = MAX_PAGE
+        for item in items[:MAX_NAMES]:
+            line = f"{escape_name(item.name)}{'/' if item.kind == 'folder' else ''}"
+            room -= len(line) + 1
+            if room <= 0:
+                break
+            lines.append(line)
+        told = items[: len(lines)]
+        if len(told) < len(items):
+            lines.append(f"[{len(told)} of {len(items)} are shown]")
+        if more:
+            lines.append(
+                "[the folder has too much in it, not all was searched; choose a smaller path]"
+            )
+        return named("\n".join(lines) or "nothing found", told)
 
 
 @attrs.define
@@ -244,37 +253,41 @@ def _around(line: str, end: int) -> str:
     return f"{text} …" if end + AFTER < len(line) else text
 
 
-GREP = Tool(
-    name="grep",
-    id="files.text.search",
-    description=(
-        "Search text files of the workspace, folders in folders included, for lines that match a "
-        "regular expression. Each line of the result is path:line: text. Links are not followed; "
-        "files that hold secrets, and .git, are left out."
-    ),
-    input=Grep,
-    run=grep,
-    risk="read",
-    effect="pure",
-    timeout=60.0,
-    target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
-    plan=always(ReadFiles()),
-    gives=PRIVATE,
-)
-
-FIND = Tool(
-    name="find",
-    id="files.name.find",
-    description=(
-        "Find files and folders of the workspace by name, folders in folders included. Links are "
-        "not followed; names of secrets, and .git, are left out."
-    ),
-    input=Find,
-    run=find,
-    risk="read",
-    effect="pure",
-    timeout=30.0,
-    target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
-    plan=always(ReadFiles()),
-    gives=PRIVATE,
-)
+def search_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
+    """Make the tools that search."""
+    search = FileSearch(root, blocking)
+    return (
+        Tool(
+            name="find",
+            id="files.name.find",
+            description=(
+                "Find files and folders of the workspace by name, folders in folders included. "
+                "Links are not followed; names of secrets, and .git, are left out."
+            ),
+            input=Find,
+            run=search.find,
+            risk="read",
+            effect="pure",
+            timeout=30.0,
+            target=lambda given: f"{escape_name(given.name)} in {escape_name(given.path)}",
+            plan=always(ReadFiles()),
+            gives=PRIVATE,
+        ),
+        Tool(
+            name="grep",
+            id="files.text.search",
+            description=(
+                "Search text files of the workspace, folders in folders included, for lines that "
+                "match a regular expression. Each line of the result is path:line: text. Links are "
+                "not followed; files that hold secrets, and .git, are left out."
+            ),
+            input=Grep,
+            run=search.grep,
+            risk="read",
+            effect="pure",
+            timeout=60.0,
+            target=lambda given: f"{escape_name(given.pattern)} in {escape_name(given.path)}",
+            plan=always(ReadFiles()),
+            gives=PRIVATE,
+        ),
+    )

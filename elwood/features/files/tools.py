@@ -8,13 +8,14 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import (
-    Hands,
     Output,
     Tool,
+    ToolContext,
     ToolFailure,
     always,
 )
-from elwood.agent.tools.workspace import path_failure, reached
+from elwood.agent.tools.workspace import WorkspaceFiles, path_failure
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item
 from elwood.foundation.storage.paths import holds_secrets
@@ -45,44 +46,54 @@ class ReadFile(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-async def list_files(given: ListFiles, hands: Hands) -> str | Output:
-    """List one folder, a line for each entry."""
-    try:
-        items, more = await hands.blocking(lambda: _items(given, hands))
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.path, error) from error
-    if not items:
-        return f"{escape_name(given.path)} is an empty folder"
-    lines = [_line(item) for item in items[:MAX_ITEMS]]
-    if more or len(items) > MAX_ITEMS:
-        total = f"more than {len(items)}" if more else str(len(items))
-        lines.append(f"[{MAX_ITEMS} of {total} entries are shown]")
-    return named("\n".join(lines), items[:MAX_ITEMS])
+class FileReader:
+    """Looks at *files*."""
 
+    def __init__(self, files: WorkspaceFiles, blocking: Blocking) -> None:
+        self._files = files
+        self._blocking = blocking
 
-async def read_file(given: ReadFile, hands: Hands) -> str | Output:
-    """Read some lines of a text file."""
+    async def list_files(self, given: ListFiles, context: ToolContext) -> str | Output:
+        """List one folder, a line for each entry."""
+        try:
+            items, more = await self._blocking(lambda: self._items(given))
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        if not items:
+            return f"{escape_name(given.path)} is an empty folder"
+        lines = [_line(item) for item in items[:MAX_ITEMS]]
+        if more or len(items) > MAX_ITEMS:
+            total = f"more than {len(items)}" if more else str(len(items))
+            lines.append(f"[{MAX_ITEMS} of {total} entries are shown]")
+        return named("\n".join(lines), items[:MAX_ITEMS])
 
-    def read() -> _Page:
-        root, path = reached(hands, given.path)
-        with root.file(path) as file:
-            return _page(file, given)
+    async def read_file(self, given: ReadFile, context: ToolContext) -> str | Output:
+        """Read some lines of a text file."""
 
-    try:
-        page = await hands.blocking(read)
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.path, error) from error
-    name = escape_name(given.path)
-    if page.total == 0:
-        return f"{name} is empty"
-    if not page.lines:
-        raise ToolFailure(f"{name} has only {page.total} lines; choose a smaller offset")
-    last = given.offset + len(page.lines) - 1
-    text = "\n".join(page.lines)
-    if given.offset > 1 or last < page.total:
-        text += f"\n[lines {given.offset} to {last} of {page.total}"
-        text += f"; read on with offset={last + 1}]" if last < page.total else "]"
-    return Output(text, untrusted=True, origin=name) if page.untrusted else text
+        def read() -> _Page:
+            root, path = self._files.reached(given.path)
+            with root.file(path) as file:
+                return _page(file, given)
+
+        try:
+            page = await self._blocking(read)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        name = escape_name(given.path)
+        if page.total == 0:
+            return f"{name} is empty"
+        if not page.lines:
+            raise ToolFailure(f"{name} has only {page.total} lines; choose a smaller offset")
+        last = given.offset + len(page.lines) - 1
+        text = "\n".join(page.lines)
+        if given.offset > 1 or last < page.total:
+            text += f"\n[lines {given.offset} to {last} of {page.total}"
+            text += f"; read on with offset={last + 1}]" if last < page.total else "]"
+        return Output(text, untrusted=True, origin=name) if page.untrusted else text
+
+    def _items(self, given: ListFiles) -> tuple[list[Item], bool]:
+        root, path = self._files.reached(given.path)
+        return root.items(path)
 
 
 def named(text: str, items: list[Item]) -> str | Output:
@@ -92,11 +103,6 @@ def named(text: str, items: list[Item]) -> str | Output:
     """
     marked = next((item for item in items if item.untrusted), None)
     return text if marked is None else Output(text, untrusted=True, origin=escape_name(marked.name))
-
-
-def _items(given: ListFiles, hands: Hands) -> tuple[list[Item], bool]:
-    root, path = reached(hands, given.path)
-    return root.items(path)
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -136,36 +142,41 @@ def _line(item: Item) -> str:
             return f"{name} ({item.kind}, cannot be read)"
 
 
-LIST_FILES = Tool(
-    name="list_files",
-    id="files.folder.list",
-    description=(
-        "List one folder of the workspace: names, sizes, and what is a folder (ends with '/'). "
-        "It does not descend: list a folder to see what is in it."
-    ),
-    input=ListFiles,
-    run=list_files,
-    risk="read",
-    effect="pure",
-    timeout=30.0,
-    target=lambda given: escape_name(given.path),
-    plan=always(ReadFiles()),
-    gives=PRIVATE,
-)
-
-READ_FILE = Tool(
-    name="read_file",
-    id="files.file.read",
-    description=(
-        "Read a text file of the workspace. Long files are given in pages: the last line says "
-        "with which offset to read on. Binary files and files that hold secrets are refused."
-    ),
-    input=ReadFile,
-    run=read_file,
-    risk="read",
-    effect="pure",
-    timeout=30.0,
-    target=lambda given: escape_name(given.path),
-    plan=always(ReadFiles()),
-    gives=PRIVATE,
-)
+def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]:
+    """Make the tools that look at files."""
+    reader = FileReader(files, blocking)
+    return (
+        Tool(
+            name="list_files",
+            id="files.folder.list",
+            description=(
+                "List one folder of the workspace: names, sizes, and what is a folder (ends with "
+                "'/'). It does not descend: list a folder to see what is in it."
+            ),
+            input=ListFiles,
+            run=reader.list_files,
+            risk="read",
+            effect="pure",
+            timeout=30.0,
+            target=lambda given: escape_name(given.path),
+            plan=always(ReadFiles()),
+            gives=PRIVATE,
+        ),
+        Tool(
+            name="read_file",
+            id="files.file.read",
+            description=(
+                "Read a text file of the workspace. Long files are given in pages: the last line "
+                "says with which offset to read on. Binary files and files that hold secrets are "
+                "refused."
+            ),
+            input=ReadFile,
+            run=reader.read_file,
+            risk="read",
+            effect="pure",
+            timeout=30.0,
+            target=lambda given: escape_name(given.path),
+            plan=always(ReadFiles()),
+            gives=PRIVATE,
+        ),
+    )

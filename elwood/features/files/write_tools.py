@@ -9,12 +9,14 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import WriteFile
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.agent.tools.workspace import path_failure
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import is_protected
 from elwood.foundation.storage.text_files import refuse_binary
+from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import escape_name
 
 # Of a file that is written at once, in bytes: more is no text that a model writes.
@@ -27,6 +29,10 @@ MAX_OLD = 100_000
 SIMILAR = 0.5
 # Of a similar line, in characters, that is shown.
 MAX_SHOWN = 200
+# What the plan of a call says of a file that is not there yet.
+ABSENT = "absent"
+
+_TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
 
 
 class WriteText(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,44 +58,62 @@ class Edit(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
-async def write_file(given: WriteText, hands: Hands) -> str:
-    """Create a file, or replace all that is in it."""
-    data = given.content.encode()
-    if len(data) > MAX_CONTENT:
-        raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
-    write = partial(hands.root.write, given.path, data, untrusted=hands.untrusted())
-    try:
-        done = await hands.blocking(write)
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.path, error) from error
-    return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
+class FileWriter:
+    """Writes files of the workspace *root*."""
 
+    def __init__(self, root: Root, blocking: Blocking) -> None:
+        self._root = root
+        self._blocking = blocking
 
-async def edit_file(given: Edit, hands: Hands) -> str:
-    """Replace one piece of a text file, or every one like it."""
-    if given.old == given.new:
-        raise ToolFailure("old and new are the same; nothing was changed")
-    untrusted = hands.untrusted()
+    async def write_file(self, given: WriteText, context: ToolContext) -> str:
+        """Create a file, or replace all that is in it."""
+        data = given.content.encode()
+        if len(data) > MAX_CONTENT:
+            raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
+        write = partial(self._root.write, given.path, data, untrusted=context.label.untrusted)
+        try:
+            done = await self._blocking(write)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
 
-    def edit() -> int:
-        with hands.root.file(given.path) as file:
-            if file.stat.st_size > MAX_EDITED:
-                raise PathRefused(given.path, _TOO_LARGE)
-            data = file.read(MAX_EDITED)
-            refuse_binary(given.path, data, file.stat.st_size)
-            edited = _edited(given, data, marked=file.untrusted)
-            untrusted_now = untrusted or file.untrusted
-            hands.root.write(given.path, edited.data, untrusted=untrusted_now, expect=file.stat)
-            return edited.count
+    async def edit_file(self, given: Edit, context: ToolContext) -> str:
+        """Replace one piece of a text file, or every one like it."""
+        if given.old == given.new:
+            raise ToolFailure("old and new are the same; nothing was changed")
+        untrusted = context.label.untrusted
 
-    try:
-        count = await hands.blocking(edit)
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.path, error) from error
-    return f"edited {escape_name(given.path)}: {count} replaced"
+        def edit() -> int:
+            with self._root.file(given.path) as file:
+                if file.stat.st_size > MAX_EDITED:
+                    raise PathRefused(given.path, _TOO_LARGE)
+                data = file.read(MAX_EDITED)
+                refuse_binary(given.path, data, file.stat.st_size)
+                edited = _edited(given, data, marked=file.untrusted)
+                untrusted_now = untrusted or file.untrusted
+                self._root.write(given.path, edited.data, untrusted=untrusted_now, expect=file.stat)
+                return edited.count
 
+        try:
+            count = await self._blocking(edit)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        return f"edited {escape_name(given.path)}: {count} replaced"
 
-_TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
+    async def plan_write(self, given: WriteText, context: ToolContext) -> Plan:
+        """Say what would be written where, and what stands there now."""
+        return await self._plan(given.path, f"write {given.path}:\n{given.content}", context)
+
+    async def plan_edit(self, given: Edit, context: ToolContext) -> Plan:
+        """Say what would be replaced where, and by what."""
+        what = "wherever it stands" if given.all else "once"
+        text = f"edit {given.path}, {what}; replace:\n{given.old}\n--- by:\n{given.new}"
+        return await self._plan(given.path, text, context)
+
+    async def _plan(self, path: str, subject: str, context: ToolContext) -> Plan:
+        before = await self._blocking(partial(_state, self._root, path))
+        foreign = before != ABSENT and escape_invisible(path) not in context.written
+        return Plan(WriteFile(is_protected(path), foreign), subject, {"before": before})
 
 
 class _Edited(msgspec.Struct, frozen=True):
@@ -154,24 +178,6 @@ def _words(line: str) -> set[str]:
     return set(re.findall(r"\w+", line))
 
 
-async def plan_write(given: WriteText, hands: Hands) -> Plan:
-    """Say what would be written where, and what stands there now."""
-    return await _plan(given.path, f"write {given.path}:\n{given.content}", hands)
-
-
-async def plan_edit(given: Edit, hands: Hands) -> Plan:
-    """Say what would be replaced where, and by what."""
-    what = "wherever it stands" if given.all else "once"
-    text = f"edit {given.path}, {what}; replace:\n{given.old}\n--- by:\n{given.new}"
-    return await _plan(given.path, text, hands)
-
-
-async def _plan(path: str, subject: str, hands: Hands) -> Plan:
-    before = await hands.blocking(partial(_state, hands.root, path))
-    foreign = before != ABSENT and not hands.wrote(path)
-    return Plan(WriteFile(is_protected(path), foreign), subject, {"before": before})
-
-
 def _state(root: Root, path: str) -> str:
     """Name what is at *path*, so that it can be told whether it is still the same."""
     try:
@@ -183,37 +189,40 @@ def _state(root: Root, path: str) -> str:
         raise path_failure(path, error) from error
 
 
-ABSENT = "absent"
-WRITE_FILE = Tool(
-    name="write_file",
-    id="files.file.write",
-    writes=True,
-    description=(
-        "Create a text file of the workspace, or replace all that is in it. Missing folders are "
-        "made. To change a part of a file, use edit_file."
-    ),
-    input=WriteText,
-    run=write_file,
-    risk="write",
-    effect="keyed",
-    timeout=30.0,
-    target=lambda given: escape_name(given.path),
-    plan=plan_write,
-)
-
-EDIT_FILE = Tool(
-    name="edit_file",
-    id="files.file.edit",
-    writes=True,
-    description=(
-        "Replace a piece of a text file of the workspace by another. The piece must be given "
-        "exactly, and so much of it that it stands in the file only once."
-    ),
-    input=Edit,
-    run=edit_file,
-    risk="write",
-    effect="once",
-    timeout=30.0,
-    target=lambda given: escape_name(given.path),
-    plan=plan_edit,
-)
+def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
+    """Make the tools that write."""
+    writer = FileWriter(root, blocking)
+    return (
+        Tool(
+            name="write_file",
+            id="files.file.write",
+            writes=True,
+            description=(
+                "Create a text file of the workspace, or replace all that is in it. Missing "
+                "folders are made. To change a part of a file, use edit_file."
+            ),
+            input=WriteText,
+            run=writer.write_file,
+            risk="write",
+            effect="keyed",
+            timeout=30.0,
+            target=lambda given: escape_name(given.path),
+            plan=writer.plan_write,
+        ),
+        Tool(
+            name="edit_file",
+            id="files.file.edit",
+            writes=True,
+            description=(
+                "Replace a piece of a text file of the workspace by another. The piece must be "
+                "given exactly, and so much of it that it stands in the file only once."
+            ),
+            input=Edit,
+            run=writer.edit_file,
+            risk="write",
+            effect="once",
+            timeout=30.0,
+            target=lambda given: escape_name(given.path),
+            plan=writer.plan_edit,
+        ),
+    )

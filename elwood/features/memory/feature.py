@@ -24,7 +24,7 @@ from elwood.features.memory.extension import (
 from elwood.features.memory.messages import Forget, MemoryMail, Rebuild, Tidy
 from elwood.features.memory.settings import LearningSettings, MemorySettings
 from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import FORGET_MEMORY, SAVE_MEMORY, SEARCH_MEMORY, NoteSearch
+from elwood.features.memory.tools import NoteSearch, tools
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
 
@@ -52,9 +52,8 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
     command = MemoryCommand(memory, others.searches, core.clock.now)
     return Parts(
         actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
-        tools=[SAVE_MEMORY, SEARCH_MEMORY, FORGET_MEMORY],
+        tools=tools(memory, others.searches),
         embedder=embedder,
-        hands={"memory": memory, "searches": others.searches},
         sessions=[partial(MemoryExtension, core, memory, _learning(core, memory))],
         commands=[
             SlashCommand(

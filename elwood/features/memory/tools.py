@@ -15,7 +15,7 @@ from elwood.agent.conversation.actions import SearchMemory as Searching
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.searches import SearchResult, TextSearch
-from elwood.agent.tools.tool import Hands, Output, Tool, ToolFailure
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
     MemoryMail,
@@ -31,6 +31,8 @@ from elwood.features.memory.ranking import fit, joined
 from elwood.features.memory.store import MOST_PENDING
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked
+
+_MARKED = ", marked as from a conversation with strangers' words"
 
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20
@@ -71,123 +73,121 @@ class ForgetMemory(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
 
 
-async def save_memory(given: SaveMemory, hands: Hands) -> str | Output:
-    """Save one note."""
-    if not given.content.strip():
-        raise ToolFailure("content is empty; nothing was saved")
-    untrusted = hands.untrusted()
-    draft = Draft(
-        given.key,
-        given.content,
-        Label(untrusted=untrusted, private=True),
-        hands.source(),
-        given.tags or None,
-        given.importance or None,
-        given.ttl or None,
-    )
-    [answer] = await _memory(hands).ask(Remember(drafts=(draft,)))
-    marked = _MARKED if untrusted else ""
-    match answer:
-        case Unsaved(_, why):
-            raise ToolFailure(f"not saved: {why}")
-        case Saved(key, known=True, untrusted=strange):
-            text = f"{key} says the same already, so no second note was made"
-            return Output(text, strange, private=True, origin=f"memory: {key}" if strange else "")
-        case Saved(key, replaced):
-            return f"{'replaced' if replaced else 'saved'} {key}{marked}"
+class NoteTools:
+    """Keeps, finds and forgets notes of *memory*; *searches* are what there is to find besides."""
+
+    def __init__(self, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> None:
+        self._memory = memory
+        self._searches = searches
+
+    async def save(self, given: SaveMemory, context: ToolContext) -> str | Output:
+        """Save one note."""
+        if not given.content.strip():
+            raise ToolFailure("content is empty; nothing was saved")
+        untrusted = context.label.untrusted
+        draft = Draft(
+            given.key,
+            given.content,
+            Label(untrusted=untrusted, private=True),
+            context.source,
+            given.tags or None,
+            given.importance or None,
+            given.ttl or None,
+        )
+        [answer] = await self._memory.ask(Remember(drafts=(draft,)))
+        marked = _MARKED if untrusted else ""
+        match answer:
+            case Unsaved(_, why):
+                raise ToolFailure(f"not saved: {why}")
+            case Saved(key, known=True, untrusted=strange):
+                text = f"{key} says the same already, so no second note was made"
+                return Output(
+                    text, strange, private=True, origin=f"memory: {key}" if strange else ""
+                )
+            case Saved(key, replaced):
+                return f"{'replaced' if replaced else 'saved'} {key}{marked}"
+
+    async def search(self, given: SearchMemory, context: ToolContext) -> str | Output:
+        """Find notes, and what else can be searched, by words."""
+        if not re.search(r"[^\W_]", given.query):
+            raise ToolFailure("query has no words; give some that the notes should have")
+        found = await search_all(self._searches, given.query, given.limit)
+        if not found:
+            return "no note has any of these words"
+        room = MAX_SHOWN // len(found)
+        text = "\n\n".join(_shown(one, room) for one in found)
+        strange = [one.origin for one in found if one.label.untrusted]
+        origin = f"memory: {', '.join(strange)}" if strange else ""
+        return Output(text, untrusted=bool(strange), private=True, origin=origin)
+
+    async def forget(self, given: ForgetMemory, context: ToolContext) -> Output:
+        """Forget the notes that were named when it was allowed."""
+        keys = tuple(context.facts.get("notes", "").split())
+        if not keys:
+            raise ToolFailure("there is no such note; nothing was forgotten")
+        done = await self._memory.ask(Forget(keys=keys))
+        if not done.ok:
+            raise ToolFailure(done.text)
+        strange = context.facts.get("untrusted", "")
+        origin = f"memory: {strange}" if strange else ""
+        return Output(done.text, bool(strange), private=True, origin=origin)
+
+    async def plan_forget(self, given: ForgetMemory, context: ToolContext) -> Plan:
+        """Find which notes would be forgotten: a yes is for these and no others.
+
+        The owner is asked each time, as for all that is destroyed: not even `/memory undo` brings a
+        forgotten note back, and so nobody's words but a yes to these very keys may cause it.  The
+        question names the keys alone, for it is kept with the approvals: a text that is to vanish
+        must not be copied there.
+        """
+        if bool(given.key) == bool(given.query.strip()):
+            raise ToolFailure("give either a key or a query")
+        notes = await self._meant(given)
+        if not notes:
+            raise ToolFailure("there is no such note; nothing was forgotten")
+        if len(notes) > MAX_FOUND:
+            why = (
+                f"more than {MAX_FOUND} notes have these words; give more words, or keys one by one"
+            )
+            raise ToolFailure(f"{why}. Nothing was forgotten")
+        keys = [note.key for note in notes]
+        names = dict.fromkeys(map(_named, notes))
+        count = "1 note" if len(keys) == 1 else f"{len(keys)} notes"
+        question = f"Forget {count} for good: {', '.join(names)}"
+        strange = ", ".join(note.key for note in notes if note.untrusted)
+        return Plan(Other("destructive"), question, {"notes": " ".join(keys), "untrusted": strange})
+
+    async def _meant(self, given: ForgetMemory) -> list[Note]:
+        """Find what is to be forgotten, also what was only noticed, or is out of date."""
+        waiting = await self._memory.ask(PendingNotes(limit=MOST_PENDING))
+        if given.key:
+            notes = await self._memory.ask(ReadNotes(keys=(given.key,)))
+            return list(notes) or [note for note in waiting if note.subject == given.key]
+        words = Recall(query=given.query, limit=MAX_FOUND + 1, every=True)
+        chosen = asked(given.query)
+        noticed = (
+            note
+            for note in waiting
+            if fit(msgspec.structs.replace(note, key=note.subject), chosen) == len(chosen)
+        )
+        return [*await self._memory.ask(words), *noticed] if chosen else []
 
 
-async def search_memory(given: SearchMemory, hands: Hands) -> str | Output:
-    """Find notes, and what else can be searched, by words."""
-    if not re.search(r"[^\W_]", given.query):
-        raise ToolFailure("query has no words; give some that the notes should have")
-    found = await search_all(hands.searches, given.query, given.limit)
-    if not found:
-        return "no note has any of these words"
-    room = MAX_SHOWN // len(found)
-    text = "\n\n".join(_shown(one, room) for one in found)
-    strange = [one.origin for one in found if one.label.untrusted]
-    origin = f"memory: {', '.join(strange)}" if strange else ""
-    return Output(text, untrusted=bool(strange), private=True, origin=origin)
-
-
-async def forget_memory(given: ForgetMemory, hands: Hands) -> Output:
-    """Forget the notes that were named when it was allowed."""
-    keys = tuple(hands.facts.get("notes", "").split())
-    if not keys:
-        raise ToolFailure("there is no such note; nothing was forgotten")
-    done = await _memory(hands).ask(Forget(keys=keys))
-    if not done.ok:
-        raise ToolFailure(done.text)
-    strange = hands.facts.get("untrusted", "")
-    origin = f"memory: {strange}" if strange else ""
-    return Output(done.text, bool(strange), private=True, origin=origin)
-
-
-async def plan_save(given: SaveMemory, hands: Hands) -> Plan:
+async def plan_save(given: SaveMemory, context: ToolContext) -> Plan:
     """Say what would be remembered."""
     await trio.lowlevel.checkpoint()
     tags = f" [{', '.join(given.tags)}]" if given.tags else ""
     return Plan(Saving(), f"Remember as {given.key}{tags}:\n{given.content}")
 
 
-async def plan_search(given: SearchMemory, hands: Hands) -> Plan:
+async def plan_search(given: SearchMemory, context: ToolContext) -> Plan:
     """Say what would be looked up."""
     await trio.lowlevel.checkpoint()
     return Plan(Searching(), f"Look up in the memory: {given.query}")
 
 
-async def plan_forget(given: ForgetMemory, hands: Hands) -> Plan:
-    """Find which notes would be forgotten: a yes is for these and no others.
-
-    The owner is asked each time, as for all that is destroyed: not even `/memory undo` brings a
-    forgotten note back, and so nobody's words but a yes to these very keys may cause it.  The
-    question names the keys alone, for it is kept with the approvals: a text that is to vanish must
-    not be copied there.
-    """
-    if bool(given.key) == bool(given.query.strip()):
-        raise ToolFailure("give either a key or a query")
-    notes = await _meant(given, _memory(hands))
-    if not notes:
-        raise ToolFailure("there is no such note; nothing was forgotten")
-    if len(notes) > MAX_FOUND:
-        why = f"more than {MAX_FOUND} notes have these words; give more words, or keys one by one"
-        raise ToolFailure(f"{why}. Nothing was forgotten")
-    keys = [note.key for note in notes]
-    names = dict.fromkeys(map(_named, notes))
-    count = "1 note" if len(keys) == 1 else f"{len(keys)} notes"
-    question = f"Forget {count} for good: {', '.join(names)}"
-    strange = ", ".join(note.key for note in notes if note.untrusted)
-    return Plan(Other("destructive"), question, {"notes": " ".join(keys), "untrusted": strange})
-
-
-async def _meant(given: ForgetMemory, memory: Address[MemoryMail]) -> list[Note]:
-    """Find what is to be forgotten, also what was only noticed, or is out of date."""
-    waiting = await memory.ask(PendingNotes(limit=MOST_PENDING))
-    if given.key:
-        notes = await memory.ask(ReadNotes(keys=(given.key,)))
-        return list(notes) or [note for note in waiting if note.subject == given.key]
-    words = Recall(query=given.query, limit=MAX_FOUND + 1, every=True)
-    chosen = asked(given.query)
-    noticed = (
-        note
-        for note in waiting
-        if fit(msgspec.structs.replace(note, key=note.subject), chosen) == len(chosen)
-    )
-    return [*await memory.ask(words), *noticed] if chosen else []
-
-
 def _named(note: Note) -> str:
     return f"{note.subject} (noticed)" if note.is_observation else note.key
-
-
-_MARKED = ", marked as from a conversation with strangers' words"
-
-
-def _memory(hands: Hands) -> Address[MemoryMail]:
-    if hands.memory is None:
-        raise ToolFailure("there is no memory here")
-    return hands.memory
 
 
 async def search_all(searches: Sequence[TextSearch], query: str, limit: int) -> list[SearchResult]:
@@ -247,52 +247,57 @@ def results(notes: Iterable[Note], query: str) -> list[SearchResult]:
     return found
 
 
-SAVE_MEMORY = Tool(
-    name="save_memory",
-    id="memory.note.save",
-    description=(
-        "Remember something across conversations, as a note. A note of the same key is replaced: "
-        "to add to it, look it up first and save all of it."
-    ),
-    input=SaveMemory,
-    run=save_memory,
-    risk="write",
-    effect="keyed",
-    timeout=30.0,
-    target=lambda given: given.key,
-    plan=plan_save,
-)
-
-SEARCH_MEMORY = Tool(
-    name="search_memory",
-    id="memory.note.search",
-    description=(
-        "Look up what was remembered in earlier conversations: the notes that have most of the "
-        "words, in their key, tags or text; of several versions the newest comes first. Also finds "
-        "lines of your daily notes and reflections, by words and dates; read_file gives the rest."
-    ),
-    input=SearchMemory,
-    run=search_memory,
-    risk="read",
-    effect="pure",
-    timeout=30.0,
-    target=lambda given: given.query,
-    plan=plan_search,
-    gives=PRIVATE,
-)
-
-FORGET_MEMORY = Tool(
-    name="forget_memory",
-    id="memory.note.forget",
-    description=(
-        "Forget notes for good, when the user wants something forgotten: one by its key, or all "
-        "that have certain words. The user is asked first. To correct a note, save it anew."
-    ),
-    input=ForgetMemory,
-    run=forget_memory,
-    risk="destructive",
-    effect="keyed",
-    timeout=60.0,
-    target=lambda given: given.key or given.query,
-    plan=plan_forget,
-)
+def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[Tool, ...]:
+    """Make the tools that remember; *searches* may grow until the app runs."""
+    notes = NoteTools(memory, searches)
+    return (
+        Tool(
+            name="save_memory",
+            id="memory.note.save",
+            description=(
+                "Remember something across conversations, as a note. A note of the same key is "
+                "replaced: to add to it, look it up first and save all of it."
+            ),
+            input=SaveMemory,
+            run=notes.save,
+            risk="write",
+            effect="keyed",
+            timeout=30.0,
+            target=lambda given: given.key,
+            plan=plan_save,
+        ),
+        Tool(
+            name="search_memory",
+            id="memory.note.search",
+            description=(
+                "Look up what was remembered in earlier conversations: the notes that have most of "
+                "the words, in their key, tags or text; of several versions the newest comes "
+                "first. Also finds lines of your daily notes and reflections, by words and dates; "
+                "read_file gives the rest."
+            ),
+            input=SearchMemory,
+            run=notes.search,
+            risk="read",
+            effect="pure",
+            timeout=30.0,
+            target=lambda given: given.query,
+            plan=plan_search,
+            gives=PRIVATE,
+        ),
+        Tool(
+            name="forget_memory",
+            id="memory.note.forget",
+            description=(
+                "Forget notes for good, when the user wants something forgotten: one by its key, "
+                "or all that have certain words. The user is asked first. To correct a note, save "
+                "it anew."
+            ),
+            input=ForgetMemory,
+            run=notes.forget,
+            risk="destructive",
+            effect="keyed",
+            timeout=60.0,
+            target=lambda given: given.key or given.query,
+            plan=notes.plan_forget,
+        ),
+    )

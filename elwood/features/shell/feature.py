@@ -4,7 +4,8 @@ import logging
 
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.features.shell.tools import RUN_COMMAND
+from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.features.shell.tools import tools
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.running import reap
@@ -20,7 +21,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         log.warning("ended commands of an earlier run", extra={"count": left})
     sandbox: Executor | NoSandbox
     try:
-        folders = (paths.workspace, paths.state, tuple(others.lent))
+        folders = (paths.workspace, paths.state, tuple(root.path for root in others.lent))
         picked = await pick(core.config.of(SandboxSettings), *folders, blocking=blocking)
     except NoSandbox as error:
         log.warning("commands cannot be run", extra={"why": error.why})
@@ -30,8 +31,9 @@ async def build(core: Core, others: Gathered) -> Parts:
         log.info("sandbox ready", extra={"rung": picked.rung, "notes": notes})
         core.closing.push_async_callback(picked.executor.close)
         sandbox, status = picked.executor, f"Commands run in: {picked.rung}."
+    files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
-        tools=[RUN_COMMAND],
+        tools=tools(sandbox, files, blocking),
         hands={"sandbox": sandbox},
         sandbox=sandbox,
         status=[lambda: status],

@@ -12,8 +12,8 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import RunCommand
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.agent.tools.workspace import reached
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
+from elwood.agent.tools.workspace import WorkspaceFiles
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
     CommandPlan,
@@ -25,6 +25,7 @@ from elwood.features.shell.judge import (
     overrides,
 )
 from elwood.features.shell.shell_words import Unclear
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import (
     GIT_ENVIRONMENT,
     Command,
@@ -63,49 +64,72 @@ class ShellCommand(msgspec.Struct, forbid_unknown_fields=True):
     ] = TIMEOUT
 
 
-async def examine(given: ShellCommand, hands: Hands) -> Plan:
-    """Judge a command by its words, and say what else its outcome hangs on."""
-    sandbox = _sandbox(hands)
-    match _judged(given, hands):
-        case Safe():
-            action = RunCommand("safe")
-        case Unclear(why):
-            action = RunCommand("unclear", why)
-        case Forbidden(why):
-            action = RunCommand("forbidden", why)
-    if sandbox.rung == "direct" and action.judged == "safe":
-        action = RunCommand("unclear", "commands are not confined here, so each is asked about")
-    facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
-    if action.judged == "unclear":
-        facts |= await hands.blocking(partial(_files, hands, given.command))
-    return Plan(action, given.command, facts)
+class CommandTool:
+    """Runs commands in *sandbox*, which may also say why none can be run.
 
+    *files* are those that a command may name: what is in them is part of what is approved.
+    """
 
-async def run_command(given: ShellCommand, hands: Hands) -> str:
-    """Run a command; what only looks runs as it was read, anything else in bash."""
-    sandbox = _sandbox(hands)
-    verdict = _judged(given, hands)
-    try:
-        if isinstance(verdict, Safe) and sandbox.rung != "direct":
-            outcome = await _run_script(verdict.plan, given, sandbox)
-        else:
-            argv = ("bash", "--norc", "--noprofile", "-c", given.command)
-            command = Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT)
-            outcome = await sandbox.run(command)
-    except SandboxFailed as error:
-        text = f"{error}; whether the command did something is not known"
-        raise ToolFailure(text, unknown=True) from error
-    return _told(outcome, given)
+    def __init__(
+        self, sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking
+    ) -> None:
+        self._sandbox = sandbox
+        self._files = files
+        self._blocking = blocking
 
+    async def examine(self, given: ShellCommand, context: ToolContext) -> Plan:
+        """Judge a command by its words, and say what else its outcome hangs on."""
+        sandbox = self._usable()
+        match self._judged(given):
+            case Safe():
+                action = RunCommand("safe")
+            case Unclear(why):
+                action = RunCommand("unclear", why)
+            case Forbidden(why):
+                action = RunCommand("forbidden", why)
+        if sandbox.rung == "direct" and action.judged == "safe":
+            action = RunCommand("unclear", "commands are not confined here, so each is asked about")
+        facts = {"sandbox": sandbox.rung, "timeout": str(given.timeout)}
+        if action.judged == "unclear":
+            facts |= await self._blocking(partial(self._named, given.command))
+        return Plan(action, given.command, facts)
 
-def _sandbox(hands: Hands) -> Executor:
-    if isinstance(hands.sandbox, NoSandbox):
-        raise ToolFailure(f"commands cannot be run here: {hands.sandbox.why}")
-    return hands.sandbox
+    async def run_command(self, given: ShellCommand, context: ToolContext) -> str:
+        """Run a command; what only looks runs as it was read, anything else in bash."""
+        sandbox = self._usable()
+        verdict = self._judged(given)
+        try:
+            if isinstance(verdict, Safe) and sandbox.rung != "direct":
+                outcome = await _run_script(verdict.plan, given, sandbox)
+            else:
+                argv = ("bash", "--norc", "--noprofile", "-c", given.command)
+                command = Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT)
+                outcome = await sandbox.run(command)
+        except SandboxFailed as error:
+            text = f"{error}; whether the command did something is not known"
+            raise ToolFailure(text, unknown=True) from error
+        return _told(outcome, given)
 
+    def _usable(self) -> Executor:
+        if isinstance(self._sandbox, NoSandbox):
+            raise ToolFailure(f"commands cannot be run here: {self._sandbox.why}")
+        return self._sandbox
 
-def _judged(given: ShellCommand, hands: Hands) -> Safe | Unclear | Forbidden:
-    return judge(given.command, CommandRules(root=str(hands.workspace)))
+    def _judged(self, given: ShellCommand) -> Safe | Unclear | Forbidden:
+        return judge(given.command, CommandRules(root=str(self._files.root.path)))
+
+    def _named(self, command: str) -> dict[str, str]:
+        """Hash the files that *command* names, and what git would push.  Blocks."""
+        facts: dict[str, str] = {}
+        words = [word for word in dict.fromkeys(_APART.split(command)) if word]
+        for word in words:
+            if len(facts) >= MAX_FILES:
+                break
+            if (found := _hash(*self._files.reached(word))) is not None:
+                facts[f"file {PurePosixPath(word)}"] = found
+        if "git" in words:
+            facts |= _head(self._files.root)
+        return facts
 
 
 def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
@@ -174,23 +198,6 @@ async def _hardened(
     return overridden(argv, words)
 
 
-def _files(hands: Hands, command: str) -> dict[str, str]:
-    """Hash the files of the workspace, or of skills, that *command* names, and what git would push.
-
-    Blocks.
-    """
-    facts: dict[str, str] = {}
-    words = [word for word in dict.fromkeys(_APART.split(command)) if word]
-    for word in words:
-        if len(facts) >= MAX_FILES:
-            break
-        if (found := _hash(*reached(hands, word))) is not None:
-            facts[f"file {PurePosixPath(word)}"] = found
-    if "git" in words:
-        facts |= _head(hands.root)
-    return facts
-
-
 def _head(root: Root) -> dict[str, str]:
     """Say where git's HEAD is: the branch, and the commit it stands at."""
     text = _text(root, ".git/HEAD")
@@ -223,21 +230,28 @@ def _hash(root: Root, path: str) -> str | None:
         return None
 
 
-RUN_COMMAND = Tool(
-    name="run_command",
-    id="shell.command.run",
-    description=(
-        "Run a bash command in the workspace, in a sandbox: no network, nothing outside of the "
-        "workspace can be changed. Commands that only look (ls, cat, git status, …) run at once; "
-        "the owner is asked about others. The result is the exit code, if it is not 0, and what "
-        "was printed."
-    ),
-    input=ShellCommand,
-    run=run_command,
-    risk="write",
-    effect="once",
-    timeout=MAX_TIMEOUT + GRACE,
-    target=lambda given: given.command,
-    plan=examine,
-    gives=PRIVATE,
-)
+def tools(
+    sandbox: Executor | NoSandbox, files: WorkspaceFiles, blocking: Blocking
+) -> tuple[Tool, ...]:
+    """Make the tool that runs commands."""
+    command = CommandTool(sandbox, files, blocking)
+    return (
+        Tool(
+            name="run_command",
+            id="shell.command.run",
+            description=(
+                "Run a bash command in the workspace, in a sandbox: no network, nothing outside of "
+                "the workspace can be changed. Commands that only look (ls, cat, git status, …) "
+                "run at once; the owner is asked about others. The result is the exit code, if it "
+                "is not 0, and what was printed."
+            ),
+            input=ShellCommand,
+            run=command.run_command,
+            risk="write",
+            effect="once",
+            timeout=MAX_TIMEOUT + GRACE,
+            target=lambda given: given.command,
+            plan=command.examine,
+            gives=PRIVATE,
+        ),
+    )

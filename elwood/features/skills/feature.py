@@ -89,7 +89,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         hands={"skills": shelf, "git": Git(core.config.of(EgressRules)), "places": places},
         prompt=[skills],
         sessions=[lambda log: SkillExtension(log, skills)],
-        lent=settings.folders,
+        lent=shelf.packages,
     )
 
 

@@ -18,7 +18,6 @@ from elwood.agent.session.extension import SessionExtension, SlashCommand
 from elwood.agent.session.turn.approval_client import Runs
 from elwood.agent.tools.messenger import Messenger
 from elwood.features.tasks.actor import Scheduler, TimetableActor
-from elwood.features.tasks.bounds import Reach
 from elwood.features.tasks.chores import chore_task
 from elwood.features.tasks.commands import TasksCommand
 from elwood.features.tasks.heartbeat import read_checklist
@@ -28,7 +27,7 @@ from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import AGENT_FILE, AgentFile, HeartbeatFile, Written, fingerprint
 from elwood.features.tasks.task import Origin, Task, session_of
-from elwood.features.tasks.tools import CANCEL_TASK, LIST_TASKS, PAUSE_TASK, RESUME_TASK, SCHEDULE
+from elwood.features.tasks.tools import tools
 from elwood.foundation.runtime import (
     Address,
     Mailbox,
@@ -53,18 +52,13 @@ async def build(core: Core, others: Gathered) -> Parts:
     clock = TaskClock(core, others)
     timetable = clock.timetable.address
     command = TasksCommand(timetable, core.models, core.clock, core.admission)
-    usual = Reach(usual=core.config.of(Limits).purse(None))
+    messenger = Messenger(core.channels, core.approvals)
     actors = [Actor(step=2, mailbox=clock.timetable, body=clock.keep_timetable)]
     if core.stays:
         actors.append(Actor(step=5, mailbox=clock.scheduler, body=clock.schedule, grace=1.0))
     return Parts(
         actors=actors,
-        tools=[SCHEDULE, LIST_TASKS, PAUSE_TASK, RESUME_TASK, CANCEL_TASK],
-        hands={
-            "timetable": timetable,
-            "reach": lambda: usual,
-            "messenger": Messenger(core.channels, core.approvals),
-        },
+        tools=tools(timetable, messenger, core.config.of(Limits).purse(None)),
         sessions=[lambda log: TaskExtension(timetable)],
         commands=[
             SlashCommand(

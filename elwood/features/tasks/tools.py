@@ -14,14 +14,10 @@ from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.conversation.task_run import SESSION
-from elwood.agent.tools.tool import (
-    Hands,
-    Output,
-    Tool,
-    ToolFailure,
-)
-from elwood.features.tasks.bounds import bounded
+from elwood.agent.conversation.task_run import SESSION, Purse, job_of
+from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
+from elwood.features.tasks.bounds import Reach, bounded
 from elwood.features.tasks.messages import (
     Change,
     ListTasks,
@@ -141,40 +137,20 @@ class ScheduleTask(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-async def plan_schedule(given: ScheduleTask, hands: Hands) -> Plan:
-    """Say what would be done when: a yes is for this text at these times."""
-    drafted = await _draft(given, hands)
-    task, now = drafted.task, hands.now()
-    lines = [
-        f"{'Remind' if task.message else 'Schedule'}: {one_line(task.title, MAX_TITLE)}",
-        f"When: {cadence(task, hands.zone)}",
-        f"Next: {_next_runs(task, hands.zone, now)}",
-    ]
-    if drafted.place:
-        lines.append(f"Answers go to: {drafted.place}")
-    if task.silent:
-        lines.append("Its answers are not sent")
-    if task.session:
-        lines.append("It runs in this conversation")
-    if bounds := limits(task):
-        lines.append(f"It runs {', '.join(bounds)}")
-    # What is chosen freely stands last: it cannot pass for another line.
-    lines += ["Text:", given.remind or given.do]
-    text = f"{given.title}\n{given.remind or given.do}"
-    return Plan(Scheduling(), "\n".join(lines), drafted.facts, text)
+class ListTheTasks(msgspec.Struct, forbid_unknown_fields=True):
+    task: Annotated[
+        str, Meta(max_length=MAX_TITLE, description="The id of one, to see all of it")
+    ] = ""
 
 
-async def schedule(given: ScheduleTask, hands: Hands) -> str:
-    """Have it planned, if it is still what was examined."""
-    drafted = await _draft(given, hands)
-    if drafted.facts != dict(hands.facts):
-        raise ToolFailure("what it would plan changed since it was allowed; nothing was scheduled")
-    answer = await timetable(hands).ask(Schedule(task=drafted.task))
-    match answer:
-        case Unscheduled(why):
-            raise ToolFailure(f"not scheduled: {why}")
-        case TaskStatus(task, next=at):
-            return _scheduled(task, at, hands)
+class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
+    task: Annotated[
+        str,
+        Meta(
+            max_length=MAX_TITLE,
+            description="Its id, or its exact title; in a run, leave it out to mean its own task",
+        ),
+    ] = ""
 
 
 @attrs.frozen
@@ -186,61 +162,160 @@ class _Drafted:
     facts: dict[str, str]
 
 
-async def _draft(given: ScheduleTask, hands: Hands) -> _Drafted:
-    """Examine what is wanted.  Raises ToolFailure with what is wrong and what to write."""
-    now, zone = hands.now(), hands.zone
-    reminder, job = given.remind.strip(), given.do.strip()
-    if bool(reminder) == bool(job):
-        raise ToolFailure(
-            "give one of remind (the text of a plain reminder) and do (a job for yourself); "
-            "nothing was scheduled"
+class TaskTools:
+    """Asks the *timetable*; a place to answer at is found by *messenger*.
+
+    *usual* is what a job may spend that has no purse of its own.
+    """
+
+    def __init__(
+        self, timetable: Address[TimetableMail], messenger: Messenger, usual: Purse
+    ) -> None:
+        self._timetable = timetable
+        self._messenger = messenger
+        self._usual = usual
+
+    async def plan_schedule(self, given: ScheduleTask, context: ToolContext) -> Plan:
+        """Say what would be done when: a yes is for this text at these times."""
+        drafted = await self._draft(given, context)
+        task, now = drafted.task, context.now
+        lines = [
+            f"{'Remind' if task.message else 'Schedule'}: {one_line(task.title, MAX_TITLE)}",
+            f"When: {cadence(task, context.zone)}",
+            f"Next: {_next_runs(task, context.zone, now)}",
+        ]
+        if drafted.place:
+            lines.append(f"Answers go to: {drafted.place}")
+        if task.silent:
+            lines.append("Its answers are not sent")
+        if task.session:
+            lines.append("It runs in this conversation")
+        if bounds := limits(task):
+            lines.append(f"It runs {', '.join(bounds)}")
+        # What is chosen freely stands last: it cannot pass for another line.
+        lines += ["Text:", given.remind or given.do]
+        text = f"{given.title}\n{given.remind or given.do}"
+        return Plan(Scheduling(), "\n".join(lines), drafted.facts, text)
+
+    async def schedule(self, given: ScheduleTask, context: ToolContext) -> str:
+        """Have it planned, if it is still what was examined."""
+        drafted = await self._draft(given, context)
+        if drafted.facts != dict(context.facts):
+            raise ToolFailure(
+                "what it would plan changed since it was allowed; nothing was scheduled"
+            )
+        answer = await self._timetable.ask(Schedule(task=drafted.task))
+        match answer:
+            case Unscheduled(why):
+                raise ToolFailure(f"not scheduled: {why}")
+            case TaskStatus(task, next=at):
+                return _scheduled(task, at, context)
+
+    async def _draft(self, given: ScheduleTask, context: ToolContext) -> _Drafted:
+        """Examine what is wanted.  Raises ToolFailure with what is wrong and what to write."""
+        now, zone = context.now, context.zone
+        reminder, job = given.remind.strip(), given.do.strip()
+        if bool(reminder) == bool(job):
+            raise ToolFailure(
+                "give one of remind (the text of a plain reminder) and do (a job for yourself); "
+                "nothing was scheduled"
+            )
+        if reminder and (given.here or given.silent):
+            raise ToolFailure("here and silent are for do: a reminder is sent as it stands")
+        bounding = (given.budget_usd, given.budget_tokens, given.tools)
+        if reminder and (given.cheap or bounding != (None, None, None)):
+            raise ToolFailure("cheap, budgets and tools are for do: a reminder needs no model")
+        if given.here and (not context.session or context.session.startswith(SESSION)):
+            raise ToolFailure("this is the run of a task, not a conversation: leave out here")
+        when = _when(given, zone, now)
+        ends = _moment("until", given.until, zone, now, end=True) if given.until.strip() else None
+        hours = read_hours(given.only_between)
+        if isinstance(hours, str):
+            raise ToolFailure(f"only_between: {hours}")
+        bounds = bounded(
+            self._reach(context),
+            tools=given.tools,
+            usd=given.budget_usd,
+            tokens=given.budget_tokens,
         )
-    if reminder and (given.here or given.silent):
-        raise ToolFailure("here and silent are for do: a reminder is sent as it stands")
-    bounding = (given.budget_usd, given.budget_tokens, given.tools)
-    if reminder and (given.cheap or bounding != (None, None, None)):
-        raise ToolFailure("cheap, budgets and tools are for do: a reminder needs no model")
-    if given.here and (not hands.session or hands.session.startswith(SESSION)):
-        raise ToolFailure("this is the run of a task, not a conversation: leave out here")
-    when = _when(given, zone, now)
-    ends = _moment("until", given.until, zone, now, end=True) if given.until.strip() else None
-    hours = read_hours(given.only_between)
-    if isinstance(hours, str):
-        raise ToolFailure(f"only_between: {hours}")
-    bounds = bounded(
-        hands.reach(), tools=given.tools, usd=given.budget_usd, tokens=given.budget_tokens
-    )
-    if isinstance(bounds, str):
-        raise ToolFailure(f"{bounds}; nothing was scheduled")
-    place = await hands.messenger.place("here", hands.route) if hands.messenger else None
-    task = Task(
-        "",
-        " ".join(given.title.split()),
-        when,
-        zone,
-        prompt=job,
-        message=reminder,
-        hours=hours,
-        session=hands.session if given.here else "",
-        # Not as an answer to the message of today: in a year nobody looks there.
-        route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
-        silent=given.silent,
-        role="cheap" if given.cheap else "default",
-        tools=bounds.tools if job else None,
-        purse=bounds.purse if job else None,
-        catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
-        ends=ends,
-        untrusted=hands.untrusted(),
-    )
-    if not task.title:
-        raise ToolFailure("title has no words; nothing was scheduled")
-    if not next_runs(task, now, 1):
-        raise ToolFailure(
-            "it would never run: its times lie outside of only_between, or behind until. "
-            f"It is now {say_clock(now, zone)}"
+        if isinstance(bounds, str):
+            raise ToolFailure(f"{bounds}; nothing was scheduled")
+        place = await self._messenger.place("here", context.route)
+        task = Task(
+            "",
+            " ".join(given.title.split()),
+            when,
+            zone,
+            prompt=job,
+            message=reminder,
+            hours=hours,
+            session=context.session if given.here else "",
+            # Not as an answer to the message of today: in a year nobody looks there.
+            route=msgspec.structs.replace(place.route, reply_to=None) if place else None,
+            silent=given.silent,
+            role="cheap" if given.cheap else "default",
+            tools=bounds.tools if job else None,
+            purse=bounds.purse if job else None,
+            catch_up=CATCH_UP_ONCE if reminder and isinstance(when, Once) else CATCH_UP,
+            ends=ends,
+            untrusted=context.label.untrusted,
         )
-    facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
-    return _Drafted(task, place.name if place else "", facts)
+        if not task.title:
+            raise ToolFailure("title has no words; nothing was scheduled")
+        if not next_runs(task, now, 1):
+            raise ToolFailure(
+                "it would never run: its times lie outside of only_between, or behind until. "
+                f"It is now {say_clock(now, zone)}"
+            )
+        facts = {"to": repr(task.route), "zone": zone, "within": "; ".join(limits(task))}
+        return _Drafted(task, place.name if place else "", facts)
+
+    async def list_tasks(self, given: ListTheTasks, context: ToolContext) -> Output:
+        """List all tasks that people know of, or show one."""
+        tasks = await self._timetable.ask(ListTasks())
+        now = context.now
+        if given.task:
+            one = _found(given.task, tasks)
+            tasks = (one,)
+        text = table(tasks, context.zone, now)
+        text = f"id | title | when | state | what\n{text}" if text else "there are no tasks"
+        if given.task:
+            text += f"\n\n{does(tasks[0].task)}"
+        strange = ", ".join(seen.task.id for seen in tasks if seen.task.untrusted)
+        origin = f"tasks: {strange}" if strange else ""
+        return Output(f"{text}\n(now: {say_clock(now, context.zone)})", bool(strange), True, origin)
+
+    async def plan_change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> Plan:
+        """Find which task would be changed: a yes is for this one."""
+        wanted = given.task.strip() or job_of(context.task_run)
+        if not wanted:
+            raise ToolFailure(f"say which task to {verb}: list_tasks tells the ids")
+        tasks = await self._timetable.ask(ListTasks())
+        found = find(wanted, tasks)
+        if isinstance(found, str):
+            raise ToolFailure(f"{found}; nothing was changed")
+        task = found.task
+        title = one_line(task.title, MAX_TITLE)
+        subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, context.zone)}"
+        return Plan(Reschedule(own=task.id == job_of(context.task_run)), subject, {"task": task.id})
+
+    async def change(self, verb: Verb, given: ChangeTask, context: ToolContext) -> str:
+        """Have the task changed that was found when it was allowed."""
+        task = context.facts["task"]
+        asked = Change(id=task, verb=verb, by=BY, own=task == job_of(context.task_run))
+        settled = await self._timetable.ask(asked)
+        if not settled.ok:
+            raise ToolFailure(settled.text)
+        return f"{task}: {settled.text}"
+
+    def _reach(self, context: ToolContext) -> Reach:
+        return Reach(tuple(sorted(context.tools)), self._usual, context.task_run)
+
+
+async def plan_listing(given: ListTheTasks, context: ToolContext) -> Plan:
+    """Say what would be shown."""
+    await trio.lowlevel.checkpoint()
+    return Plan(Other("read"), f"List the tasks{f': {given.task}' if given.task else ''}")
 
 
 def _when(given: ScheduleTask, zone: str, now: float) -> When:
@@ -280,9 +355,9 @@ def _moment(key: str, text: str, zone: str, now: float, *, end: bool = False) ->
     return at
 
 
-def _scheduled(task: Task, at: float | None, hands: Hands) -> str:
+def _scheduled(task: Task, at: float | None, context: ToolContext) -> str:
     """Say what was planned; the footer of the answer shows the first line."""
-    now, zone = hands.now(), hands.zone
+    now, zone = context.now, context.zone
     first = say_moment(at, zone, now) if at is not None else "no further run"
     how = "; ".join([cadence(task, zone), *limits(task)])
     return (
@@ -304,100 +379,6 @@ def _target(given: ScheduleTask) -> str:
     return f"{given.title}, {given.at or given.cron}"
 
 
-SCHEDULE = Tool(
-    name="schedule",
-    id="tasks.task.create",
-    description=(
-        "Have something done later, once or again and again. Two kinds: 'remind' sends the person "
-        "a text as it stands ('remind me tomorrow at nine to call mum'); 'do' is a job for "
-        "yourself, whose answer is sent to the person ('every monday at eight summarise my "
-        "inbox'). Give exactly one of at, in_minutes, cron and every; work out yourself what the "
-        "person's words mean. A reminder or job exists only if this succeeded: never promise one "
-        "without it. Say when the next run is, as the result tells it. A job that goes on 'until "
-        "the build is green' repeats, and its text says: if it is green, tell the person and call "
-        "cancel_task. Each run is told the id of its task. To change a task, cancel it and "
-        "schedule it anew."
-    ),
-    input=ScheduleTask,
-    run=schedule,
-    risk="write",
-    effect="once",
-    timeout=30.0,
-    target=_target,
-    plan=plan_schedule,
-)
-
-
-class ListTheTasks(msgspec.Struct, forbid_unknown_fields=True):
-    task: Annotated[
-        str, Meta(max_length=MAX_TITLE, description="The id of one, to see all of it")
-    ] = ""
-
-
-class ChangeTask(msgspec.Struct, forbid_unknown_fields=True):
-    task: Annotated[
-        str,
-        Meta(
-            max_length=MAX_TITLE,
-            description="Its id, or its exact title; in a run, leave it out to mean its own task",
-        ),
-    ] = ""
-
-
-async def list_tasks(given: ListTheTasks, hands: Hands) -> Output:
-    """List all tasks that people know of, or show one."""
-    tasks = await timetable(hands).ask(ListTasks())
-    now = hands.now()
-    if given.task:
-        one = _found(given.task, tasks)
-        tasks = (one,)
-    text = table(tasks, hands.zone, now)
-    text = f"id | title | when | state | what\n{text}" if text else "there are no tasks"
-    if given.task:
-        text += f"\n\n{does(tasks[0].task)}"
-    strange = ", ".join(seen.task.id for seen in tasks if seen.task.untrusted)
-    origin = f"tasks: {strange}" if strange else ""
-    return Output(f"{text}\n(now: {say_clock(now, hands.zone)})", bool(strange), True, origin)
-
-
-async def plan_listing(given: ListTheTasks, hands: Hands) -> Plan:
-    """Say what would be shown."""
-    await trio.lowlevel.checkpoint()
-    return Plan(Other("read"), f"List the tasks{f': {given.task}' if given.task else ''}")
-
-
-async def plan_change(verb: Verb, given: ChangeTask, hands: Hands) -> Plan:
-    """Find which task would be changed: a yes is for this one."""
-    wanted = given.task.strip() or hands.job()
-    if not wanted:
-        raise ToolFailure(f"say which task to {verb}: list_tasks tells the ids")
-    tasks = await timetable(hands).ask(ListTasks())
-    found = find(wanted, tasks)
-    if isinstance(found, str):
-        raise ToolFailure(f"{found}; nothing was changed")
-    task = found.task
-    title = one_line(task.title, MAX_TITLE)
-    subject = f"{verb.capitalize()} the task {task.id}: {title}, {cadence(task, hands.zone)}"
-    return Plan(Reschedule(own=task.id == hands.job()), subject, {"task": task.id})
-
-
-async def change(verb: Verb, given: ChangeTask, hands: Hands) -> str:
-    """Have the task changed that was found when it was allowed."""
-    task = hands.facts["task"]
-    asked = Change(id=task, verb=verb, by=BY, own=task == hands.job())
-    settled = await timetable(hands).ask(asked)
-    if not settled.ok:
-        raise ToolFailure(settled.text)
-    return f"{task}: {settled.text}"
-
-
-def timetable(hands: Hands) -> Address[TimetableMail]:
-    """Return who is asked about tasks.  Raises ToolFailure if nobody is."""
-    if hands.timetable is None:
-        raise ToolFailure("nothing can be scheduled here")
-    return hands.timetable
-
-
 def _found(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus:
     found = find(wanted, tasks)
     if isinstance(found, str):
@@ -405,9 +386,67 @@ def _found(wanted: str, tasks: Sequence[TaskStatus]) -> TaskStatus:
     return found
 
 
-def _changing(verb: Verb, effect: Effect, description: str) -> Tool:
-    plan: Callable[[ChangeTask, Hands], Awaitable[Plan]] = partial(plan_change, verb)
-    run: Callable[[ChangeTask, Hands], Awaitable[str]] = partial(change, verb)
+def tools(
+    timetable: Address[TimetableMail], messenger: Messenger, usual: Purse
+) -> tuple[Tool, ...]:
+    """Make the tools that plan."""
+    tasks = TaskTools(timetable, messenger, usual)
+    return (
+        Tool(
+            name="schedule",
+            id="tasks.task.create",
+            description=(
+                "Have something done later, once or again and again. Two kinds: 'remind' sends the "
+                "person a text as it stands ('remind me tomorrow at nine to call mum'); 'do' is a "
+                "job for yourself, whose answer is sent to the person ('every monday at eight "
+                "summarise my inbox'). Give exactly one of at, in_minutes, cron and every; work "
+                "out yourself what the person's words mean. A reminder or job exists only if this "
+                "succeeded: never promise one without it. Say when the next run is, as the result "
+                "tells it. A job that goes on 'until the build is green' repeats, and its text "
+                "says: if it is green, tell the person and call cancel_task. Each run is told the "
+                "id of its task. To change a task, cancel it and schedule it anew."
+            ),
+            input=ScheduleTask,
+            run=tasks.schedule,
+            risk="write",
+            effect="once",
+            timeout=30.0,
+            target=_target,
+            plan=tasks.plan_schedule,
+        ),
+        Tool(
+            name="list_tasks",
+            id="tasks.task.list",
+            description=(
+                "List the reminders and jobs that are planned, with ids, next and last runs; or "
+                "show one whole. It tells, too, whether something is planned already."
+            ),
+            input=ListTheTasks,
+            run=tasks.list_tasks,
+            risk="read",
+            effect="pure",
+            timeout=30.0,
+            target=lambda given: given.task,
+            plan=plan_listing,
+            gives=PRIVATE,
+        ),
+        _changing(tasks, "pause", "keyed", "Let a task rest until it is resumed."),
+        _changing(tasks, "resume", "keyed", "Have a paused task go on, at its next time."),
+        _changing(
+            tasks,
+            "cancel",
+            # What is gone cannot be found again: after a crash it is looked up, and not repeated.
+            "once",
+            "End a task for good: a reminder or job that is not wanted any more, or is done. What "
+            "its runs still wait for the owner's yes for is withdrawn, unless a run ends its own "
+            "task.",
+        ),
+    )
+
+
+def _changing(tasks: TaskTools, verb: Verb, effect: Effect, description: str) -> Tool:
+    plan: Callable[[ChangeTask, ToolContext], Awaitable[Plan]] = partial(tasks.plan_change, verb)
+    run: Callable[[ChangeTask, ToolContext], Awaitable[str]] = partial(tasks.change, verb)
     return Tool(
         name=f"{verb}_task",
         id=f"tasks.task.{verb}",
@@ -420,31 +459,3 @@ def _changing(verb: Verb, effect: Effect, description: str) -> Tool:
         target=lambda given: given.task,
         plan=plan,
     )
-
-
-LIST_TASKS = Tool(
-    name="list_tasks",
-    id="tasks.task.list",
-    description=(
-        "List the reminders and jobs that are planned, with ids, next and last runs; or show one "
-        "whole. It tells, too, whether something is planned already."
-    ),
-    input=ListTheTasks,
-    run=list_tasks,
-    risk="read",
-    effect="pure",
-    timeout=30.0,
-    target=lambda given: given.task,
-    plan=plan_listing,
-    gives=PRIVATE,
-)
-
-PAUSE_TASK = _changing("pause", "keyed", "Let a task rest until it is resumed.")
-RESUME_TASK = _changing("resume", "keyed", "Have a paused task go on, at its next time.")
-CANCEL_TASK = _changing(
-    "cancel",
-    # What is gone cannot be found again: after a crash it is looked up, and not repeated.
-    "once",
-    "End a task for good: a reminder or job that is not wanted any more, or is done. What its runs "
-    "still wait for the owner's yes for is withdrawn, unless a run ends its own task.",
-)

@@ -5,7 +5,7 @@ from elwood.agent.session.core import Core
 from elwood.features.web.client import Web
 from elwood.features.web.search_client import search_of
 from elwood.features.web.settings import SearchSettings
-from elwood.features.web.tools import WEB_FETCH, WEB_REQUEST, WEB_SEARCH
+from elwood.features.web.tools import tools
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
 
@@ -16,7 +16,7 @@ async def build(core: Core, others: Gathered) -> Parts:
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
     search = search_of(core.config.of(SearchSettings), client)
-    return Parts(tools=[WEB_SEARCH, WEB_FETCH, WEB_REQUEST], hands={"web": web, "search": search})
+    return Parts(tools=tools(web, search, core.environment.blocking))
 
 
 FEATURE = Feature(name="web", settings=(EgressRules, SearchSettings), build=build)

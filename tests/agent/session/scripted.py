@@ -15,7 +15,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Hands, Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import inline
 
 USAGE = Usage(10, 5)
@@ -78,7 +78,7 @@ class Effects:
     def tools(self) -> Sequence[Tool]:
         """All of them."""
 
-        async def look(given: Named, hands: Hands) -> str:
+        async def look(given: Named, context: ToolContext) -> str:
             self.together += 1
             self.most_together = max(self.together, self.most_together)
             await trio.sleep(1)
@@ -86,22 +86,22 @@ class Effects:
             self.done.append(f"look {given.name}")
             return f"saw {given.name}"
 
-        async def act(given: Named, hands: Hands) -> str:
+        async def act(given: Named, context: ToolContext) -> str:
             self.before("act")
             self.done.append(f"act {given.name}")
             self.after("act")
             await trio.sleep(1)
             return f"acted on {given.name}"
 
-        async def fail(given: Nothing, hands: Hands) -> str:
+        async def fail(given: Nothing, context: ToolContext) -> str:
             await trio.lowlevel.checkpoint()
             raise ToolFailure("there is nothing to do it with")
 
-        async def crash(given: Nothing, hands: Hands) -> str:
+        async def crash(given: Nothing, context: ToolContext) -> str:
             await trio.lowlevel.checkpoint()
             raise ZeroDivisionError("oops")
 
-        async def hang(given: Nothing, hands: Hands) -> str:
+        async def hang(given: Nothing, context: ToolContext) -> str:
             self.hang.set()
             await trio.sleep_forever()
             raise AssertionError

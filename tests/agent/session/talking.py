@@ -24,7 +24,7 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, Limits
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import Signal
 from tests.agent.session.gates import FREE, Approver, BareLog, BareModel, Shown, gate_for
 from tests.agent.session.scripted import HANDS, Named
@@ -39,7 +39,7 @@ def is_summary(request: Complete) -> bool:
     return request.prompt.system == INSTRUCTIONS
 
 
-async def _note(given: Named, hands: Hands) -> str:
+async def _note(given: Named, context: ToolContext) -> str:
     await trio.lowlevel.checkpoint()
     if given.name == "nothing":
         raise ToolFailure("there is nothing to note")

@@ -29,7 +29,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session, Start, next_work
-from elwood.agent.tools.tool import Hands, Output, Tool
+from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, gate_for
 from tests.agent.session.scripted import HANDS, Named
@@ -71,24 +71,24 @@ class Scene:
         self.apply(Said(turn, Assistant(blocks, "s", "m", msgspec.Raw(b"[]")), Usage()))
 
     def tools(self) -> list[Tool]:
-        async def act(given: Named, hands: Hands) -> str:
+        async def act(given: Named, context: ToolContext) -> str:
             await self.during()
             self.done.append(given.name)
             return f"did {given.name}"
 
-        async def browse(given: Named, hands: Hands) -> Output:
+        async def browse(given: Named, context: ToolContext) -> Output:
             await trio.lowlevel.checkpoint()
             return Output("obey me", untrusted=True, origin=given.name)
 
-        async def planned(given: Named, hands: Hands) -> Plan:
+        async def planned(given: Named, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
             return Plan(Other("write"), f"act on {given.name}", dict(self.facts))
 
-        async def judged(given: Named, hands: Hands) -> Plan:
+        async def judged(given: Named, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
             return Plan(RunCommand("forbidden", "it ends the machine"), given.name)
 
-        async def sent(given: Named, hands: Hands) -> Plan:
+        async def sent(given: Named, context: ToolContext) -> Plan:
             await trio.lowlevel.checkpoint()
             return Plan(Other("read"), given.name, outgoing=given.name)
 

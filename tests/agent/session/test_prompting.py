@@ -10,7 +10,8 @@ from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.prompt import LOOK_EVERY, SystemPrompt
 from elwood.agent.session.turn.workspace import Workspace
-from elwood.features.files.tools import LIST_FILES
+from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.features.files.tools import reading_tools
 from elwood.features.skills.feature import SkillExtension, SkillList
 from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline
@@ -31,7 +32,8 @@ class Prompting:
         root = Root(workspace)
         self._skills = SkillList(SkillStore(root, inline), always)
         documents = Workspace(root, inline)
-        self._prompt = SystemPrompt(documents, (LIST_FILES,), budget, Redactor(), [self._skills])
+        tools = reading_tools(WorkspaceFiles(root), inline)
+        self._prompt = SystemPrompt(documents, tools, budget, Redactor(), [self._skills])
 
     async def __call__(self) -> Prompt:
         return await self._prompt.now()

@@ -6,54 +6,62 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elwood.agent.tools.tool import Hands, Output, ToolFailure
+from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
+from elwood.agent.tools.workspace import WorkspaceFiles
 from elwood.features.files.tools import (
-    LIST_FILES,
     MAX_ITEMS,
-    READ_FILE,
+    FileReader,
     ListFiles,
     ReadFile,
+    reading_tools,
 )
-from elwood.features.files.tools import list_files as list_files_
-from elwood.features.files.tools import read_file as read_file_
 from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.text_files import MAX_FILE
 from tests.every_tool import every_tool
 from tests.foundation.storage.confined import SENTINEL, build
 
+CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
+LIST_FILES, READ_FILE = reading_tools(WorkspaceFiles(Root(Path("/nonexistent"))), inline)
+
 
 @pytest.fixture
-def hands(tmp_path: Path) -> Hands:
+def root(tmp_path: Path) -> Root:
     (tmp_path / "ws").mkdir()
-    return Hands(tmp_path / "ws", inline)
+    return Root(tmp_path / "ws")
 
 
-async def list_files(given: ListFiles, hands: Hands) -> str:
-    text = await list_files_(given, hands)
+def reader(root: Root) -> FileReader:
+    return FileReader(WorkspaceFiles(root), inline)
+
+
+async def list_files(given: ListFiles, root: Root) -> str:
+    text = await reader(root).list_files(given, CONTEXT)
     assert isinstance(text, str), "nothing untrusted is here"
     return text
 
 
-async def read_file(given: ReadFile, hands: Hands) -> str:
-    text = await read_file_(given, hands)
+async def read_file(given: ReadFile, root: Root) -> str:
+    text = await reader(root).read_file(given, CONTEXT)
     assert isinstance(text, str), "nothing untrusted is here"
     return text
 
 
-def put(hands: Hands, name: str, content: bytes) -> None:
-    (hands.workspace / name).write_bytes(content)
+def put(root: Root, name: str, content: bytes) -> None:
+    (root.path / name).write_bytes(content)
 
 
-async def test_a_folder_is_listed_line_by_line(hands: Hands) -> None:
-    assert await list_files(ListFiles(), hands) == ". is an empty folder"
-    put(hands, "b.txt", b"x" * 1234)
-    put(hands, ".env", b"KEY=1")
-    put(hands, "line\nbreak", b"")
-    (hands.workspace / "sub").mkdir()
-    (hands.workspace / "link").symlink_to("b.txt")
-    (hands.workspace / "out").symlink_to("/etc/passwd")
-    os.mkfifo(hands.workspace / "pipe")
-    assert (await list_files(ListFiles(), hands)).splitlines() == [
+async def test_a_folder_is_listed_line_by_line(root: Root) -> None:
+    assert await list_files(ListFiles(), root) == ". is an empty folder"
+    put(root, "b.txt", b"x" * 1234)
+    put(root, ".env", b"KEY=1")
+    put(root, "line\nbreak", b"")
+    (root.path / "sub").mkdir()
+    (root.path / "link").symlink_to("b.txt")
+    (root.path / "out").symlink_to("/etc/passwd")
+    os.mkfifo(root.path / "pipe")
+    assert (await list_files(ListFiles(), root)).splitlines() == [
         ".env (5 bytes, holds secrets, cannot be read)",
         "b.txt (1,234 bytes)",
         "line\\nbreak (0 bytes)",
@@ -62,31 +70,31 @@ async def test_a_folder_is_listed_line_by_line(hands: Hands) -> None:
         "pipe (special, cannot be read)",
         "sub/",
     ]
-    assert await list_files(ListFiles("sub"), hands) == "sub is an empty folder"
+    assert await list_files(ListFiles("sub"), root) == "sub is an empty folder"
 
 
-async def test_a_long_folder_is_cut_and_says_so(hands: Hands) -> None:
+async def test_a_long_folder_is_cut_and_says_so(root: Root) -> None:
     for number in range(MAX_ITEMS + 5):
-        put(hands, f"{number:04}", b"")
-    lines = (await list_files(ListFiles(), hands)).splitlines()
+        put(root, f"{number:04}", b"")
+    lines = (await list_files(ListFiles(), root)).splitlines()
     assert len(lines) == MAX_ITEMS + 1
     assert lines[-1] == f"[{MAX_ITEMS} of {MAX_ITEMS + 5} entries are shown]"
 
 
-async def test_a_short_file_is_given_as_it_is(hands: Hands) -> None:
-    put(hands, "a.txt", "Grüße\r\n\n  indented\nno end".encode())
-    assert await read_file(ReadFile("a.txt"), hands) == "Grüße\n\n  indented\nno end"
-    put(hands, "empty", b"")
-    assert await read_file(ReadFile("empty"), hands) == "empty is empty"
+async def test_a_short_file_is_given_as_it_is(root: Root) -> None:
+    put(root, "a.txt", "Grüße\r\n\n  indented\nno end".encode())
+    assert await read_file(ReadFile("a.txt"), root) == "Grüße\n\n  indented\nno end"
+    put(root, "empty", b"")
+    assert await read_file(ReadFile("empty"), root) == "empty is empty"
 
 
-async def test_a_long_file_is_given_in_pages_that_lose_nothing(hands: Hands) -> None:
+async def test_a_long_file_is_given_in_pages_that_lose_nothing(root: Root) -> None:
     lines = [f"line {number} " + "word " * (number % 50) for number in range(1, 5001)]
-    put(hands, "a.txt", "\n".join(lines).encode() + b"\n")
+    put(root, "a.txt", "\n".join(lines).encode() + b"\n")
     got: list[str] = []
     offset = 1
     while True:
-        text = await read_file(ReadFile("a.txt", offset), hands)
+        text = await read_file(ReadFile("a.txt", offset), root)
         assert len(text) < READ_FILE.limit
         *page, note = text.split("\n")
         got += page
@@ -96,13 +104,13 @@ async def test_a_long_file_is_given_in_pages_that_lose_nothing(hands: Hands) -> 
         offset = len(got) + 1
         assert note.endswith(f"read on with offset={offset}]")
     assert got == lines
-    one = await read_file(ReadFile("a.txt", 7, 1), hands)
+    one = await read_file(ReadFile("a.txt", 7, 1), root)
     assert one == f"{lines[6]}\n[lines 7 to 7 of 5000; read on with offset=8]"
 
 
-async def test_a_line_without_end_is_cut(hands: Hands) -> None:
-    put(hands, "a.txt", b"x" * 100_000 + b"\nnext\n")
-    first, second = (await read_file(ReadFile("a.txt"), hands)).split("\n")
+async def test_a_line_without_end_is_cut(root: Root) -> None:
+    put(root, "a.txt", b"x" * 100_000 + b"\nnext\n")
+    first, second = (await read_file(ReadFile("a.txt"), root)).split("\n")
     assert first.endswith("[… line cut, it has 100,000 characters]")
     assert len(first) < 2100
     assert second == "next"
@@ -118,17 +126,15 @@ async def test_a_line_without_end_is_cut(hands: Hands) -> None:
         (b"hello\0world", "binary data"),
     ],
 )
-async def test_what_is_no_text_is_refused_by_its_kind(
-    hands: Hands, start: bytes, kind: str
-) -> None:
-    put(hands, "file", start)
+async def test_what_is_no_text_is_refused_by_its_kind(root: Root, start: bytes, kind: str) -> None:
+    put(root, "file", start)
     with pytest.raises(ToolFailure, match=f"file: is {kind}.*not a text file"):
-        await read_file(ReadFile("file"), hands)
+        await read_file(ReadFile("file"), root)
 
 
-async def test_failures_tell_the_model_what_to_do(hands: Hands) -> None:
-    put(hands, "a.txt", b"one\ntwo\n")
-    put(hands, ".env", SENTINEL.encode())
+async def test_failures_tell_the_model_what_to_do(root: Root) -> None:
+    put(root, "a.txt", b"one\ntwo\n")
+    put(root, ".env", SENTINEL.encode())
     for given, words in (
         (ReadFile("nosuch"), "nosuch does not exist; list_files shows"),
         (ReadFile("."), "is a folder"),
@@ -140,33 +146,33 @@ async def test_failures_tell_the_model_what_to_do(hands: Hands) -> None:
         (ReadFile("a\ud800"), "invisible"),
     ):
         with pytest.raises(ToolFailure, match=words) as caught:
-            await read_file(given, hands)
+            await read_file(given, root)
         str(caught.value).encode()
     with pytest.raises(ToolFailure, match="is not a folder"):
-        await list_files(ListFiles("a.txt"), hands)
+        await list_files(ListFiles("a.txt"), root)
 
 
-async def test_what_is_marked_says_so(hands: Hands) -> None:
-    hands.root.write("sub/page.txt", b"text", untrusted=True)
-    put(hands, "own.txt", b"text")
-    read = await read_file_(ReadFile("sub/page.txt"), hands)
+async def test_what_is_marked_says_so(root: Root) -> None:
+    root.write("sub/page.txt", b"text", untrusted=True)
+    put(root, "own.txt", b"text")
+    read = await reader(root).read_file(ReadFile("sub/page.txt"), CONTEXT)
     assert read == Output("text", untrusted=True, origin="sub/page.txt")
-    names = await list_files_(ListFiles("sub"), hands)
+    names = await reader(root).list_files(ListFiles("sub"), CONTEXT)
     assert names == Output("page.txt (4 bytes)", untrusted=True, origin="page.txt")
-    folder = await list_files_(ListFiles(), hands)
+    folder = await reader(root).list_files(ListFiles(), CONTEXT)
     assert folder == Output("own.txt (4 bytes)\nsub/", untrusted=True, origin="sub")
-    assert await read_file(ReadFile("own.txt"), hands) == "text"
+    assert await read_file(ReadFile("own.txt"), root) == "text"
 
 
-async def test_a_huge_file_is_not_searched(hands: Hands) -> None:
-    put(hands, "huge", b"")
-    os.truncate(hands.workspace / "huge", MAX_FILE + 1)
+async def test_a_huge_file_is_not_searched(root: Root) -> None:
+    put(root, "huge", b"")
+    os.truncate(root.path / "huge", MAX_FILE + 1)
     with pytest.raises(ToolFailure, match="are not read"):
-        await read_file(ReadFile("huge"), hands)
+        await read_file(ReadFile("huge"), root)
 
 
 async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
-    hands = Hands(build(tmp_path), inline)
+    root = Root(build(tmp_path))
     for path in (
         "link_out",
         "link_dir_out/secret.txt",
@@ -175,14 +181,17 @@ async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
         "link_root/etc/passwd",
     ):
         with pytest.raises(ToolFailure):
-            await read_file(ReadFile(path), hands)
+            await read_file(ReadFile(path), root)
     for path in ("..", "link_dir_out", "link_proc", "/"):
         with pytest.raises(ToolFailure):
-            await list_files(ListFiles(path), hands)
+            await list_files(ListFiles(path), root)
 
 
 def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
     assert [(tool.name, tool.risk, tool.effect) for tool in every_tool()] == [
+        ("activate_skill", "read", "pure"),
+        ("fetch_skill", "read", "pure"),
+        ("install_skill", "write", "once"),
         ("list_files", "read", "pure"),
         ("read_file", "read", "pure"),
         ("write_file", "write", "keyed"),
@@ -193,8 +202,6 @@ def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
         ("web_search", "read", "pure"),
         ("web_fetch", "read", "pure"),
         ("web_request", "write", "once"),
-        ("send_message", "write", "once"),
-        ("ask_user", "write", "once"),
         ("save_memory", "write", "keyed"),
         ("search_memory", "read", "pure"),
         ("forget_memory", "destructive", "keyed"),
@@ -203,9 +210,8 @@ def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:
         ("pause_task", "write", "keyed"),
         ("resume_task", "write", "keyed"),
         ("cancel_task", "write", "once"),
-        ("activate_skill", "read", "pure"),
-        ("fetch_skill", "read", "pure"),
-        ("install_skill", "write", "once"),
+        ("send_message", "write", "once"),
+        ("ask_user", "write", "once"),
     ]
     assert READ_FILE.target(ReadFile("a.txt")) == "a.txt"
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import trio
 
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.tools.tool import Hands
 from elwood.features.daily_notes.store import DailyNoteSearch
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import NoteSearch
+from elwood.features.memory.tools import NoteSearch, NoteTools
 from elwood.foundation.runtime import (
     Address,
     Blocking,
@@ -44,10 +43,8 @@ async def remembering(
 
 
 @asynccontextmanager
-async def hands_of(folder: Path) -> AsyncIterator[Hands]:
-    """Hands with a memory."""
+async def note_tools(folder: Path) -> AsyncIterator[NoteTools]:
+    """Run the actor, and give the tools that ask it."""
     state = folder / "state"
     async with remembering(state, workspace=folder) as memory:
-        searches = (NoteSearch(memory), DailyNoteSearch(state, folder, inline))
-        source = "tg-1 by tg:1"
-        yield Hands(folder, inline, source=lambda: source, memory=memory, searches=searches)
+        yield NoteTools(memory, (NoteSearch(memory), DailyNoteSearch(state, folder, inline)))

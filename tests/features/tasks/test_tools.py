@@ -15,6 +15,7 @@ from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.actions import Reschedule
 from elwood.agent.conversation.actions import Schedule as Scheduling
 from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.policy.decide import (
@@ -28,21 +29,17 @@ from elwood.agent.policy.decide import (
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.tools.messenger import Messenger
-from elwood.agent.tools.tool import Hands, Tool, ToolFailure
-from elwood.features.tasks.bounds import Reach
+from elwood.agent.tools.tool import ToolContext, ToolFailure
+from elwood.features.tasks.messages import TimetableMail
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
 from elwood.features.tasks.tools import (
-    CANCEL_TASK,
-    PAUSE_TASK,
-    RESUME_TASK,
-    SCHEDULE,
     ChangeTask,
     Interval,
     ListTheTasks,
     ScheduleTask,
-    list_tasks,
-    plan_schedule,
-    schedule,
+    TaskTools,
+    Verb,
+    tools,
 )
 from elwood.features.tasks.when import (
     Cadence,
@@ -59,29 +56,41 @@ from tests.features.tasks.timetables import Timetable, answering, keeping
 NOW = 1_795_345_200.0
 DAY = 86_400.0
 CHAT = Route("telegram", 7)
+USUAL = Purse(2000, 1.0)
 
 
 @attrs.define
 class World:
-    """Hands in a conversation, and the timetable behind them."""
+    """The tools in a conversation, and the timetable behind them."""
 
-    hands: Hands
+    tools: TaskTools
     timetable: Timetable
+    messenger: Messenger
     at: float = NOW
 
-    async def do(self, given: ScheduleTask, hands: Hands | None = None) -> str:
-        """Examine, then run, as the gate does when nobody has to be asked."""
-        hands = hands or self.hands
-        plan = await plan_schedule(given, hands)
-        return await schedule(given, attrs.evolve(hands, facts=plan.facts))
+    @property
+    def context(self) -> ToolContext:
+        return ToolContext(
+            session="tg-7", route=CHAT, now=self.at, zone="Europe/Paris", tools=("shell", "web")
+        )
 
-    async def change(self, tool: Tool, task: str = "", hands: Hands | None = None) -> str:
-        hands = hands or self.hands
-        assert tool.plan is not None
-        plan = await tool.plan(ChangeTask(task), hands)
-        said = await tool.run(ChangeTask(task), attrs.evolve(hands, facts=plan.facts))
-        assert isinstance(said, str)
-        return said
+    async def plan(self, given: ScheduleTask, context: ToolContext | None = None) -> Plan:
+        return await self.tools.plan_schedule(given, context or self.context)
+
+    async def do(self, given: ScheduleTask, context: ToolContext | None = None) -> str:
+        """Examine, then run, as the gate does when nobody has to be asked."""
+        context = context or self.context
+        plan = await self.plan(given, context)
+        return await self.tools.schedule(given, attrs.evolve(context, facts=plan.facts))
+
+    async def listed(self, task: str = "") -> str:
+        return (await self.tools.list_tasks(ListTheTasks(task), self.context)).text
+
+    async def change(self, verb: Verb, task: str = "", context: ToolContext | None = None) -> str:
+        context = context or self.context
+        plan = await self.tools.plan_change(verb, ChangeTask(task), context)
+        allowed = attrs.evolve(context, facts=plan.facts)
+        return await self.tools.change(verb, ChangeTask(task), allowed)
 
     @property
     def tasks(self) -> list[Task]:
@@ -97,19 +106,9 @@ async def world(folder: Path) -> AsyncIterator[World]:
     own = Channel(name="telegram", outbox=box.address, owner=(CHAT,), serves=lambda name: True)
     channels.add(own)
     people: Mailbox[ApprovalsMail] = Mailbox("approvals", 1)
+    messenger = Messenger(channels, people.address)
     async with answering(timetable) as address:
-        hands = Hands(
-            folder,
-            inline,
-            messenger=Messenger(channels, people.address),
-            route=CHAT,
-            timetable=address,
-            zone="Europe/Paris",
-            now=lambda: one.at,
-            session="tg-7",
-            reach=lambda: Reach(("shell", "web"), Purse(2000, 1.0)),
-        )
-        one = World(hands, timetable)
+        one = World(TaskTools(address, messenger, USUAL), timetable, messenger)
         yield one
 
 
@@ -165,21 +164,21 @@ async def test_what_is_said_later_answers_no_message(tmp_path: Path) -> None:
         here = Route("telegram", -5, private=False)
         asked = [msgspec.structs.replace(here, reply_to=message) for message in (11, 12)]
         for route in asked:
-            await w.do(given, attrs.evolve(w.hands, route=route))
+            await w.do(given, attrs.evolve(w.context, route=route))
         (task,) = w.tasks
         assert task.route == here
 
 
 async def test_strangers_words_mark_the_task(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        read = attrs.evolve(w.hands, untrusted=lambda: True)
+        read = attrs.evolve(w.context, label=Label(untrusted=True))
         await w.do(ScheduleTask("a", in_minutes=60, do="x"), read)
         await w.do(ScheduleTask("b", in_minutes=60, do="x"))
         assert [task.untrusted for task in w.tasks] == [True, False]
 
-        listed = await list_tasks(ListTheTasks(), w.hands)
+        listed = await w.tools.list_tasks(ListTheTasks(), w.context)
         assert (listed.untrusted, listed.private, listed.origin) == (True, True, "tasks: a")
-        one = await list_tasks(ListTheTasks("b"), w.hands)
+        one = await w.tools.list_tasks(ListTheTasks("b"), w.context)
         assert (one.untrusted, one.origin) == (False, "")
 
 
@@ -232,16 +231,12 @@ async def test_what_the_timetable_refuses_is_said(tmp_path: Path) -> None:
         w.timetable.full = True
         with pytest.raises(ToolFailure, match="not scheduled: there are 100"):
             await w.do(ScheduleTask("a", in_minutes=60, remind="x"))
-        with pytest.raises(ToolFailure, match="nothing can be scheduled"):
-            await w.do(
-                ScheduleTask("a", in_minutes=60, remind="x"), attrs.evolve(w.hands, timetable=None)
-            )
 
 
 async def test_the_owner_is_shown_all_of_it(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask("inbox", cron="0 8 * * 1", do="Read it.\nNext: never", silent=True)
-        plan = await plan_schedule(given, w.hands)
+        plan = await w.plan(given)
 
         assert plan.action == Scheduling()
         assert plan.subject.splitlines() == [
@@ -264,30 +259,29 @@ async def test_what_bounds_a_job_is_shown_kept_and_listed(tmp_path: Path) -> Non
             "inbox", cron="0 9 * * *", do="x", cheap=True, budget_usd=0.2, tools=("web", "web")
         )
         bounds = "with the cheap model, only with web, at most $0.20 a day"
-        plan = await plan_schedule(given, w.hands)
+        plan = await w.plan(given)
         assert f"It runs {bounds}" in plan.subject.splitlines()
 
         said = await w.do(given)
         assert bounds.replace(", o", "; o").replace(", at", "; at") in said
         (task,) = w.tasks
         assert (task.role, task.tools, task.purse) == ("cheap", ("web",), Purse(usd=0.2))
-        for text in (ListTheTasks(), ListTheTasks("inbox")):
-            assert bounds in (await list_tasks(text, w.hands)).text
+        for text in ("", "inbox"):
+            assert bounds in await w.listed(text)
 
 
 async def test_the_run_of_a_task_hands_on_no_more_than_it_has(tmp_path: Path) -> None:
     held = TaskRun("inbox", tools=("web",), purse=Purse(usd=0.1))
     async with world(tmp_path) as w:
-        reach = Reach(("shell", "web"), Purse(2000, 1.0), held)
-        hands = attrs.evolve(w.hands, session="task-inbox", reach=lambda: reach)
-        await w.do(ScheduleTask("a", in_minutes=60, do="x"), hands)
+        run = attrs.evolve(w.context, session="task-inbox", task_run=held)
+        await w.do(ScheduleTask("a", in_minutes=60, do="x"), run)
         assert (w.tasks[0].tools, w.tasks[0].purse) == (("web",), Purse(usd=0.1))
         for more in (
             ScheduleTask("b", in_minutes=60, do="x", tools=("shell",)),
             ScheduleTask("b", in_minutes=60, do="x", budget_usd=0.2),
         ):
             with pytest.raises(ToolFailure, match="nothing was scheduled"):
-                await w.do(more, hands)
+                await w.do(more, run)
 
 
 async def test_a_yes_is_for_the_time_that_was_shown(tmp_path: Path) -> None:
@@ -295,11 +289,11 @@ async def test_a_yes_is_for_the_time_that_was_shown(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         lasting = ScheduleTask("a", in_minutes=20, remind="x")
         passing = ScheduleTask("b", "2026-11-23T09:00", remind="x")
-        plans = [await plan_schedule(given, w.hands) for given in (lasting, passing)]
+        plans = [await w.plan(given) for given in (lasting, passing)]
         w.at += DAY
-        await schedule(lasting, attrs.evolve(w.hands, facts=plans[0].facts))
+        await w.tools.schedule(lasting, attrs.evolve(w.context, facts=plans[0].facts))
         with pytest.raises(ToolFailure, match="in the past"):
-            await schedule(passing, attrs.evolve(w.hands, facts=plans[1].facts))
+            await w.tools.schedule(passing, attrs.evolve(w.context, facts=plans[1].facts))
         assert [task.when for task in w.tasks] == [Once(NOW + DAY + 1200.0)]
 
 
@@ -315,9 +309,7 @@ async def test_an_interval_may_begin_at_a_chosen_time(tmp_path: Path) -> None:
 
 async def test_tasks_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        assert (await list_tasks(ListTheTasks(), w.hands)).text == (
-            "there are no tasks\n(now: Sun 2026-11-22 12:00 CET)"
-        )
+        assert await w.listed() == ("there are no tasks\n(now: Sun 2026-11-22 12:00 CET)")
         zone = "Europe/Paris"
         w.timetable.put(
             Task("inbox", "The inbox", Cron("0 8 * * 1"), zone, prompt="Sum it up.\nAll of it."),
@@ -330,7 +322,7 @@ async def test_tasks_are_listed_with_what_became_of_them(tmp_path: Path) -> None
             failures=5,
         )
         w.timetable.put(Task("sweep", "Sweep", Cron("0 3 * * *"), zone, chore="sweep"))
-        assert (await list_tasks(ListTheTasks(), w.hands)).text.splitlines() == [
+        assert (await w.listed()).splitlines() == [
             "id | title | when | state | what",
             "inbox | The inbox | every Mon at 08:00 | next tomorrow, Mon 2026-11-23 08:00 CET; "
             "last yesterday, Sat 2026-11-21 12:00 CET: done | does: Sum it up. All of it.",
@@ -338,22 +330,24 @@ async def test_tasks_are_listed_with_what_became_of_them(tmp_path: Path) -> None
             "reminds: m",
             "(now: Sun 2026-11-22 12:00 CET)",
         ]
-        whole = (await list_tasks(ListTheTasks("the INBOX"), w.hands)).text
+        whole = await w.listed("the INBOX")
         assert "does: Sum it up.\nAll of it." in whole
         with pytest.raises(ToolFailure, match="there is no task tea; there are: inbox"):
-            await list_tasks(ListTheTasks("tea"), w.hands)
+            await w.listed("tea")
 
 
 async def test_tasks_are_paused_resumed_and_cancelled_by_id_or_title(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         w.timetable.put(Task("inbox", "The inbox", Every(3600.0), "UTC"))
-        assert await w.change(PAUSE_TASK, "inbox") == "inbox: Paused."
-        assert await w.change(RESUME_TASK, "the inbox") == "inbox: It goes on."
-        assert await w.change(CANCEL_TASK, "The inbox") == "inbox: Cancelled."
+        assert await w.change("pause", "inbox") == "inbox: Paused."
+        assert await w.change("resume", "the inbox") == "inbox: It goes on."
+        assert await w.change("cancel", "The inbox") == "inbox: Cancelled."
         assert w.tasks == []
-        for tool, wanted in ((PAUSE_TASK, "inbox"), (CANCEL_TASK, "inbox"), (CANCEL_TASK, "")):
+        with pytest.raises(ToolFailure, match="no task"):
+            await w.change("pause", "inbox")
+        for wanted in ("inbox", ""):
             with pytest.raises(ToolFailure, match=r"no task|which task"):
-                await w.change(tool, wanted)
+                await w.change("cancel", wanted)
         assert ("inbox", "pause", "the assistant") in w.timetable.changes
 
 
@@ -361,15 +355,15 @@ async def test_a_run_may_end_its_own_task_and_no_other(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         for id_ in ("build", "mum"):
             w.timetable.put(Task(id_, id_, Every(3600.0), "UTC"))
-        run = attrs.evolve(w.hands, job=lambda: "build", session="task-build")
-        assert CANCEL_TASK.plan is not None
-        plans = [await CANCEL_TASK.plan(ChangeTask(t), run) for t in ("", "build", "mum")]
+        run = attrs.evolve(w.context, task_run=TaskRun("build"), session="task-build")
+        given = [ChangeTask(task) for task in ("", "build", "mum")]
+        plans = [await w.tools.plan_change("cancel", one, run) for one in given]
         assert [plan.action for plan in plans] == [
             Reschedule(own=True),
             Reschedule(own=True),
             Reschedule(own=False),
         ]
-        assert await w.change(CANCEL_TASK, "", run) == "build: Cancelled."
+        assert await w.change("cancel", "", run) == "build: Cancelled."
 
 
 @pytest.mark.parametrize("label", [Label(), Label(untrusted=True), Label(True, True)])
@@ -389,7 +383,8 @@ async def test_the_records_say_when(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         given = ScheduleTask("call mum", "2026-11-23T09:00", remind="Call mum!")
         text = await w.do(given)
-        target = SCHEDULE.target(given)
+        schedule, *_ = tools(Mailbox[TimetableMail]("timetable", 1).address, w.messenger, USUAL)
+        target = schedule.target(given)
         receipt = CallEnded("t1", "c1", "schedule", "ok", text, target)
 
         assert activity([receipt]).splitlines()[1] == (
@@ -404,27 +399,27 @@ async def test_the_records_say_when(tmp_path: Path) -> None:
 async def test_the_real_timetable_understands_the_tools(tmp_path: Path) -> None:
     """What the fake answers above is what the real one does."""
     async with world(tmp_path) as w, keeping(tmp_path, lambda: w.at, "Europe/Paris") as real:
-        hands = attrs.evolve(w.hands, timetable=real)
+        w.tools = TaskTools(real, w.messenger, USUAL)
         given = ScheduleTask("Call mum!", "2026-11-23T09:00", remind="Call mum!")
         job = ScheduleTask(
             "Build", every=Interval(20, "minute"), do="Look.", only_between="mon-fri 8-18"
         )
-        said = await w.do(given, hands)
+        said = await w.do(given)
         assert said.startswith(
             "scheduled: Call mum!, tomorrow, Mon 2026-11-23 09:00 CET\nid call-mum;"
         )
-        assert "next: tomorrow, Mon 2026-11-23 08:00 CET" in await w.do(job, hands)
+        assert "next: tomorrow, Mon 2026-11-23 08:00 CET" in await w.do(job)
         w.at += 60
-        assert await w.do(given, hands) == said
+        assert await w.do(given) == said
 
         async def rows() -> list[str]:
-            return (await list_tasks(ListTheTasks(), hands)).text.splitlines()[1:-1]
+            return (await w.listed()).splitlines()[1:-1]
 
         assert [line.split(" | ")[0] for line in await rows()] == ["build", "call-mum"]
-        assert await w.change(PAUSE_TASK, "build", hands) == "build: Paused."
+        assert await w.change("pause", "build") == "build: Paused."
         assert "paused by the assistant" in (await rows())[-1]
-        assert await w.change(RESUME_TASK, "Build", hands) == "build: It goes on."
-        assert await w.change(CANCEL_TASK, "call mum!", hands) == "call-mum: Cancelled."
+        assert await w.change("resume", "Build") == "build: It goes on."
+        assert await w.change("cancel", "call mum!") == "call-mum: Cancelled."
         with pytest.raises(ToolFailure, match="no task call-mum"):
-            await w.change(CANCEL_TASK, "call-mum", hands)
+            await w.change("cancel", "call-mum")
         assert [line.split(" | ")[0] for line in await rows()] == ["build"]

@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.tools.tool import Hands, ToolFailure
-from elwood.app.main import CONSOLE, FEATURES, build
-from elwood.features.files.tools import (
-    ListFiles,
-    ReadFile,
-    list_files,
-    read_file,
-)
-from elwood.features.shell.tools import ShellCommand, examine, run_command
+from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.tools.tool import ToolContext, ToolFailure
+from elwood.app.main import CONSOLE, FEATURES, App, build
+from elwood.features.files.tools import ListFiles, ReadFile
+from elwood.features.shell.tools import ShellCommand
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.tools import Activate, activate_skill
+from elwood.features.skills.tools import Activate
 from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.command import Command, Executor
 from elwood.foundation.sandbox.layout import Lent, lend
@@ -124,12 +121,30 @@ async def test_what_is_not_lent_is_told(home: Home, tmp_path: Path) -> None:
     assert any("commands cannot read" in note for note in picked.notes)
 
 
+class TooledApp:
+    """The tools of the whole app."""
+
+    def __init__(self, app: App) -> None:
+        self._tools = {tool.name: tool for tool in app.tools}
+        self._context = ToolContext(session="s", route=NOWHERE, now=0.0)
+
+    async def run(self, name: str, given: object) -> str:
+        return str(await self._tools[name].run(given, self._context))
+
+    async def read(self, path: str | Path) -> str:
+        return await self.run("read_file", ReadFile(str(path)))
+
+    async def plan(self, name: str, given: object) -> Plan:
+        plan = self._tools[name].plan
+        assert plan is not None
+        return await plan(given, self._context)
+
+
 @asynccontextmanager
-async def handed(config: Config) -> AsyncIterator[Hands]:
-    """What the tools of the whole app act with."""
+async def tooled(config: Config) -> AsyncIterator[TooledApp]:
     (config.of(Paths).state).mkdir(parents=True, exist_ok=True)
     async with build(config, Environment(), (CONSOLE, *FEATURES), {}) as app:
-        yield app.hands
+        yield TooledApp(app)
 
 
 async def test_the_house_runs_a_script_of_a_configured_folder(
@@ -142,19 +157,19 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
         SkillSettings(folders=(team,)),
         file=tmp_path / "config.toml",
     )
-    async with handed(config) as hands:
-        said = str(await activate_skill(Activate("style"), hands))
+    async with tooled(config) as app:
+        said = await app.run("activate_skill", Activate("style"))
         assert 'directory="/skills/1/style"' in said
         assert "scripts/run.sh (" in said
         command = ShellCommand("/skills/1/style/scripts/run.sh 7")
-        before = await examine(command, hands)
-        assert await run_command(command, hands) == "ran with 7\ngood words"
-        read = await read_file(ReadFile("/skills/1/style/scripts/words.txt"), hands)
-        assert read == await read_file(ReadFile(f"{team}/style/scripts/words.txt"), hands)
+        before = await app.plan("run_command", command)
+        assert await app.run("run_command", command) == "ran with 7\ngood words"
+        read = await app.read("/skills/1/style/scripts/words.txt")
+        assert read == await app.read(f"{team}/style/scripts/words.txt")
         assert read == "good words"
-        assert "run.sh (" in str(await list_files(ListFiles("/skills/1/style/scripts"), hands))
+        assert "run.sh (" in await app.run("list_files", ListFiles("/skills/1/style/scripts"))
         (home.workspace / "own.txt").write_text("own words")
-        assert await read_file(ReadFile("/workspace/own.txt"), hands) == "own words"
+        assert await app.read("/workspace/own.txt") == "own words"
         for path in (
             "/skills/1/style/link.txt",
             "/skills/1/style/up/outside.txt",
@@ -166,9 +181,9 @@ async def test_the_house_runs_a_script_of_a_configured_folder(
             f"{team}2/outside.txt",
         ):
             with pytest.raises(ToolFailure):
-                await read_file(ReadFile(path), hands)
+                await app.read(path)
         # What was approved is this script, not another one under its name.
         (team / "style/scripts/run.sh").write_text("#!/bin/sh\necho another\n")
-        after = await examine(command, hands)
+        after = await app.plan("run_command", command)
         assert before.subject == after.subject
         assert before.facts != after.facts

@@ -1,0 +1,206 @@
+"""A feature is a folder and a word: one more is at work by one record, and each can be left out."""
+
+import ast
+import io
+import logging
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+import elwood
+from elwood.agent.conversation.message import Completion, Human, Results
+from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.models.offline import OfflineModel
+from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.tools.tool import Output, ToolContext
+from elwood.app.config.load import load
+from elwood.app.config.sections import SECTIONS
+from elwood.app.main import CONSOLE, FEATURES, TELEGRAM
+from elwood.features.control import client
+from elwood.features.control.protocol import Do, Settled
+from elwood.foundation import log
+from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Config, Paths
+from tests import example_feature
+from tests.agent.session.scripted import answer, call
+from tests.example_feature import ParcelSettings
+from tests.journeys.home import short_folder
+from tests.line import talking
+
+HOUSE = Path(elwood.__file__).parent
+KEY = "pk-4417-blue-harbour"
+
+
+class Tracker:
+    """A model that tracks what it is told to, and repeats what came of it."""
+
+    codec = "scripted"
+
+    def __init__(self) -> None:
+        self.asked: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        """Call the tool for each number; say what it gave."""
+        await trio.lowlevel.checkpoint()
+        self.asked.append(request)
+        last = request.messages[-1]
+        if isinstance(last, Results):
+            return answer(last.results[0].text)
+        said = "\n".join(one.text for one in request.messages[-2:] if isinstance(one, Human))
+        if found := re.search(r"track (\w+)$", said):
+            return call(("c1", "track_parcel", f'{{"number": "{found[1]}"}}'))
+        return answer("Well.")
+
+
+def settings(folder: Path, runtime: Path, model: str) -> Config:
+    """A configuration with all that is needed."""
+    (folder / "workspace").mkdir()
+    return Config.holding(
+        Paths(state=folder, workspace=folder / "workspace", runtime=runtime),
+        Providers({model: ProviderSettings(api="offline")}),
+        ModelSettings(default=f"{model}/m", summarizer=f"{model}/m"),
+        SandboxSettings(kind="direct"),
+        file=folder / "config.toml",
+    )
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    """List the files that hold *text*."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if text.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def untouched_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the log back afterwards."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", root.handlers[:])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+
+
+@pytest.mark.usefixtures("untouched_log")
+async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> None:
+    model = Tracker()
+    written = io.StringIO()
+    speaker = logging.getLogger("elwood.parcels")
+    with short_folder() as runtime:
+        config = settings(tmp_path, runtime, "scripted").having(ParcelSettings(key=Secret(KEY)))
+        features = (*FEATURES, example_feature.FEATURE)
+        async with talking(config, features, {"scripted": model}) as line:
+            assert line.app is not None
+            core = line.app.core
+            log.set_up("info", core.redactor, stream=written, environ={})
+            speaker.info("asked with %s", KEY)
+            # The slash command, in the list of them, and its answer.
+            assert "/parcels: list the parcels" in await line.ask("/help")
+            assert await line.ask("/parcels") == "On their way: nothing."
+            assert "Parcels are watched." in await line.ask("/status")
+            # The tool: the owner is asked by the gate, and what it says comes without the key.
+            await line.say("track P17")
+            question = await line.hear(lambda text: "May I use track_parcel?" in text)
+            code = re.search(r"/allow (\w+)", question)
+            assert code is not None
+            await line.say(f"/allow {code[1]} once")
+            done = await line.hear(lambda text: "watching P17" in text)
+            assert "watching P17, asked with ***" in done
+            assert "✓ track_parcel P17 · allowed once by you" in done
+            # What goes along with the next turn, and the part of the prompt.
+            await line.ask("hello")
+            assert "[on their way: P17]" in str(model.asked[-1].messages)
+            assert "Parcels have numbers that begin with P." in model.asked[-1].prompt.system
+            # The chore is a task of the house, and can be run.
+            assert "look after parcels" in await line.ask("/tasks all")
+            assert core.config.of(ParcelSettings).every == 6.0
+            # What the command line asks of it, and what `elwood inspect` shows.
+            told = await trio.to_thread.run_sync(client.ask, runtime, Do("track", ("P18",)))
+            assert isinstance(told, Settled)
+            assert "P18" in told.text
+            assert KEY not in told.text
+            shown = await trio.to_thread.run_sync(client.fetch, runtime)
+            assert "parcels" in {one.name for one in shown.actors}
+            # Its words are found with those of the memory.
+            [search] = [one for one in line.app.tools if one.name == "search_memory"]
+            context = ToolContext(session="line", route=NOWHERE, now=0.0)
+            found = await search.run(search.input(query="where is P18?"), context)
+            assert isinstance(found, Output)
+            assert "P18" in found.text
+            assert found.private
+    assert "asked with" in written.getvalue()
+    assert KEY not in written.getvalue()
+    assert files_with(KEY, tmp_path) == []
+
+
+def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    (tmp_path / "key").write_text(KEY)
+    (tmp_path / "key").chmod(0o600)
+    file.write_text(f'[parcels]\nkey = "file:{tmp_path}/key"\nevery = 2\n')
+    config = load(file, {"HOME": str(tmp_path)}, (*SECTIONS, *example_feature.FEATURE.settings))
+    assert config.of(ParcelSettings) == ParcelSettings(key=Secret(KEY), every=2.0)
+    assert Secret(KEY) in config.secrets
+
+
+@pytest.mark.parametrize("left_out", [feature.name for feature in FEATURES])
+async def test_without_any_one_feature_there_is_still_a_conversation(
+    tmp_path: Path, left_out: str
+) -> None:
+    with short_folder() as runtime:
+        config = settings(tmp_path, runtime, "offline")
+        features = [one for one in FEATURES if one.name != left_out]
+        async with talking(config, features, {"offline": OfflineModel()}) as line:
+            assert "I am Elwood's offline model" in await line.ask("help")
+            assert "/new: start a new conversation" in await line.ask("/help")
+            assert "thinking with offline/m" in await line.ask("/status")
+
+
+# --- who names a feature --------------------------------------------------------------------------
+
+# What names a feature besides its line in app/main.py, and why.  It only gets shorter.
+NAMED = {
+    "agent/tools/tool.py": "`Hands`, until every tool closes over what it needs",
+    "app/cli.py": "commands that are not yet in the records of their features",
+    "app/config/sections.py": "settings that are not yet taken from the records",
+    "app/doctor.py": "checks that are not yet in the records",
+    "app/main.py": "the owner's hours, which are read and reckoned as tasks read them",
+    "app/serving.py": "one message, a restore that was cut off, and whether Telegram is set up",
+    "features/daily_notes/feature.py": "`learning.reflections`, a setting of the memory",
+}
+
+
+def named_by(path: Path) -> set[str]:
+    """List the features that a file imports from; those of its own folder are none."""
+    name = path.relative_to(HOUSE).as_posix()
+    modules = [
+        node.module or ""
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    ]
+    found = {one.split(".")[2] for one in modules if one.startswith("elwood.features.")}
+    if name == "app/main.py":
+        listed = {one.split(".")[2] for one in modules if one.endswith(".feature")}
+        assert found <= listed, "what is imported from there is listed there"
+        found = {
+            one.split(".")[2]
+            for one in modules
+            if one.startswith("elwood.features.") and not one.endswith(".feature")
+        }
+    return {one for one in found if not name.startswith(f"features/{one}/")}
+
+
+def test_only_the_table_of_contents_names_a_feature() -> None:
+    listed = {feature.name for feature in (TELEGRAM, CONSOLE, *FEATURES)}
+    naming = {
+        path.relative_to(HOUSE).as_posix(): named
+        for path in sorted(HOUSE.rglob("*.py"))
+        if (named := named_by(path))
+    }
+    assert set().union(*naming.values()) <= listed
+    more = {name: named for name, named in naming.items() if name not in NAMED}
+    assert more == {}

@@ -1,0 +1,215 @@
+"""A feature that exists in the tests only: parcels that are tracked.
+
+It has one of each thing that a feature may have; docs/extending.md is about the same parts.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import attrs
+import msgspec
+import trio
+
+from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.conversation.actions import Other
+from elwood.agent.conversation.labels import PRIVATE
+from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered, Parts, Report
+from elwood.agent.session.core import Core
+from elwood.agent.session.extension import (
+    CommandAnswer,
+    CommandCall,
+    SessionExtension,
+    SlashCommand,
+)
+from elwood.agent.session.log.entries import Reminded
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.tools.searches import SearchResult
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
+from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, Request
+from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.settings import Section, secret, setting
+
+# Parcels that are watched at once.
+MOST = 20
+HOUR = 3_600.0
+
+
+# --- settings.py ----------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ParcelSettings:
+    """Who is asked about parcels."""
+
+    SECTION: ClassVar = Section("parcels", "The carrier that is asked where parcels are.")
+
+    key: Secret | None = secret("parcels-key", "PARCELS_KEY")
+    every: float = setting(6.0, help="hours between two looks")
+
+
+# --- messages.py ----------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Track(Request[str]):
+    """Watch the parcel *number*; the answer says so."""
+
+    number: str
+
+
+@attrs.frozen
+class ListParcels(Request[tuple[str, ...]]):
+    """Name the parcels."""
+
+
+ParcelMail = Track | ListParcels
+
+
+# --- actor.py -------------------------------------------------------------------------------------
+
+
+class Parcels:
+    """Knows which parcels are watched, and asks the carrier with *key*."""
+
+    def __init__(self, key: Secret | None) -> None:
+        self._key = key
+        self._numbers: list[str] = []
+
+    async def run(self, mailbox: Mailbox[ParcelMail]) -> None:
+        """Answer until the mailbox is closed."""
+        async for message in mailbox:
+            match message:
+                case Track(number=number) if len(self._numbers) < MOST:
+                    self._numbers.append(number)
+                    # Careless on purpose: what names the key must come out redacted.
+                    key = self._key.reveal() if self._key else "no key"
+                    message.reply.set(f"watching {number}, asked with {key}")
+                case Track():
+                    message.reply.set(f"{MOST} parcels are watched already")
+                case ListParcels():
+                    message.reply.set(tuple(self._numbers))
+
+
+# --- tools.py -------------------------------------------------------------------------------------
+
+
+class TrackParcel(msgspec.Struct, forbid_unknown_fields=True):
+    number: str
+
+
+def tools(parcels: Address[ParcelMail]) -> list[Tool]:
+    """Make what the model may call."""
+
+    async def track(given: TrackParcel, context: ToolContext) -> str:
+        try:
+            return await parcels.ask(Track(number=given.number))
+        except ActorUnavailable as error:
+            raise ToolFailure(str(error)) from error
+
+    return [
+        Tool(
+            name="track_parcel",
+            description="Watch a parcel until it has arrived.",
+            input=TrackParcel,
+            run=track,
+            id="parcels.parcel.track",
+            risk="write",
+            effect="once",
+            target=lambda given: given.number,
+            plan=always(Other("write")),
+        )
+    ]
+
+
+# --- extension.py ---------------------------------------------------------------------------------
+
+
+class ParcelReminder(SessionExtension):
+    """Tells the model at the beginning of a turn which parcels are on their way."""
+
+    def __init__(self, log: SessionLog, parcels: Address[ParcelMail]) -> None:
+        self._log = log
+        self._parcels = parcels
+
+    async def remind(self) -> Reminded | None:
+        """Name the parcels, if there are any."""
+        turn = self._log.state.turn
+        try:
+            numbers = await self._parcels.ask(ListParcels())
+        except ActorUnavailable:
+            return None
+        if turn is None or not numbers:
+            return None
+        return Reminded(turn.id, f"[on their way: {', '.join(numbers)}]", PRIVATE)
+
+
+class ParcelPrompt:
+    """The part of the system prompt."""
+
+    async def text(self, budget: int) -> str:
+        """Say what parcels are, to a model."""
+        await trio.lowlevel.checkpoint()
+        return "Parcels have numbers that begin with P."
+
+
+class ParcelSearch:
+    """What `search_memory` asks as well."""
+
+    name = "parcels"
+
+    def __init__(self, parcels: Address[ParcelMail]) -> None:
+        self._parcels = parcels
+
+    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
+        """Find the parcels that the question names."""
+        numbers = await self._parcels.ask(ListParcels())
+        return [
+            SearchResult(text=f"The parcel {one} is on its way.", origin="parcels", label=PRIVATE)
+            for one in numbers
+            if one in query
+        ][:limit]
+
+    async def forget(self, key: str, text: str) -> Sequence[str]:
+        """Keep no words."""
+        await trio.lowlevel.checkpoint()
+        return ()
+
+
+# --- feature.py -----------------------------------------------------------------------------------
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the actor, and what asks it."""
+    settings = core.config.of(ParcelSettings)
+    mailbox: Mailbox[ParcelMail] = Mailbox("parcels", 16)
+    parcels = mailbox.address
+
+    async def command(call: CommandCall) -> CommandAnswer:
+        numbers = await parcels.ask(ListParcels())
+        return CommandAnswer(f"On their way: {', '.join(numbers) or 'nothing'}.")
+
+    async def control(words: Sequence[str]) -> CommandResult:
+        return CommandResult(await parcels.ask(Track(number=" ".join(words))), ok=True)
+
+    async def look(last: float) -> Report:
+        numbers = await parcels.ask(ListParcels())
+        since = datetime.fromtimestamp(last, UTC).strftime("%Y") if last else "never"
+        return Report(f"looked after {len(numbers)} parcels, before that: {since}")
+
+    return Parts(
+        actors=[Actor(step=3, mailbox=mailbox, body=Parcels(settings.key).run)],
+        tools=tools(parcels),
+        commands=[SlashCommand(name="parcels", help="list the parcels", run=command)],
+        sessions=[lambda log: ParcelReminder(log, parcels)],
+        prompt=[ParcelPrompt()],
+        status=[lambda: "Parcels are watched."],
+        chores=[
+            Chore(id="parcels", title="look after parcels", every=settings.every * HOUR, do=look)
+        ],
+        searches=[ParcelSearch(parcels)],
+        control=[ControlCommand(name="track", run=control)],
+    )
+
+
+FEATURE = Feature(name="parcels", settings=(ParcelSettings,), build=build)

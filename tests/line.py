@@ -1,0 +1,115 @@
+"""The whole app on a line of the test's: what is said on it, and what comes back."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from elwood.agent.channels.channel import Channel
+from elwood.agent.channels.messages import OutboxMail, Post, Sent
+from elwood.agent.conversation.identity import Principal
+from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.route import Route
+from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
+from elwood.agent.models.provider import Provider
+from elwood.agent.session.core import Core
+from elwood.app.main import App, build
+from elwood.foundation.environment import Environment
+from elwood.foundation.runtime import Mailbox
+from elwood.foundation.settings import Config
+
+ROUTE = Route("line")
+OWNER = Principal("line", "owner", owner=True)
+# Seconds for an answer.
+LIMIT = 30.0
+
+
+@attrs.define
+class Line:
+    """A channel that keeps what was posted, and the *app* at its other end."""
+
+    posts: list[Post] = attrs.field(factory=list)
+    app: App | None = None
+    _came: trio.Event = attrs.field(factory=trio.Event)
+    _said: int = 0
+
+    @property
+    def feature(self) -> Feature:
+        """The channel."""
+
+        async def make(core: Core, others: Gathered) -> Parts:
+            await trio.lowlevel.checkpoint()
+            post: Mailbox[OutboxMail] = Mailbox("outbox line", 256)
+            channel = Channel(
+                name="line",
+                outbox=post.address,
+                owner=(ROUTE,),
+                owners=frozenset({OWNER.id}),
+                serves=lambda name: True,
+                session=lambda route: "line",
+            )
+            outbox = Actor(step=1, mailbox=post, body=self._post, policy=WORLD)
+            return Parts(channels=[channel], actors=[outbox])
+
+        return Feature(name="line", build=make)
+
+    async def _post(self, mailbox: Mailbox[OutboxMail]) -> None:
+        async for message in mailbox:
+            if isinstance(message, Post):
+                self.posts.append(message)
+                message.reply.set(Sent(str(len(self.posts))))
+                self._came.set()
+                self._came = trio.Event()
+
+    @property
+    def texts(self) -> list[str]:
+        """What was posted."""
+        return [post.part.text for post in self.posts]
+
+    async def say(self, text: str) -> None:
+        """Say *text*; return when it was taken in."""
+        assert self.app is not None
+        self._said += 1
+        name = f"line:{self._said}"
+        sessions = self.app.core.sessions
+
+        def inbound() -> Inbound:
+            now = self.app.core.clock.now() if self.app else 0.0
+            return Inbound(
+                session="line", id=name, principal=OWNER, route=ROUTE, text=text, sent_at=now
+            )
+
+        assert await sessions.insist(inbound) == Taken()
+
+    async def hear(self, what: Callable[[str], bool]) -> str:
+        """Wait for the post that is *what* is wanted; those before it have been heard then."""
+        with trio.fail_after(LIMIT):
+            while True:
+                for number, text in enumerate(self.texts):
+                    if what(text):
+                        del self.posts[: number + 1]
+                        return text
+                await self._came.wait()
+
+    async def ask(self, text: str) -> str:
+        """Say *text*, and give the next post."""
+        self.posts.clear()
+        await self.say(text)
+        return await self.hear(lambda said: True)
+
+
+@asynccontextmanager
+async def talking(
+    config: Config, features: Sequence[Feature], providers: dict[str, Provider]
+) -> AsyncIterator[Line]:
+    """Let the app of *features* live, with a line to it."""
+    line = Line()
+    async with (
+        build(config, Environment(), (line.feature, *features), providers) as app,
+        trio.open_nursery() as nursery,
+    ):
+        line.app = app
+        nursery.start_soon(app.live)
+        yield line
+        app.core.stop.set()
