@@ -42,7 +42,9 @@ def due_reflections(existing: Collection[str], now: date) -> tuple[Reflection, .
     firsts = [date(month // 12, month % 12 + 1, 1) for month in months]
     due += [Reflection(f"threads/monthly/{first:%Y-%m}", _weeks(first)) for first in firsts]
     found = [
-        msgspec.structs.replace(one, sources=tuple(name for name in one.sources if name in existing))
+        msgspec.structs.replace(
+            one, sources=tuple(name for name in one.sources if name in existing)
+        )
         for one in due
         if one.path not in existing
     ]
