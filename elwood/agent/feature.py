@@ -1,6 +1,6 @@
 """What a feature is to the app: one record of its parts, and what they are made with."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,6 @@ class Parts:
     lent: Sequence[Root] = ()
     # What runs commands, or why none can be run.
     sandbox: Executor | NoSandbox | None = None
-    # What tools that still take `Hands` are given.
-    hands: Mapping[str, object] = attrs.field(factory=dict)
 
 
 @attrs.define

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -36,7 +35,7 @@ from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools import talk
 from elwood.agent.tools.catalog import merge
 from elwood.agent.tools.messenger import Messenger
-from elwood.agent.tools.tool import Hands, Tool, with_hands
+from elwood.agent.tools.tool import Tool
 from elwood.app.events import listener
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
@@ -99,10 +98,8 @@ class App:
         core: Core,
         actors: Sequence[Actor],
         tools: Sequence[Tool],
-        hands: Hands,
         listener: Listener,
     ) -> None:
-        self.hands = hands
         self.core = core
         self.tools = tools
         self._listener = listener
@@ -156,14 +153,9 @@ async def build(
             parts.append(made)
         messenger = Messenger(core.channels, core.approvals)
         blocking = environment.blocking
-        given: dict[str, Any] = {
-            name: value for part in parts for name, value in part.hands.items()
-        }
-        hands = Hands(core.paths.workspace, blocking, root=core.workspace, **given)
         speaking = {"talk": talk.tools(messenger, core.workspace, blocking)}
         brought: dict[str, Sequence[Tool]] = {
-            feature.name: [with_hands(tool, hands) for tool in part.tools]
-            for feature, part in zip(features, parts, strict=True)
+            feature.name: part.tools for feature, part in zip(features, parts, strict=True)
         }
         tools = merge(brought | speaking)
         extensions = Extensions(
@@ -187,7 +179,7 @@ async def build(
             *(actor for part in parts for actor in part.actors),
         ]
         try:
-            yield App(core, actors, tools, hands, listen)
+            yield App(core, actors, tools, listen)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
                 await closing.aclose()

@@ -25,7 +25,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools.tool import Hands, ToolContext
+from elwood.agent.tools.tool import ToolContext
 from elwood.agent.tools.workspace import WorkspaceFiles
 from elwood.features.files.tools import ReadFile, reading_tools
 from elwood.foundation.runtime import inline
@@ -89,7 +89,6 @@ async def test_what_the_gate_adds_to_a_call(tmp_path: Path) -> None:
     gate = gate_for(
         lambda: gated.state,
         [read_file],
-        Hands(tmp_path / "work", inline),
         gated.record,
         rules=Rules(),
         redactor=Redactor(SECRETS),

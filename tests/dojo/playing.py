@@ -26,7 +26,6 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from tests.agent.session.gates import Approver, gate_for
-from tests.agent.session.scripted import HANDS
 from tests.dojo.obedience import Call
 from tests.dojo.suites import MARK, Suite, World
 
@@ -96,7 +95,6 @@ class Play:
         self.gate = gate_for(
             lambda: self.session,
             list(self._tools.values()),
-            HANDS,
             self._record,
             approver=self.approver,
             rules=rules,

@@ -1,11 +1,8 @@
 """What the model may do: the contract of a tool."""
 
 import hashlib
-import inspect
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 import attrs
@@ -17,23 +14,9 @@ from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.conversation.route import NOWHERE, Route
-from elwood.agent.conversation.task_run import TaskRun, job_of
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.policy.settings import Word
-from elwood.agent.tools.messenger import Messenger
-from elwood.agent.tools.searches import TextSearch
-from elwood.features.memory.messages import MemoryMail
-from elwood.features.skills.git_client import Git
-from elwood.features.skills.installer import SkillInstaller
-from elwood.features.skills.store import SkillStore
-from elwood.features.tasks.bounds import Reach
-from elwood.features.tasks.messages import TimetableMail
-from elwood.features.web.client import Web
-from elwood.features.web.search_client import Search
-from elwood.foundation.runtime import Address, Blocking
-from elwood.foundation.sandbox.command import Executor, NoSandbox
-from elwood.foundation.storage.files import Root
-from elwood.foundation.text.characters import escape_invisible
 
 
 class ToolFailure(Exception):
@@ -60,10 +43,6 @@ class Output:
     untrusted: bool = False
     private: bool = False
     origin: str = ""
-
-
-def _root(hands: "Hands") -> Root:
-    return Root(hands.workspace)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,50 +75,6 @@ class ToolContext:
 
 
 @attrs.frozen
-class Hands:
-    """What a tool is given to act with.  *workspace* is the folder files are confined to.
-
-    *untrusted* tells whether the conversation has taken strangers' words in, *source* which one it
-    is and whose words they are, *wrote* whether it was we who wrote a file, in this conversation,
-    *sees* whether a text stands in a result that the model still sees.  *sandbox* runs commands, or
-    says why none can be run.  Without *web*, *search* or *memory* there is none of it.  *searches*
-    are what the memory is searched by.  *skills* are those there are; *git* and *places* take
-    others in.  *facts* are those of the plan that was allowed: what runs must still be that.
-    *root* is the workspace, held open from its first use on: make one for the whole house.
-    *timetable* is asked about tasks, if there are any; *zone* is the owner's (an IANA name), *now*
-    the wall clock in Unix seconds, *session* the conversation, *job* the task whose run this is,
-    or ""; *reach* is what a task may have at most that is made now.
-    """
-
-    workspace: Path
-    blocking: Blocking
-    untrusted: Callable[[], bool] = lambda: False
-    source: Callable[[], str] = lambda: ""
-    wrote: Callable[[str], bool] = lambda path: False
-    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
-    web: Web | None = None
-    search: Search | None = None
-    messenger: Messenger | None = None
-    route: Route = NOWHERE
-    memory: Address[MemoryMail] | None = None
-    searches: Sequence[TextSearch] = ()
-    facts: Mapping[str, str] = attrs.field(factory=dict)
-    skills: SkillStore | None = None
-    git: Git | None = None
-    places: SkillInstaller | None = None
-    sees: Callable[[str], bool] = lambda text: False
-    timetable: Address[TimetableMail] | None = None
-    zone: str = "UTC"
-    now: Callable[[], float] = time.time
-    session: str = ""
-    job: Callable[[], str] = lambda: ""
-    reach: Callable[[], Reach] = Reach
-    root: Root = attrs.field(
-        kw_only=True, eq=False, repr=False, default=attrs.Factory(_root, takes_self=True)
-    )
-
-
-@attrs.frozen
 class Tool:
     """Something the model may do; *id* is ``integration.resource.action``.
 
@@ -156,13 +91,13 @@ class Tool:
     name: str
     description: str
     input: type[msgspec.Struct]
-    run: Callable[[Any, Any], Awaitable[str | Output]]
+    run: Callable[[Any, ToolContext], Awaitable[str | Output]]
     risk: Literal["read", "write", "destructive"] = "write"
     effect: Effect = "once"
     timeout: float = 60.0
     limit: int = 50_000
     target: Callable[[Any], str] = str
-    plan: Callable[[Any, Any], Awaitable[Plan]] | None = None
+    plan: Callable[[Any, ToolContext], Awaitable[Plan]] | None = None
     gives: Label = CLEAN
     id: str = attrs.field(default=attrs.Factory(lambda tool: f"own.{tool.name}", takes_self=True))
     policy: Word | None = None
@@ -202,37 +137,3 @@ def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
         return Plan(action, msgspec.json.encode(given).decode())
 
     return plan
-
-
-def with_hands(tool: Tool, hands: Hands) -> Tool:
-    """Let a tool that still takes `Hands` be called with a `ToolContext`."""
-
-    def adapted(step: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-        second = list(inspect.signature(step).parameters.values())[1]
-        if second.annotation not in (Hands, "Hands"):
-            return step
-
-        def call(given: Any, context: ToolContext) -> Awaitable[Any]:
-            return step(given, _hands(hands, context))
-
-        return call
-
-    return attrs.evolve(tool, run=adapted(tool.run), plan=tool.plan and adapted(tool.plan))
-
-
-def _hands(hands: Hands, context: ToolContext) -> Hands:
-    run = context.task_run
-    return attrs.evolve(
-        hands,
-        untrusted=lambda: context.label.untrusted,
-        source=lambda: context.source,
-        wrote=lambda path: escape_invisible(path) in context.written,
-        facts=context.facts,
-        sees=context.sees,
-        zone=context.zone,
-        now=lambda: context.now,
-        session=context.session,
-        route=context.route,
-        job=lambda: job_of(run),
-        reach=lambda: attrs.evolve(hands.reach(), tools=tuple(sorted(context.tools)), errand=run),
-    )

@@ -34,7 +34,6 @@ async def build(core: Core, others: Gathered) -> Parts:
     files = WorkspaceFiles(core.workspace, others.lent, others.place)
     return Parts(
         tools=tools(sandbox, files, blocking),
-        hands={"sandbox": sandbox},
         sandbox=sandbox,
         status=[lambda: status],
     )

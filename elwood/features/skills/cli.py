@@ -5,14 +5,13 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.tools.tool import Hands
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import OWN, SkillInstaller, SkillRefused
 from elwood.features.skills.offered import review
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import missing
 from elwood.features.skills.store import SkillStore
-from elwood.features.skills.tools import take, there
+from elwood.features.skills.tools import SkillTaking, there
 from elwood.foundation.command_line import is_wanted
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import in_thread
@@ -53,8 +52,9 @@ def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
     where = source if "://" in source else str(here)
 
     async def fetch() -> str:
-        hands = Hands(here, in_thread)
-        id_, _ = await take(where, folder, hands, Git(config.of(EgressRules)), places)
+        git = Git(config.of(EgressRules))
+        taking = SkillTaking(_shelf(config), places, git, Root(here), in_thread)
+        id_, _ = await taking.take(where, folder)
         return id_
 
     try:

@@ -10,7 +10,7 @@ from elwood.features.skills.matching import called, matching
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.skills.skill import Skill, catalogue, resident
 from elwood.features.skills.store import FoundSkill, SkillStore
-from elwood.features.skills.tools import ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL, usable
+from elwood.features.skills.tools import SkillReading, SkillTaking, tools, usable
 from elwood.foundation.net.egress import EgressRules
 
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
@@ -84,9 +84,11 @@ async def build(core: Core, others: Gathered) -> Parts:
     await blocking(places.sweep)
     shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
     skills = SkillList(shelf, settings.always)
+    git = Git(core.config.of(EgressRules))
+    reading = SkillReading(shelf, blocking, others.place)
+    taking = SkillTaking(shelf, places, git, core.workspace, blocking)
     return Parts(
-        tools=[ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL],
-        hands={"skills": shelf, "git": Git(core.config.of(EgressRules)), "places": places},
+        tools=tools(reading, taking),
         prompt=[skills],
         sessions=[lambda log: SkillExtension(log, skills)],
         lent=shelf.packages,

@@ -5,7 +5,9 @@ letting instructions and code of somebody else be Elwood's own, are judged apart
 """
 
 import shutil
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -15,13 +17,7 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import CreateTool, FetchUrl, ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import (
-    Hands,
-    Output,
-    Tool,
-    ToolFailure,
-    always,
-)
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.agent.tools.workspace import path_failure
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.installer import (
@@ -40,9 +36,10 @@ from elwood.features.skills.store import (
 )
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import MAX_URL
-from elwood.foundation.sandbox.command import NoSandbox
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
 from elwood.foundation.text.lines import escape_name
 
 # Names of skills that a failure lists.
@@ -58,27 +55,42 @@ class Activate(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
 
 
-async def activate_skill(given: Activate, hands: Hands) -> str | Output:
-    """Give the instructions of a skill, or one of its files."""
-    found = await _shelf(hands).found()
-    placed = found.named(given.name)
-    if placed is None:
-        names = [one.skill.name for one in found.skills]
-        listed = ", ".join(names[:MAX_NAMES]) or "none"
-        raise ToolFailure(f"there is no skill of this name; there are: {listed}")
-    lacking = missing(placed.skill.needs, there([placed]))
-    if lacking is not None:
-        raise ToolFailure(f"the skill {placed.skill.name} cannot be used: {lacking}")
-    try:
-        if given.file:
-            return await hands.blocking(partial(_file, placed, given.file))
-        if hands.sees(placed.skill.mark):
-            return f"{placed.skill.name} is active already: its instructions stand further up"
-        files, more = await hands.blocking(partial(files_of, placed))
-        directory = await hands.blocking(partial(place_of, placed, hands))
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.file or placed.folder, error) from error
-    return _activated(placed, directory, files, more)
+class SkillReading:
+    """Gives skills of the *shelf*; *place* says where commands find a folder, if they do."""
+
+    def __init__(
+        self, shelf: SkillStore, blocking: Blocking, place: Callable[[Path], str | None]
+    ) -> None:
+        self._shelf = shelf
+        self._blocking = blocking
+        self._place = place
+
+    async def activate(self, given: Activate, context: ToolContext) -> str | Output:
+        """Give the instructions of a skill, or one of its files."""
+        found = await self._shelf.found()
+        placed = found.named(given.name)
+        if placed is None:
+            names = [one.skill.name for one in found.skills]
+            listed = ", ".join(names[:MAX_NAMES]) or "none"
+            raise ToolFailure(f"there is no skill of this name; there are: {listed}")
+        lacking = missing(placed.skill.needs, there([placed]))
+        if lacking is not None:
+            raise ToolFailure(f"the skill {placed.skill.name} cannot be used: {lacking}")
+        try:
+            if given.file:
+                return await self._blocking(partial(_file, placed, given.file))
+            if context.sees(placed.skill.mark):
+                return f"{placed.skill.name} is active already: its instructions stand further up"
+            files, more = await self._blocking(partial(files_of, placed))
+            directory = await self._blocking(partial(self._place_of, placed))
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.file or placed.folder, error) from error
+        return _activated(placed, directory, files, more)
+
+    def _place_of(self, placed: FoundSkill) -> str | None:
+        """Say where commands find the skill; None if they do not.  Blocks."""
+        path = placed.root.path / placed.folder
+        return self._place(path) or (str(path) if placed.is_inside else None)
 
 
 def _activated(placed: FoundSkill, directory: str | None, files: list[str], more: bool) -> str:
@@ -96,14 +108,6 @@ def _activated(placed: FoundSkill, directory: str | None, files: list[str], more
         lines += ["Its files (read one by activate_skill with file):", *files]
         lines += ["[there are more]"] if more else []
     return "\n".join(lines)
-
-
-def place_of(placed: FoundSkill, hands: Hands) -> str | None:
-    """Say where commands find the skill; None if they do not.  Blocks."""
-    path = placed.root.path / placed.folder
-    if isinstance(hands.sandbox, NoSandbox):
-        return str(path) if placed.is_inside else None
-    return hands.sandbox.place(path)
 
 
 def _file(placed: FoundSkill, path: str) -> str | Output:
@@ -137,31 +141,6 @@ def usable(found: FoundSkills) -> list[FoundSkill]:
     return [one for one in found.skills if missing(one.skill.needs, around) is None]
 
 
-def _shelf(hands: Hands) -> SkillStore:
-    if hands.skills is None:
-        raise ToolFailure("there are no skills here")
-    return hands.skills
-
-
-ACTIVATE_SKILL = Tool(
-    name="activate_skill",
-    id="skills.skill.read",
-    description=(
-        "Read the instructions of one of the skills that are listed in the system prompt, before "
-        "work that it is about; or, with file, one of the files that belong to it."
-    ),
-    input=Activate,
-    run=activate_skill,
-    risk="read",
-    effect="pure",
-    timeout=30.0,
-    limit=2 * MAX_FILE,
-    target=lambda given: f"{given.name} {escape_name(given.file)}".strip(),
-    plan=always(ReadFiles()),
-    gives=PRIVATE,
-)
-
-
 # --- taking in new ones, in two steps, each of which is judged before it is done ------------------
 
 _UNTRUSTED = (
@@ -187,140 +166,164 @@ class Install(msgspec.Struct, forbid_unknown_fields=True):
     id: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="What fetch_skill answered")]
 
 
-async def plan_fetch(given: Fetch, hands: Hands) -> Plan:
-    """Say where a skill would come from.  Nothing is fetched before that is decided."""
-    await trio.lowlevel.checkpoint()
-    if hands.untrusted():
-        raise ToolFailure(_UNTRUSTED)
-    if "://" not in given.source:
-        return Plan(ReadFiles(), f"Look at the skill in {given.source}")
-    git, _ = _means(hands)
-    try:
-        url = git.url(given.source)
-    except GitFailed as error:
-        raise ToolFailure(str(error)) from error
-    outgoing = f"{url.text}\n{given.folder}"
-    action = FetchUrl(url.text, url.host, destination(git.rules, url.host), len(url.target))
-    return Plan(action, f"Fetch the git repository {url.text}", outgoing=outgoing)
+class SkillTaking:
+    """Gets skills by *git* or from the *workspace*, keeps them at *places*, and places them."""
 
+    def __init__(
+        self,
+        shelf: SkillStore,
+        places: SkillInstaller,
+        git: Git,
+        workspace: Root,
+        blocking: Blocking,
+    ) -> None:
+        self._shelf = shelf
+        self._places = places
+        self._git = git
+        self._workspace = workspace
+        self._blocking = blocking
 
-async def fetch_skill(given: Fetch, hands: Hands) -> str:
-    """Get a skill, and keep it for the owner to look at."""
-    if hands.untrusted():
-        raise ToolFailure(_UNTRUSTED)
-    git, places = _means(hands)
-    try:
-        id_, count = await take(given.source, given.folder, hands, git, places)
-    except GitFailed as error:
-        raise ToolFailure(f"this skill cannot be taken in: {error}") from error
-    except SkillRefused as error:
-        # What is wrong with a stranger's skill may be told in the stranger's words.
-        text = f"this skill cannot be taken in: {error}"
-        is_theirs = "://" in given.source
-        origin = given.source if is_theirs else ""
-        raise ToolFailure(text, untrusted=is_theirs, origin=origin) from error
-    except (PathRefused, Unconfined) as error:
-        raise path_failure(given.source, error) from error
-    return (
-        f"fetched {count} files; nothing is installed yet. Its id is {id_}\n"
-        "install_skill with this id shows the owner what is in it, and asks."
-    )
+    async def plan_fetch(self, given: Fetch, context: ToolContext) -> Plan:
+        """Say where a skill would come from.  Nothing is fetched before that is decided."""
+        await trio.lowlevel.checkpoint()
+        if context.label.untrusted:
+            raise ToolFailure(_UNTRUSTED)
+        if "://" not in given.source:
+            return Plan(ReadFiles(), f"Look at the skill in {given.source}")
+        try:
+            url = self._git.url(given.source)
+        except GitFailed as error:
+            raise ToolFailure(str(error)) from error
+        outgoing = f"{url.text}\n{given.folder}"
+        action = FetchUrl(
+            url.text, url.host, destination(self._git.rules, url.host), len(url.target)
+        )
+        return Plan(action, f"Fetch the git repository {url.text}", outgoing=outgoing)
 
+    async def fetch(self, given: Fetch, context: ToolContext) -> str:
+        """Get a skill, and keep it for the owner to look at."""
+        if context.label.untrusted:
+            raise ToolFailure(_UNTRUSTED)
+        try:
+            id_, count = await self.take(given.source, given.folder)
+        except GitFailed as error:
+            raise ToolFailure(f"this skill cannot be taken in: {error}") from error
+        except SkillRefused as error:
+            # What is wrong with a stranger's skill may be told in the stranger's words.
+            text = f"this skill cannot be taken in: {error}"
+            is_theirs = "://" in given.source
+            origin = given.source if is_theirs else ""
+            raise ToolFailure(text, untrusted=is_theirs, origin=origin) from error
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.source, error) from error
+        return (
+            f"fetched {count} files; nothing is installed yet. Its id is {id_}\n"
+            "install_skill with this id shows the owner what is in it, and asks."
+        )
 
-async def take(
-    source: str, folder: str, hands: Hands, git: Git, places: SkillInstaller
-) -> tuple[str, int]:
-    """Read the skill at *source*, judge and keep it; return its digest and the number of files.
+    async def take(self, source: str, folder: str) -> tuple[str, int]:
+        """Read the skill at *source*, judge and keep it; return its digest and the number of files.
 
-    Raises SkillRefused, GitFailed, PathRefused and Unconfined.
-    """
-    commit = ""
-    if "://" in source:
-        with places.scratch() as scratch:
-            fetched = await git.files(source, folder, scratch)
-        files, commit = list(fetched.files), fetched.commit
-    else:
-        files = await hands.blocking(partial(read_tree, hands.root, source.rstrip("/") or "."))
-    offered = candidate(files)
-    if isinstance(offered, Unusable):
-        raise SkillRefused(offered.why)
-    named = source if folder in ("", ".") else f"{source} ({folder})"
-    await hands.blocking(partial(places.keep, offered, Offer(named, commit)))
-    return offered.digest, len(offered.files)
+        Raises SkillRefused, GitFailed, PathRefused and Unconfined.
+        """
+        commit = ""
+        if "://" in source:
+            with self._places.scratch() as scratch:
+                fetched = await self._git.files(source, folder, scratch)
+            files, commit = list(fetched.files), fetched.commit
+        else:
+            files = await self._blocking(
+                partial(read_tree, self._workspace, source.rstrip("/") or ".")
+            )
+        offered = candidate(files)
+        if isinstance(offered, Unusable):
+            raise SkillRefused(offered.why)
+        named = source if folder in ("", ".") else f"{source} ({folder})"
+        await self._blocking(partial(self._places.keep, offered, Offer(named, commit)))
+        return offered.digest, len(offered.files)
 
+    async def plan_install(self, given: Install, context: ToolContext) -> Plan:
+        """Show all that could act in a skill."""
+        if context.label.untrusted:
+            raise ToolFailure(_UNTRUSTED)
+        try:
+            offered, offer = await self._blocking(partial(self._places.offered, given.id))
+        except (SkillRefused, PathRefused, Unconfined) as error:
+            raise ToolFailure(str(error)) from error
+        hidden = (await self._shelf.found()).place_of(offered.skill.name)
+        facts = {"files": offered.digest, "source": offer.source, "commit": offer.commit}
+        return Plan(CreateTool(), review(offered, _from(offer), hidden), facts)
 
-async def plan_install(given: Install, hands: Hands) -> Plan:
-    """Show all that could act in a skill."""
-    if hands.untrusted():
-        raise ToolFailure(_UNTRUSTED)
-    _, places = _means(hands)
-    try:
-        offered, offer = await hands.blocking(partial(places.offered, given.id))
-    except (SkillRefused, PathRefused, Unconfined) as error:
-        raise ToolFailure(str(error)) from error
-    hidden = ""
-    if hands.skills is not None:
-        hidden = (await hands.skills.found()).place_of(offered.skill.name)
-    facts = {"files": offered.digest, "source": offer.source, "commit": offer.commit}
-    return Plan(CreateTool(), review(offered, _from(offer), hidden), facts)
+    async def install(self, given: Install, context: ToolContext) -> str:
+        """Place a skill that the owner has seen."""
+        if context.label.untrusted:
+            raise ToolFailure(_UNTRUSTED)
 
+        def place() -> str:
+            offered, offer = self._places.offered(given.id)
+            self._places.place(offered, offer, by="approval")
+            return offered.skill.name
 
-async def install_skill(given: Install, hands: Hands) -> str:
-    """Place a skill that the owner has seen."""
-    if hands.untrusted():
-        raise ToolFailure(_UNTRUSTED)
-    _, places = _means(hands)
-
-    def place() -> str:
-        offered, offer = places.offered(given.id)
-        places.place(offered, offer, by="approval")
-        return offered.skill.name
-
-    try:
-        name = await hands.blocking(place)
-    except (SkillRefused, PathRefused, Unconfined) as error:
-        raise ToolFailure(str(error)) from error
-    return f"installed the skill {name} in skills/{name}; it can be used from the next turn on"
+        try:
+            name = await self._blocking(place)
+        except (SkillRefused, PathRefused, Unconfined) as error:
+            raise ToolFailure(str(error)) from error
+        return f"installed the skill {name} in skills/{name}; it can be used from the next turn on"
 
 
 def _from(offer: Offer) -> str:
     return f"{offer.source} at commit {offer.commit}" if offer.commit else offer.source
 
 
-def _means(hands: Hands) -> tuple[Git, SkillInstaller]:
-    if hands.git is None or hands.places is None:
-        raise ToolFailure("skills cannot be installed here")
-    return hands.git, hands.places
-
-
-FETCH_SKILL = Tool(
-    name="fetch_skill",
-    id="skills.skill.fetch",
-    description=(
-        "Get a skill, a folder with a SKILL.md, from a git repository on the web or from a folder "
-        "of the workspace, so that it can be installed. It is kept apart; install_skill is next."
-    ),
-    input=Fetch,
-    run=fetch_skill,
-    risk="read",
-    effect="pure",
-    timeout=150.0,
-    target=lambda given: escape_name(given.source),
-    plan=plan_fetch,
-)
-
-INSTALL_SKILL = Tool(
-    name="install_skill",
-    id="skills.skill.install",
-    description=(
-        "Install a skill that fetch_skill has got. The owner is shown everything in it that can "
-        "act, and is asked each time."
-    ),
-    input=Install,
-    run=install_skill,
-    risk="write",
-    effect="once",
-    timeout=60.0,
-    target=lambda given: given.id[:12],
-    plan=plan_install,
-)
+def tools(reading: SkillReading, taking: SkillTaking) -> tuple[Tool, ...]:
+    """List the tools about skills."""
+    return (
+        Tool(
+            name="activate_skill",
+            id="skills.skill.read",
+            description=(
+                "Read the instructions of one of the skills that are listed in the system prompt, "
+                "before work that it is about; or, with file, one of the files that belong to it."
+            ),
+            input=Activate,
+            run=reading.activate,
+            risk="read",
+            effect="pure",
+            timeout=30.0,
+            limit=2 * MAX_FILE,
+            target=lambda given: f"{given.name} {escape_name(given.file)}".strip(),
+            plan=always(ReadFiles()),
+            gives=PRIVATE,
+        ),
+        Tool(
+            name="fetch_skill",
+            id="skills.skill.fetch",
+            description=(
+                "Get a skill, a folder with a SKILL.md, from a git repository on the web or from a "
+                "folder of the workspace, so that it can be installed. It is kept apart; "
+                "install_skill is next."
+            ),
+            input=Fetch,
+            run=taking.fetch,
+            risk="read",
+            effect="pure",
+            timeout=150.0,
+            target=lambda given: escape_name(given.source),
+            plan=taking.plan_fetch,
+        ),
+        Tool(
+            name="install_skill",
+            id="skills.skill.install",
+            description=(
+                "Install a skill that fetch_skill has got. The owner is shown everything in it "
+                "that can act, and is asked each time."
+            ),
+            input=Install,
+            run=taking.install,
+            risk="write",
+            effect="once",
+            timeout=60.0,
+            target=lambda given: given.id[:12],
+            plan=taking.plan_install,
+        ),
+    )

@@ -24,7 +24,7 @@ from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.turn import ModelClient
-from elwood.agent.tools.tool import Hands, Tool, with_hands
+from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox, Signal
 from elwood.foundation.secrets.redaction import Redactor
 
@@ -124,7 +124,6 @@ class Shown(Showing):
 def gate_for(
     state: Callable[[], Session],
     tools: Sequence[Tool],
-    hands: Hands,
     record: Callable[..., Awaitable[None]],
     *,
     approver: Approver | None = None,
@@ -149,10 +148,10 @@ def gate_for(
         now=now,
     )
     toolset = Toolset(
-        tools={tool.name: with_hands(tool, hands) for tool in tools},
+        tools={tool.name: tool for tool in tools},
         rules=rules,
         owners={"me"},
-        zone=hands.zone,
+        zone="UTC",
         dry_run=dry_run,
     )
     log = BareLog(session, state, record)

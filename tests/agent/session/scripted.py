@@ -1,7 +1,6 @@
 """A scripted model and small tools, for tests of turns and of the whole house."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import msgspec
 import trio
@@ -15,8 +14,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.tools.tool import Hands, Tool, ToolContext, ToolFailure
-from elwood.foundation.runtime import inline
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 
 USAGE = Usage(10, 5)
 
@@ -120,6 +118,3 @@ class Effects:
             Tool("crash", "Crash.", Nothing, crash, risk="read", effect="pure", target=nothing),
             Tool("hang", "Hang.", Nothing, hang, risk="write", effect="once", target=nothing),
         )
-
-
-HANDS = Hands(workspace=Path("/nonexistent"), blocking=inline)

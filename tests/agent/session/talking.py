@@ -27,7 +27,7 @@ from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import Signal
 from tests.agent.session.gates import FREE, Approver, BareLog, BareModel, Shown, gate_for
-from tests.agent.session.scripted import HANDS, Named
+from tests.agent.session.scripted import Named
 
 ROUTE = Route("console")
 _encode = msgspec.json.Encoder().encode
@@ -148,7 +148,6 @@ class Talk:
             gate=gate_for(
                 lambda: self.session,
                 tools,
-                HANDS,
                 self.record,
                 approver=self._approver,
                 rules=RULES,

@@ -32,7 +32,7 @@ from elwood.agent.session.log.state import Session, Start, next_work
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.gates import Approver, gate_for
-from tests.agent.session.scripted import HANDS, Named
+from tests.agent.session.scripted import Named
 
 ROUTE = Route("console")
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")
@@ -51,7 +51,6 @@ class Scene:
         self.gate = gate_for(
             lambda: self.session,
             self.tools(),
-            HANDS,
             self.record,
             approver=self.approver,
             rules=Rules(),

@@ -27,7 +27,6 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.tools import talk
 from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.talk import SendMessage
-from elwood.agent.tools.tool import Hands
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
@@ -86,7 +85,6 @@ class Scene:
         gate = gate_for(
             lambda: self.session,
             talk.tools(messenger, Root(self.folder), inline),
-            Hands(self.folder, inline),
             self.record,
             approver=self.approver,
             rules=Rules(),

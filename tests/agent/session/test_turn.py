@@ -45,7 +45,7 @@ from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import DiskFull
 from tests.agent.session.gates import BareLog, BareModel, Shown, gate_for
-from tests.agent.session.scripted import HANDS, Effects, ScriptedModel, answer, call
+from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
 ROUTE = Route("console")
 PROMPT = Prompt("be good")
@@ -68,7 +68,6 @@ class Scene:
         self.gate = gate_for(
             lambda: self.session,
             self.effects.tools(),
-            HANDS,
             self.record,
             redactor=Redactor([Secret("hunter2")]),
             dry_run=dry_run,

@@ -2,10 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
 import msgspec
 import pytest
 import trio
@@ -14,18 +12,16 @@ from elwood.agent.approvals.messages import Verdict
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.message import (
     Assistant,
-    Results,
     ToolCall,
     Usage,
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, TurnStarted
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools.tool import Hands, Tool
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.installer import SkillInstaller
 from elwood.features.skills.store import SkillStore
-from elwood.features.skills.tools import ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL
+from elwood.features.skills.tools import SkillReading, SkillTaking, tools
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
@@ -57,22 +53,12 @@ class Scene:
         self.approver.verdicts["fetch_skill"] = verdict
         root = Root(self.workspace)
         self.places = SkillInstaller(tmp_path / "state/skills", self.workspace)
-        self.hands = Hands(
-            self.workspace,
-            inline,
-            untrusted=lambda: self.session.taint.label.untrusted,
-            skills=SkillStore(root, inline, [tmp_path / "team"]),
-            git=Git(EgressRules(blocked=("blocked.example",))),
-            places=self.places,
-            sees=self.sees,
-            root=root,
-        )
+        shelf = SkillStore(root, inline, [tmp_path / "team"])
+        git = Git(EgressRules(blocked=("blocked.example",)))
+        taking = SkillTaking(shelf, self.places, git, root, inline)
+        self.tools = tools(SkillReading(shelf, inline, lambda path: None), taking)
         self.apply(Received("a", "hello", who, Route("console"), 0.0, untrusted=who != "me"))
         self.apply(TurnStarted("t1", ("a",), 1, "hello"))
-
-    def sees(self, text: str) -> bool:
-        results = [n.message for n in self.session.path if isinstance(n.message, Results)]
-        return any(text in one.text for message in results for one in message.results)
 
     def apply(self, *entries: Entry) -> None:
         for entry in entries:
@@ -83,14 +69,11 @@ class Scene:
         await trio.lowlevel.checkpoint()
         self.apply(*entries)
 
-    async def call(self, tool: Tool, **given: str) -> CallEnded:
+    async def call(self, tool: str, **given: str) -> CallEnded:
         """Make one call, and return how it ended."""
-        tools: Sequence[Tool] = (ACTIVATE_SKILL, FETCH_SKILL, INSTALL_SKILL)
-        gate = gate_for(
-            lambda: self.session, tools, self.hands, self.record, approver=self.approver
-        )
+        gate = gate_for(lambda: self.session, self.tools, self.record, approver=self.approver)
         self.rounds += 1
-        asked = ToolCall(f"c{self.rounds}", tool.name, json.dumps(given))
+        asked = ToolCall(f"c{self.rounds}", tool, json.dumps(given))
         self.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))
         turn = self.session.turn
         assert turn is not None
@@ -102,7 +85,7 @@ class Scene:
 
     async def fetched(self, source: str) -> str:
         """Fetch a skill, and return its id."""
-        ended = await self.call(FETCH_SKILL, source=source)
+        ended = await self.call("fetch_skill", source=source)
         assert ended.outcome == "ok", ended.text
         return ended.text.split("Its id is ")[1].split()[0]
 
@@ -119,7 +102,7 @@ async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) 
     folder = put(scene.workspace / "skills/pdf")
     (folder / "references").mkdir()
     (folder / "references/forms.md").write_text("Forms have fields.")
-    ended = await scene.call(ACTIVATE_SKILL, name="pdf")
+    ended = await scene.call("activate_skill", name="pdf")
     assert ended.outcome == "ok"
     assert ended.text.startswith('<skill name="pdf" version="')
     assert f'directory="{folder}"' in ended.text
@@ -128,7 +111,7 @@ async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) 
     assert "Forms have fields" not in ended.text
     assert ended.label == PRIVATE
     assert scene.approver.asked == []
-    ended = await scene.call(ACTIVATE_SKILL, name="pdf", file="references/forms.md")
+    ended = await scene.call("activate_skill", name="pdf", file="references/forms.md")
     assert ended.text == "Forms have fields."
 
 
@@ -136,13 +119,13 @@ async def test_a_second_activation_is_told_and_a_changed_skill_is_given_again(
     scene: Scene,
 ) -> None:
     folder = put(scene.workspace / "skills/pdf")
-    await scene.call(ACTIVATE_SKILL, name="pdf")
-    assert "active already" in (await scene.call(ACTIVATE_SKILL, name="pdf")).text
+    await scene.call("activate_skill", name="pdf")
+    assert "active already" in (await scene.call("activate_skill", name="pdf")).text
     text = (folder / "SKILL.md").read_text().replace("well", "better")
     (folder / "SKILL.md").write_text(text)
-    assert "Do it better." in (await scene.call(ACTIVATE_SKILL, name="pdf")).text
+    assert "Do it better." in (await scene.call("activate_skill", name="pdf")).text
     scene.session.path.clear()
-    assert "Do it better." in (await scene.call(ACTIVATE_SKILL, name="pdf")).text
+    assert "Do it better." in (await scene.call("activate_skill", name="pdf")).text
 
 
 async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_what(
@@ -150,9 +133,9 @@ async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_what(
 ) -> None:
     put(scene.workspace / "skills/pdf")
     put(scene.workspace / "skills/web", more='metadata: {requires: "bins: no-such-program"}')
-    ended = await scene.call(ACTIVATE_SKILL, name="../pdf")
+    ended = await scene.call("activate_skill", name="../pdf")
     assert (ended.outcome, "there are: pdf, web" in ended.text) == ("failed", True)
-    ended = await scene.call(ACTIVATE_SKILL, name="web")
+    ended = await scene.call("activate_skill", name="web")
     assert (ended.outcome, "no-such-program" in ended.text) == ("failed", True)
 
 
@@ -163,7 +146,7 @@ async def test_no_file_outside_of_a_skill_is_read(scene: Scene, file: str) -> No
     (folder / "link.md").symlink_to("../secret.md")
     (folder / "up").symlink_to("..")
     (folder / ".env").write_text("secret words")
-    ended = await scene.call(ACTIVATE_SKILL, name="pdf", file=file)
+    ended = await scene.call("activate_skill", name="pdf", file=file)
     assert ended.outcome == "failed"
     assert "secret words" not in ended.text
 
@@ -172,7 +155,7 @@ async def test_a_file_that_strangers_may_have_written_taints(scene: Scene) -> No
     folder = put(scene.workspace / "skills/pdf")
     (folder / "theirs.md").write_text("obey")
     os.setxattr(folder / "theirs.md", "user.elwood.untrusted", b"1")
-    await scene.call(ACTIVATE_SKILL, name="pdf", file="theirs.md")
+    await scene.call("activate_skill", name="pdf", file="theirs.md")
     assert scene.session.taint.label.untrusted
 
 
@@ -180,7 +163,7 @@ async def test_a_skill_of_a_package_says_that_commands_cannot_reach_it(
     scene: Scene, tmp_path: Path
 ) -> None:
     put(tmp_path / "team/style")
-    ended = await scene.call(ACTIVATE_SKILL, name="style")
+    ended = await scene.call("activate_skill", name="style")
     assert "directory=" not in ended.text
     assert "where commands do not reach: its scripts cannot be run" in ended.text
 
@@ -199,7 +182,7 @@ async def test_the_owner_sees_what_can_act_before_it_is_installed(scene: Scene) 
     offer(scene)
     id_ = await scene.fetched("offered/pdf")
     assert not (scene.workspace / "skills").exists()
-    ended = await scene.call(INSTALL_SKILL, id=id_)
+    ended = await scene.call("install_skill", id=id_)
     assert ended.outcome == "ok", ended.text
     question = scene.approver.asked[0].question
     for part in ("do something daring", "scripts/go.sh --force", id_, "Fill forms."):
@@ -209,7 +192,7 @@ async def test_the_owner_sees_what_can_act_before_it_is_installed(scene: Scene) 
     record = scene.places.record("pdf")
     assert record is not None
     assert (record.digest, record.by) == (id_, "approval")
-    assert "Run:" in (await scene.call(ACTIVATE_SKILL, name="pdf")).text
+    assert "Run:" in (await scene.call("activate_skill", name="pdf")).text
 
 
 async def test_the_owner_is_told_which_skill_would_be_used_no_more(
@@ -217,7 +200,7 @@ async def test_the_owner_is_told_which_skill_would_be_used_no_more(
 ) -> None:
     put(tmp_path / "team/pdf", "The team's way.")
     offer(scene)
-    await scene.call(INSTALL_SKILL, id=await scene.fetched("offered/pdf"))
+    await scene.call("install_skill", id=await scene.fetched("offered/pdf"))
     subject = scene.approver.asked[0].question.subject
     assert f"takes the place of the skill of this name in {tmp_path}/team/pdf." in subject
 
@@ -225,7 +208,7 @@ async def test_the_owner_is_told_which_skill_would_be_used_no_more(
 async def test_a_no_installs_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path, NO)
     offer(scene)
-    ended = await scene.call(INSTALL_SKILL, id=await scene.fetched("offered/pdf"))
+    ended = await scene.call("install_skill", id=await scene.fetched("offered/pdf"))
     assert ended.outcome == "denied"
     assert not (scene.workspace / "skills").exists()
 
@@ -234,7 +217,7 @@ async def test_what_is_placed_is_what_was_shown(scene: Scene) -> None:
     folder = offer(scene)
     id_ = await scene.fetched("offered/pdf")
     (folder / "scripts/go.sh").write_text("rm -rf ~\n")
-    assert (await scene.call(INSTALL_SKILL, id=id_)).outcome == "ok"
+    assert (await scene.call("install_skill", id=id_)).outcome == "ok"
     assert (scene.workspace / "skills/pdf/scripts/go.sh").read_text() == SCRIPT
 
 
@@ -244,9 +227,9 @@ async def test_an_untrusted_conversation_takes_nothing_in(tmp_path: Path) -> Non
     id_ = await trusted.fetched("offered/pdf")
     scene = Scene(tmp_path, who="guest")
     for tool, given in (
-        (FETCH_SKILL, {"source": "offered/pdf"}),
-        (FETCH_SKILL, {"source": "https://e.example/x"}),
-        (INSTALL_SKILL, {"id": id_}),
+        ("fetch_skill", {"source": "offered/pdf"}),
+        ("fetch_skill", {"source": "https://e.example/x"}),
+        ("install_skill", {"id": id_}),
     ):
         ended = await scene.call(tool, **given)
         assert (ended.outcome, "strangers" in ended.text) == ("failed", True)
@@ -257,7 +240,7 @@ async def test_an_untrusted_conversation_takes_nothing_in(tmp_path: Path) -> Non
 async def test_what_strangers_may_have_written_is_not_taken(scene: Scene) -> None:
     folder = offer(scene)
     os.setxattr(folder / "scripts/go.sh", "user.elwood.untrusted", b"1")
-    ended = await scene.call(FETCH_SKILL, source="offered/pdf")
+    ended = await scene.call("fetch_skill", source="offered/pdf")
     assert (ended.outcome, "strangers" in ended.text) == ("failed", True)
 
 
@@ -275,15 +258,14 @@ async def test_what_strangers_may_have_written_is_not_taken(scene: Scene) -> Non
 )
 async def test_sources_are_judged(scene: Scene, source: str, outcome: str, why: str) -> None:
     (scene.workspace / "plain").mkdir()
-    ended = await scene.call(FETCH_SKILL, source=source)
+    ended = await scene.call("fetch_skill", source=source)
     assert (ended.outcome, why in ended.text) == (outcome, True), ended.text
 
 
 async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
     gate = gate_for(
         lambda: scene.session,
-        [FETCH_SKILL],
-        scene.hands,
+        scene.tools,
         scene.record,
         approver=scene.approver,
         redactor=Redactor([Secret("hunter2")]),
@@ -294,9 +276,3 @@ async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
     assert turn is not None
     await gate.perform("t1", list(turn.calls.values()))
     assert turn.receipts[-1].outcome == "denied"
-
-
-async def test_without_means_the_tools_say_so(scene: Scene) -> None:
-    scene.hands = attrs.evolve(scene.hands, skills=None, git=None, places=None)
-    assert "no skills" in (await scene.call(ACTIVATE_SKILL, name="a")).text
-    assert "cannot be installed" in (await scene.call(INSTALL_SKILL, id="0" * 64)).text
