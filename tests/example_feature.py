@@ -3,6 +3,7 @@
 It has one of each thing that a feature may have; docs/extending.md is about the same parts.
 """
 
+from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -26,13 +27,18 @@ from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.tools.searches import SearchResult
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.command_line import OK, CliCommand, CliFailure
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, Request
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Section, secret, setting
+from elwood.foundation.settings import Config, Paths, Section, secret, setting
+from elwood.foundation.storage.chain import entries_of
+from elwood.foundation.storage.journal import Journal
 
 # Parcels that are watched at once.
 MOST = 20
 HOUR = 3_600.0
+FILE = "parcels.jsonl"
 
 
 # --- settings.py ----------------------------------------------------------------------------------
@@ -66,29 +72,62 @@ class ListParcels(Request[tuple[str, ...]]):
 ParcelMail = Track | ListParcels
 
 
+# --- state.py -------------------------------------------------------------------------------------
+
+
+class ParcelAdded(msgspec.Struct, frozen=True, tag="added"):
+    """The parcel *number* is watched from now on."""
+
+    number: str
+
+
+class ParcelArrived(msgspec.Struct, frozen=True, tag="arrived"):
+    """The parcel *number* is watched no more."""
+
+    number: str
+
+
+ParcelEntry = ParcelAdded | ParcelArrived
+
+
+class ParcelBook(msgspec.Struct):
+    """What the entries add up to."""
+
+    numbers: list[str] = []
+
+    def apply(self, seq: int, at: float, entry: ParcelEntry) -> None:
+        """Take the next *entry* in."""
+        match entry:
+            case ParcelAdded(number):
+                self.numbers.append(number)
+            case ParcelArrived(number):
+                self.numbers.remove(number)
+
+
 # --- actor.py -------------------------------------------------------------------------------------
 
 
 class Parcels:
-    """Knows which parcels are watched, and asks the carrier with *key*."""
+    """Knows which parcels are watched, and asks the carrier with *key*; writes *journal*."""
 
-    def __init__(self, key: Secret | None) -> None:
+    def __init__(self, journal: Journal[ParcelEntry, ParcelBook], key: Secret | None) -> None:
+        self._journal = journal
         self._key = key
-        self._numbers: list[str] = []
 
     async def run(self, mailbox: Mailbox[ParcelMail]) -> None:
         """Answer until the mailbox is closed."""
+        await self._journal.open()
         async for message in mailbox:
             match message:
-                case Track(number=number) if len(self._numbers) < MOST:
-                    self._numbers.append(number)
+                case Track(number=number) if len(self._journal.state.numbers) < MOST:
+                    await self._journal.append(ParcelAdded(number))
                     # Careless on purpose: what names the key must come out redacted.
                     key = self._key.reveal() if self._key else "no key"
                     message.reply.set(f"watching {number}, asked with {key}")
                 case Track():
                     message.reply.set(f"{MOST} parcels are watched already")
                 case ListParcels():
-                    message.reply.set(tuple(self._numbers))
+                    message.reply.set(tuple(self._journal.state.numbers))
 
 
 # --- tools.py -------------------------------------------------------------------------------------
@@ -176,6 +215,33 @@ class ParcelSearch:
         return ()
 
 
+# --- cli.py ---------------------------------------------------------------------------------------
+
+
+def show(config: Config, given: Namespace) -> int:
+    """Print the parcels that are watched; return the exit code."""
+    path = config.of(Paths).state / FILE
+    if not path.exists():
+        raise CliFailure("no parcel was ever watched")
+    for _, _, entry in entries_of(path, ParcelEntry):
+        print(entry)
+    return OK
+
+
+COMMAND = CliCommand("parcels", "List what became of parcels.", show)
+
+
+# --- check.py -------------------------------------------------------------------------------------
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look whether there is a key."""
+    await trio.lowlevel.checkpoint()
+    if context.config.of(ParcelSettings).key is None:
+        return [Finding("warning", "parcels", "there is no key", "set parcels.key")]
+    return [Finding("ok", "parcels", "the carrier can be asked")]
+
+
 # --- feature.py -----------------------------------------------------------------------------------
 
 
@@ -184,6 +250,9 @@ async def build(core: Core, others: Gathered) -> Parts:
     settings = core.config.of(ParcelSettings)
     mailbox: Mailbox[ParcelMail] = Mailbox("parcels", 16)
     parcels = mailbox.address
+    journal: Journal[ParcelEntry, ParcelBook] = Journal(
+        core.paths.state / FILE, ParcelEntry, ParcelBook, core.disk
+    )
 
     async def command(call: CommandCall) -> CommandAnswer:
         numbers = await parcels.ask(ListParcels())
@@ -198,7 +267,7 @@ async def build(core: Core, others: Gathered) -> Parts:
         return Report(f"looked after {len(numbers)} parcels, before that: {since}")
 
     return Parts(
-        actors=[Actor(step=3, mailbox=mailbox, body=Parcels(settings.key).run)],
+        actors=[Actor(step=3, mailbox=mailbox, body=Parcels(journal, settings.key).run)],
         tools=tools(parcels),
         commands=[SlashCommand(name="parcels", help="list the parcels", run=command)],
         sessions=[lambda log: ParcelReminder(log, parcels)],

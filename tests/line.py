@@ -32,7 +32,6 @@ class Line:
     posts: list[Post] = attrs.field(factory=list)
     app: App | None = None
     _came: trio.Event = attrs.field(factory=trio.Event)
-    _said: int = 0
 
     @property
     def feature(self) -> Feature:
@@ -70,17 +69,15 @@ class Line:
     async def say(self, text: str) -> None:
         """Say *text*; return when it was taken in."""
         assert self.app is not None
-        self._said += 1
-        name = f"line:{self._said}"
-        sessions = self.app.core.sessions
+        core = self.app.core
+        name, now = f"line:{core.environment.new_id()}", core.clock.now()
 
         def inbound() -> Inbound:
-            now = self.app.core.clock.now() if self.app else 0.0
             return Inbound(
                 session="line", id=name, principal=OWNER, route=ROUTE, text=text, sent_at=now
             )
 
-        assert await sessions.insist(inbound) == Taken()
+        assert await core.sessions.insist(inbound) == Taken()
 
     async def hear(self, what: Callable[[str], bool]) -> str:
         """Wait for the post that is *what* is wanted; those before it have been heard then."""

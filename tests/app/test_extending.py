@@ -5,6 +5,7 @@ import io
 import logging
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +21,15 @@ from elwood.agent.models.settings import ModelSettings, Providers, ProviderSetti
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.config.load import load
 from elwood.app.config.sections import SECTIONS
+from elwood.app.doctor import examine
 from elwood.app.main import CONSOLE, FEATURES, TELEGRAM
 from elwood.features.control import client
 from elwood.features.control.protocol import Do, Settled
 from elwood.foundation import log
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.command_line import OK
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
@@ -137,6 +143,34 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
     assert files_with(KEY, tmp_path) == []
 
 
+async def test_what_it_wrote_down_is_there_after_a_new_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with short_folder() as runtime:
+        config = settings(tmp_path, runtime, "offline")
+        features = (*FEATURES, example_feature.FEATURE)
+        for number in ("P1", "P2"):
+            async with talking(config, features, {"offline": OfflineModel()}) as line:
+                assert line.app is not None
+                await line.ask("help")  # all is up
+                await trio.to_thread.run_sync(client.ask, runtime, Do("track", (number,)))
+        async with talking(config, features, {"offline": OfflineModel()}) as line:
+            assert await line.ask("/parcels") == "On their way: P1, P2."
+    # And its command finds it, while nothing runs.
+    assert example_feature.COMMAND.run is not None
+    assert example_feature.COMMAND.run(config, Namespace()) == OK
+    assert "ParcelAdded(number='P2')" in capsys.readouterr().out
+
+
+async def test_the_doctor_does_its_check(tmp_path: Path) -> None:
+    config = settings(tmp_path, tmp_path / "run", "offline")
+    context = CheckContext(config=config, client=Client(), now=0.0, blocking=inline)
+    assert await examine(context, [example_feature.check]) == [
+        Finding("warning", "parcels", "there is no key", "set parcels.key")
+    ]
+    await context.client.aclose()
+
+
 def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     (tmp_path / "key").write_text(KEY)
@@ -202,3 +236,21 @@ def test_only_the_table_of_contents_names_a_feature() -> None:
     assert set().union(*naming.values()) <= listed
     more = {name: named for name, named in naming.items() if name not in NAMED}
     assert more == {}
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "extending.md"
+SOURCES = ("example_feature.py", "line.py", "app/test_extending.py")
+
+
+def excerpts() -> list[str]:
+    """List the pieces of code on the page; dots stand for what was left out between them."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    return [piece.strip("\n") for block in blocks for piece in block.split("\n...\n")]
+
+
+@pytest.mark.parametrize("excerpt", excerpts())
+def test_the_page_shows_code_that_is_tested(excerpt: str) -> None:
+    assert any(excerpt in (TESTS / name).read_text() for name in SOURCES)

@@ -110,9 +110,10 @@ async def _(h: Home) -> None:
 
 @kind("the disk is full", 10, "writing the conversation's log failed 3 times: no room")
 async def _(h: Home) -> None:
-    await trio.lowlevel.checkpoint()
-    h.disk.at("before write prompted", h.disk.fill)
     h.fake.say("hello")
+    await trio.sleep(3)
+    h.disk.at("before write said", h.disk.fill)
+    h.fake.say("call act something")
 
 
 @kind("no message can be taken in", 10, "telegram: handing on a message failed 3 times: no room")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-import attrs
+import msgspec
 
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
@@ -11,8 +11,7 @@ from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import Address
 
 
-@attrs.frozen(kw_only=True)
-class Channel:
+class Channel(msgspec.Struct, frozen=True, kw_only=True):
     """A way to talk with people.
 
     *owner* are the places where the owner is told what goes wrong, *owners* who may decide.

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from math import isinf
 
 import attrs
+import msgspec
 import trio
 
 from elwood import __version__
@@ -38,8 +39,7 @@ MAX_TEXT = 300
 MAX_STUCK = 100
 
 
-@attrs.define
-class Admission:
+class Admission(msgspec.Struct):
     """What stands against taking messages in, for all conversations alike.
 
     *refusal* says why no new work is taken, if none is: whoever watches over the disk sets it.

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-import attrs
+import msgspec
 
 from elwood.agent.session.log.entries import Received, Reminded
 from elwood.agent.session.log.session_log import SessionLog
@@ -60,8 +60,7 @@ class PromptPart(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
-class CommandCall:
+class CommandCall(msgspec.Struct, frozen=True, kw_only=True):
     """A slash command as it was typed in *session*, with the words *given* behind it.
 
     *again* says that it may have been carried out before: a crash came between.
@@ -73,8 +72,7 @@ class CommandCall:
     again: bool = False
 
 
-@attrs.frozen
-class CommandAnswer:
+class CommandAnswer(msgspec.Struct, frozen=True):
     """What a command comes to; *buttons* type what stands on them."""
 
     text: str
@@ -82,8 +80,7 @@ class CommandAnswer:
     buttons: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
-class SlashCommand:
+class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command that a feature brings; *help* is its line in /help."""
 
     name: str
@@ -91,8 +88,7 @@ class SlashCommand:
     run: Callable[[CommandCall], Awaitable[CommandAnswer]]
 
 
-@attrs.frozen(kw_only=True)
-class Extensions:
+class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """What all features together add to conversations."""
 
     sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()

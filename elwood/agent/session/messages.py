@@ -1,6 +1,7 @@
 """What sessions are told and asked."""
 
 import attrs
+import msgspec
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation.inbound import Inbound
@@ -8,8 +9,7 @@ from elwood.agent.session.log.inbox import RunResult
 from elwood.foundation.runtime import Request
 
 
-@attrs.frozen
-class Unheard:
+class Unheard(msgspec.Struct, frozen=True):
     """No such run stands in the log, or it is too old to be remembered."""
 
 
@@ -21,8 +21,7 @@ class Await(Request[RunResult | Unheard]):
     id: str
 
 
-@attrs.frozen
-class Interrupt:
+class Interrupt(msgspec.Struct, frozen=True):
     """Stop the running turn of *session* (a stop button).  A hint; repeating it is harmless."""
 
     session: str

@@ -26,7 +26,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import attrs
 import msgspec
 
 from elwood import __version__
@@ -70,8 +69,7 @@ ASIDE = "before-restore-"
 ASKED = ("approvals.jsonl", "usage.jsonl")
 
 
-@attrs.frozen(kw_only=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup is of, and where it goes: folders.  *runtime* is never in it.
 
     *limit* is the most that one holds, in bytes before it is packed.
@@ -97,7 +95,7 @@ class Scope:
 
     def real(self) -> "Scope":
         """Give the folders themselves, by whatever links they are named: paths are compared."""
-        return attrs.evolve(
+        return msgspec.structs.replace(
             self,
             state=self.state.resolve(),
             workspace=self.workspace.resolve(),
@@ -327,8 +325,7 @@ class Found(msgspec.Struct, frozen=True):
     untrusted: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class Walk:
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """Everything beneath a folder: links are not followed, and nothing is passed over silently.
 
     *passed* are folders (device and inode) that belong to something else, *is_kept* says of a path

@@ -6,7 +6,7 @@ The turns themselves are those of a task of the house (`core.house_tasks`).
 from collections.abc import Collection
 from datetime import date, timedelta
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.task_run import QUIET
 
@@ -14,8 +14,7 @@ from elwood.agent.conversation.task_run import QUIET
 WEEKS_BACK, MONTHS_BACK = 8, 3
 
 
-@attrs.frozen
-class Reflection:
+class Reflection(msgspec.Struct, frozen=True):
     """The note *path* (within the workspace) is to be made of *sources*, all without ``.md``."""
 
     path: str
@@ -43,7 +42,9 @@ def due_reflections(existing: Collection[str], now: date) -> tuple[Reflection, .
     firsts = [date(month // 12, month % 12 + 1, 1) for month in months]
     due += [Reflection(f"threads/monthly/{first:%Y-%m}", _weeks(first)) for first in firsts]
     found = [
-        attrs.evolve(one, sources=tuple(name for name in one.sources if name in existing))
+        msgspec.structs.replace(
+            one, sources=tuple(name for name in one.sources if name in existing)
+        )
         for one in due
         if one.path not in existing
     ]

@@ -10,6 +10,7 @@ A repository may be hostile: its own configuration names programs that git runs 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 
 import msgspec
@@ -30,10 +31,11 @@ class Options(msgspec.Struct, frozen=True):
     """The options of a command; what is not listed, abbreviations too, is asked about.
 
     *alone* is one word, its value included; each of *taking* takes the next word, which must match.
+    All are regular expressions of whole words.
     """
 
-    alone: re.Pattern[str]
-    taking: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
+    alone: str
+    taking: tuple[tuple[str, str], ...] = ()
 
 
 class Operands(msgspec.Struct, frozen=True):
@@ -46,16 +48,16 @@ class Operands(msgspec.Struct, frozen=True):
 def options(*alone: str, taking: dict[str, str] | None = None) -> Options:
     """Write options as regular expressions of whole words.
 
-    >>> options("-[qv]+", taking={"-n": "[0-9]+"}).alone.pattern
+    >>> options("-[qv]+", taking={"-n": "[0-9]+"}).alone
     '-[qv]+'
     """
-    return Options(
-        re.compile("|".join(alone), re.ASCII | re.DOTALL),
-        tuple(
-            (re.compile(name), re.compile(value, re.ASCII | re.DOTALL))
-            for name, value in (taking or {}).items()
-        ),
-    )
+    return Options("|".join(alone), tuple((taking or {}).items()))
+
+
+@cache
+def _matching(pattern: str) -> re.Pattern[str]:
+    """Compile at the first use: there are hundreds, and a start needs none."""
+    return re.compile(pattern, re.ASCII | re.DOTALL)
 
 
 def operands(args: Sequence[str], listed: Options) -> Operands | Unclear:
@@ -73,10 +75,10 @@ def operands(args: Sequence[str], listed: Options) -> Operands | Unclear:
             break
         if not word.startswith("-"):
             before.append(word)
-        elif not listed.alone.fullmatch(word):
-            values = [value for name, value in listed.taking if name.fullmatch(word)]
+        elif not _matching(listed.alone).fullmatch(word):
+            values = [value for name, value in listed.taking if _matching(name).fullmatch(word)]
             given = next(left, None)
-            if not values or given is None or not values[0].fullmatch(given):
+            if not values or given is None or not _matching(values[0]).fullmatch(given):
                 return Unclear(f"the option {word} is not on the list")
     return Operands(tuple(before), tuple(left))
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-import attrs
+import msgspec
 
 from elwood.foundation.net.http import Interrupted, Unreachable
 
@@ -104,15 +104,14 @@ def remedy(error: Failure) -> Remedy:
     return "unknown"
 
 
-@attrs.define
-class SendOptions:
+class SendOptions(msgspec.Struct):
     """How a message is to be sent, after what was learned from refusals."""
 
     chat: int
     topic: int | None
     reply_to: int | None
     plain: bool = False
-    learned: set[Remedy] = attrs.field(factory=set)
+    learned: set[Remedy] = msgspec.field(default_factory=set)
 
     def adapt(self, cure: Remedy, error: Failure) -> bool:
         """Change them by *cure*; False if that cannot help, or has not helped already."""

@@ -14,6 +14,7 @@ from math import inf
 from typing import Literal
 
 import attrs
+import msgspec
 
 State = Literal["starting", "running", "restarting", "stopping", "stopped", "given up"]
 
@@ -31,8 +32,7 @@ CALM = 60.0
 STALE = 900.0
 
 
-@attrs.define
-class Wait:
+class Wait(msgspec.Struct):
     """Something an actor waits for: since when, and after how many seconds that is too long."""
 
     what: str
@@ -40,8 +40,7 @@ class Wait:
     limit: float
 
 
-@attrs.define
-class Trouble:
+class Trouble(msgspec.Struct):
     """Errors that an actor handles by trying again; none of the tries since *since* worked.
 
     *count* of them came in a row, the last *equal* ones said the same.  Once it is *stuck* it
@@ -129,8 +128,7 @@ class ActorStatus:
         return gone or (self.state == "running" and now - self.since >= CALM)
 
 
-@attrs.frozen
-class Stuck:
+class Stuck(msgspec.Struct, frozen=True):
     """One thing that has gone on for too long, in words for the owner.
 
     *key* stays the same while the thing does, so that it is told once; *subject* stays the same

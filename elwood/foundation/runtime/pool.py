@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-import attrs
+import msgspec
 import trio
 
 from elwood.foundation.runtime.actor_table import ActorTable
@@ -17,8 +17,7 @@ M = TypeVar("M")
 SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0, exhausted="drop")
 
 
-@attrs.frozen(kw_only=True)
-class PoolPolicy:
+class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How the children of a pool live: queue of each, restart policy, grace at the stop."""
 
     capacity: int = 16

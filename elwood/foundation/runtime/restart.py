@@ -6,11 +6,10 @@ crashes within a time.
 
 from typing import Literal
 
-import attrs
+import msgspec
 
 
-@attrs.frozen(kw_only=True)
-class RestartPolicy:
+class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to run a child again, and how long to wait first.
 
     *mode*: permanent, always again; transient, again after a crash and done after a normal end;
@@ -28,21 +27,18 @@ class RestartPolicy:
     exhausted: Literal["escalate", "drop"] = "escalate"
 
 
-@attrs.frozen
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """Run it again after *delay* seconds; *crashes* are the times that still count."""
 
     delay: float
     crashes: tuple[float, ...]
 
 
-@attrs.frozen
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """It is done and stays so."""
 
 
-@attrs.frozen
-class GaveUp:
+class GaveUp(msgspec.Struct, frozen=True):
     """It crashed too often; *escalate* says whether the house must stop."""
 
     escalate: bool

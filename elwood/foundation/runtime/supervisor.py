@@ -9,7 +9,7 @@ only inside it; and ``except Exception`` around a body is safe, since a group th
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import attrs
+import msgspec
 import trio
 
 from elwood.foundation.runtime.actor_table import ActorStatus, ActorTable, set_current
@@ -35,8 +35,7 @@ class Escalated(Exception):
         self.name = name
 
 
-@attrs.frozen
-class Child:
+class Child(msgspec.Struct, frozen=True):
     """One actor: its mailbox (which carries its name), its body and what to do when it ends.
 
     *grace* is how long (seconds) it may take to finish when stopped, before it is cancelled.
@@ -44,20 +43,18 @@ class Child:
 
     mailbox: Mailbox[Any]
     body: Callable[[Mailbox[Any]], Awaitable[None]]
-    policy: RestartPolicy = attrs.field(factory=RestartPolicy)
+    policy: RestartPolicy = msgspec.field(default_factory=RestartPolicy)
     grace: float = 5.0
 
 
-@attrs.frozen
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """A child runs."""
 
     name: str
     restart: int
 
 
-@attrs.frozen
-class Crashed:
+class Crashed(msgspec.Struct, frozen=True):
     """A child died of *error*; it runs again after *delay* seconds, or never if that is None."""
 
     name: str
@@ -65,8 +62,7 @@ class Crashed:
     delay: float | None
 
 
-@attrs.frozen
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A child is done for good."""
 
     name: str

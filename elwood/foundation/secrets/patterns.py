@@ -372,12 +372,22 @@ class _Context(msgspec.Struct, frozen=True):
 
     kind: str
     hint: str
-    pattern: re.Pattern[str]
+    source: str
     is_secret: Callable[[str], bool]
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when a text first holds the hint: most never do."""
+        return _compiled(self.source)
 
 
 def _context(kind: str, hint: str, pattern: str, is_secret: Callable[[str], bool]) -> _Context:
-    return _Context(kind, hint, re.compile(pattern, re.VERBOSE | re.MULTILINE), is_secret)
+    return _Context(kind, hint, pattern, is_secret)
+
+
+@cache
+def _compiled(source: str) -> re.Pattern[str]:
+    return re.compile(source, re.VERBOSE | re.MULTILINE)
 
 
 def _named(kind: str, hint: str, rest: str, is_secret: Callable[[str], bool]) -> _Context:

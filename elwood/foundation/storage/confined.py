@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,16 +95,13 @@ class Confined:
         self._fd: int | None = None
         self._opening = threading.Lock()
 
-    def __del__(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-
     def root(self) -> int:
         """Return the descriptor of the folder, which stays ours.  Raises PathRefused."""
         try:
             with self._opening:
                 if self._fd is None:
                     self._fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    weakref.finalize(self, os.close, self._fd)
             held, named = os.fstat(self._fd), os.stat(self.path)
         except OSError as error:
             raise PathMissing(str(self.path), f"cannot be opened ({error.strerror})") from error

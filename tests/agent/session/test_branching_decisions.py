@@ -80,7 +80,7 @@ class Turn:
 
 
 class Talk:
-    """A session whose turns are written as `agent/turn.py` writes them."""
+    """A session whose turns are written as `turn/turn.py` writes them."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "s.jsonl"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import attrs
+import msgspec
 import pytest
 
 from elwood.agent.session.log.after_restore import Restored
@@ -92,7 +92,7 @@ def test_a_workspace_in_the_state_folder_goes_along_once(tmp_path: Path) -> None
     here = scope(tmp_path)
     furnish(here)
     here.workspace.rename(here.state / "workspace")
-    here = attrs.evolve(here, workspace=here.state / "workspace")
+    here = msgspec.structs.replace(here, workspace=here.state / "workspace")
     taken = take(here, clock=Clock(), keep=3)
     assert not [name for name in members(taken.path) if name.startswith("state/workspace")]
     (here.workspace / "folder" / "said.txt").write_text("later")
@@ -107,7 +107,7 @@ def test_folders_may_be_named_by_links(tmp_path: Path) -> None:
     furnish(here)
     here.workspace.rename(here.state / "workspace")
     (tmp_path / "link").symlink_to(here.state)
-    named = attrs.evolve(
+    named = msgspec.structs.replace(
         here,
         state=tmp_path / "link",
         workspace=here.state / "workspace",
@@ -306,7 +306,7 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackupFailed, match=r"backup\.size"):
         take(here, clock=lambda: NOW + 9, keep=3)
     with pytest.raises(BackupFailed, match=r"backup\.size"):
-        restore(attrs.evolve(here, limit=10), path, clock=lambda: NOW + 60)
+        restore(msgspec.structs.replace(here, limit=10), path, clock=lambda: NOW + 60)
 
 
 def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_one_is_taken_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["workspace/backups", "state", "state/memory/backups"])
 def test_backups_must_not_lie_in_what_is_moved_or_shown(tmp_path: Path, place: str) -> None:
-    here = attrs.evolve(scope(tmp_path), folder=tmp_path / place)
+    here = msgspec.structs.replace(scope(tmp_path), folder=tmp_path / place)
     furnish(here)
     with pytest.raises(BackupFailed, match=r"backup\.folder"):
         take(here, clock=Clock(), keep=3)

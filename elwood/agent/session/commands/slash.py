@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-import attrs
+import msgspec
 
 from elwood.agent.approvals.messages import (
     CommandResult,
@@ -52,24 +52,21 @@ Name = Literal[
 Verb = Literal["allow", "deny", "approvals", "trust"]
 
 
-@attrs.frozen
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """One of the known commands, with what was typed behind it if it takes something."""
 
     name: Name
     given: str = ""
 
 
-@attrs.frozen
-class Approval:
+class Approval(msgspec.Struct, frozen=True):
     """A command about approvals, with the words behind it."""
 
     verb: Verb
     words: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """A command of a feature, or none; *name* is in small letters, *given* stands behind it."""
 
     name: str

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from operator import attrgetter
 from pathlib import Path
 
-import attrs
 import msgspec
 
 from elwood.agent.conversation.message import Message, Prompt
@@ -36,8 +35,7 @@ _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-@attrs.define
-class _Journal:
+class _Journal(msgspec.Struct):
     """The log of one conversation; *damage* says what was wrong with it when it was read."""
 
     path: Path

@@ -49,8 +49,7 @@ MAX_KEPT = 10
 Runs = frozenset[tuple[str, int]]
 
 
-@attrs.frozen
-class ExaminedCall:
+class ExaminedCall(msgspec.Struct, frozen=True):
     """A call, examined: what it would do, and the hash of exactly that."""
 
     turn: str
@@ -61,8 +60,7 @@ class ExaminedCall:
     exact: str
 
 
-@attrs.frozen
-class CallRefusal:
+class CallRefusal(msgspec.Struct, frozen=True):
     """Why a call does not run now; *text* is for the model."""
 
     outcome: Literal["denied", "waiting", "failed"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from textwrap import indent
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.message import (
     Assistant,
@@ -43,8 +43,7 @@ MAX_RESULT, MAX_ARGUMENTS = 2_000, 500
 MAX_WHY = 200
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """*context* tokens fit, as the model counts; *prompt* tokens, estimated, stand before all.
 
     *ratio* is how many tokens the model counts for an estimated one.
@@ -68,13 +67,11 @@ class Limits:
         return round(HEAD_ROOM * self.ratio * (self.prompt + tokens), 3)
 
 
-@attrs.frozen
-class Keep:
+class Keep(msgspec.Struct, frozen=True):
     """There is room, or nothing that could be left out."""
 
 
-@attrs.frozen
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """Leave out what stands before the entry *at*, but what people said in the open turn."""
 
     at: int
@@ -214,15 +211,13 @@ CUT_NOTICE = (
 )
 
 
-@attrs.frozen
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """What stands for the part left out."""
 
     text: str
 
 
-@attrs.frozen
-class Unfit:
+class Unfit(msgspec.Struct, frozen=True):
     """Why there is no summary; continues "no summary could be made: "."""
 
     why: str

@@ -6,7 +6,7 @@ that it stays the same, byte for byte, while the documents do (architecture §6)
 
 from collections.abc import Mapping
 
-import attrs
+import msgspec
 
 from elwood.foundation.text.tokens import estimate, fit
 
@@ -18,15 +18,14 @@ PRECEDENCE = ("SOUL", "AGENTS", "USER", "IDENTITY", "TOOLS")
 WORTHWHILE = 50
 
 
-@attrs.frozen
-class Documents:
+class Documents(msgspec.Struct, frozen=True):
     """The workspace's documents at one moment: *texts* by name, without ``.md``.
 
     Those that do not exist are missing.  *notes* says what is wrong with them (cut, unreadable),
     in sentences for the model.
     """
 
-    texts: Mapping[str, str] = attrs.field(factory=dict)
+    texts: Mapping[str, str] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

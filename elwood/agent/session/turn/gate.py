@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeVar
 
-import attrs
 import msgspec
 import trio
 
@@ -59,16 +58,14 @@ MAX_TARGET, MAX_TEXT = 200, 2000
 MAX_CHANGES = 3
 
 
-@attrs.frozen
-class _Broken:
+class _Broken(msgspec.Struct, frozen=True):
     """A tool's step that came to nothing."""
 
     output: Output
     outcome: Outcome = "failed"
 
 
-@attrs.frozen(kw_only=True)
-class Toolset:
+class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     """The tools there are, and what holds for all of them.
 
     *owners* are the principals whose words are the owner's.  *dry_run* answers everything that

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 
-import attrs
+import msgspec
 
 from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.message import repair_text
@@ -14,8 +14,7 @@ from elwood.foundation.text.lines import duration
 STALE = 3600.0
 
 
-@attrs.frozen
-class OwnerClock:
+class OwnerClock(msgspec.Struct, frozen=True):
     """The wall clock (Unix seconds), and the zone in which the owner reads it."""
 
     now: Callable[[], float]

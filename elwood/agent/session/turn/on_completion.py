@@ -4,7 +4,6 @@ Sources: the rows of llm_failures.jsonl (named in brackets) and the stop table o
 protocols/anthropic.md §4.  The one rule above all: calls run only after `tools`.
 """
 
-import attrs
 import msgspec
 
 from elwood.agent.conversation.message import Assistant, Completion, Text
@@ -14,8 +13,7 @@ MAX_CONTINUED = 2
 MAX_PAUSED = 5
 
 
-@attrs.frozen
-class Tally:
+class Tally(msgspec.Struct, frozen=True):
     """What has been tried already in this turn."""
 
     continued: int = 0
@@ -25,56 +23,47 @@ class Tally:
     used_tools: bool = False
 
 
-@attrs.frozen
-class RunCalls:
+class RunCalls(msgspec.Struct, frozen=True):
     """Keep the response and run its calls."""
 
 
-@attrs.frozen
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """Keep the response; the turn is answered with *text*."""
 
     text: str
 
 
-@attrs.frozen
-class Continue:
+class Continue(msgspec.Struct, frozen=True):
     """Keep the response, tell the model *notice*, and ask on (LLM-16)."""
 
     notice: str
 
 
-@attrs.frozen
-class Resend:
+class Resend(msgspec.Struct, frozen=True):
     """Keep the response and send everything back unchanged (LLM-19, LLM-20)."""
 
 
-@attrs.frozen
-class Enlarge:
+class Enlarge(msgspec.Struct, frozen=True):
     """Drop the response and ask once more with twice the token limit (LLM-15)."""
 
 
-@attrs.frozen
-class Nudge:
+class Nudge(msgspec.Struct, frozen=True):
     """Drop the empty response, tell the model *notice*, and ask once more (LLM-22)."""
 
     notice: str
 
 
-@attrs.frozen
-class Shrink:
+class Shrink(msgspec.Struct, frozen=True):
     """Drop the response, shorten the history, and ask once more (LLM-17)."""
 
 
-@attrs.frozen
-class Decline:
+class Decline(msgspec.Struct, frozen=True):
     """The model refused: drop the turn from the history and say *text* (LLM-18)."""
 
     text: str
 
 
-@attrs.frozen
-class Fail:
+class Fail(msgspec.Struct, frozen=True):
     """Drop the response and say *text*."""
 
     text: str

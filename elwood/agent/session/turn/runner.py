@@ -4,7 +4,6 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import attrs
 import msgspec
 import trio
 
@@ -43,8 +42,7 @@ from elwood.foundation.secrets.redaction import Redactor
 log = logging.getLogger("elwood.turns")
 
 
-@attrs.frozen(kw_only=True)
-class Thinker:
+class Thinker(msgspec.Struct, frozen=True, kw_only=True):
     """What thinks in all sessions: who is asked, the prompt, and the limits.
 
     *max_tokens* is the limit of one response; a turn that takes longer than *stuck_after* seconds

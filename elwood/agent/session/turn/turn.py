@@ -7,6 +7,7 @@ what the log holds (architecture §9).
 from typing import Literal
 
 import attrs
+import msgspec
 import trio
 
 from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt
@@ -87,8 +88,7 @@ class ModelClient:
                 await trio.sleep(LOOK_EVERY)
 
 
-@attrs.frozen
-class TurnResult:
+class TurnResult(msgspec.Struct, frozen=True):
     """How a turn ended.  *entries* must be recorded together with the reply."""
 
     text: str
@@ -96,8 +96,7 @@ class TurnResult:
     entries: tuple[Entry, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
-class TurnDeps:
+class TurnDeps(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn acts with.
 
     *prompt* is what the session's documents and tools amount to now; *hint* is said to the model
@@ -194,7 +193,7 @@ class _TurnRun:
                     await self._log.stage(self._entry(completion, message))
                 else:
                     await self._said(completion, message)
-                self._tally = attrs.evolve(tally, used_tools=True)
+                self._tally = msgspec.structs.replace(tally, used_tools=True)
                 await self._perform()
             case Finish(text):
                 self._text.append(text)
@@ -202,16 +201,16 @@ class _TurnRun:
             case Continue(notice):
                 self._text.append(message.text)
                 await self._said(completion, message, Noticed(self._turn.id, notice))
-                self._tally = attrs.evolve(tally, continued=tally.continued + 1)
+                self._tally = msgspec.structs.replace(tally, continued=tally.continued + 1)
             case Resend():
                 await self._said(completion, without_calls(message))
-                self._tally = attrs.evolve(tally, paused=tally.paused + 1)
+                self._tally = msgspec.structs.replace(tally, paused=tally.paused + 1)
             case Enlarge():
                 self._max_tokens = 2 * self._deps.max_tokens
-                self._tally = attrs.evolve(tally, enlarged=True)
+                self._tally = msgspec.structs.replace(tally, enlarged=True)
             case Nudge(notice):
                 await self._log.stage(Noticed(self._turn.id, notice))
-                self._tally = attrs.evolve(tally, nudged=True)
+                self._tally = msgspec.structs.replace(tally, nudged=True)
             case Shrink():
                 if not await self._shrink():
                     return TurnResult("This conversation is too long for the model.", failed=True)

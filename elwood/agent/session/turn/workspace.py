@@ -7,7 +7,7 @@ read again.
 import os
 from pathlib import Path
 
-import attrs
+import msgspec
 
 import elwood
 from elwood.agent.session.turn.context import NAMES, Documents
@@ -25,8 +25,7 @@ STRANGE = (
 )
 
 
-@attrs.frozen
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A document as it was when its file had the stamp *stamp*; *note* says what is wrong.
 
     *untrusted* is as in `store.files.File`.
