@@ -245,7 +245,7 @@ class Home:
         )
 
     def broken(self) -> list[str]:
-        """List the promises that were broken (reliability.md §1)."""
+        """List the promises that were broken."""
         found = []
         for session in self.sessions:
             entries = self.entries(session)

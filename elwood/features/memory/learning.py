@@ -2,7 +2,7 @@
 
 An observation is a pending note until it is promoted; what it is about and where it was made stand
 in lines above its text.  What was observed where strangers had a part stays pending until the owner
-looks for it (security.md §5).
+looks for it.
 """
 
 import hashlib
