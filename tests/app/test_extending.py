@@ -203,7 +203,6 @@ NAMED = {
     "app/doctor.py": "checks that are not yet in the records",
     "app/main.py": "the owner's hours, which are read and reckoned as tasks read them",
     "app/serving.py": "one message, a restore that was cut off, and whether Telegram is set up",
-    "features/daily_notes/feature.py": "`learning.reflections`, a setting of the memory",
 }
 
 

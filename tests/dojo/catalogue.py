@@ -1,7 +1,7 @@
 """What each of AgentDojo's functions does, as Elwood's policy sees it: one line each, by hand.
 
 They stand for tools of MCP servers in the owner's catalogue, so each result is untrusted: it is
-somebody else's program that answers (security.md §5, "Sources").  Nothing is read by default: a
+somebody else's program that answers.  Nothing is read by default: a
 function that is not here has no class, and `test_every_function_has_its_class` fails.
 """
 

@@ -1,4 +1,4 @@
-"""The Messages API of Anthropic (protocols/anthropic.md): requests, streams, errors, models."""
+"""The Messages API of Anthropic: requests, streams, errors, models."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -116,7 +116,7 @@ def encode(request: ModelRequest) -> bytes:
     """Return the body of the request.
 
     A history sent before is sent again byte for byte, with more behind it; the marks for the
-    cache are no part of that check (protocols/anthropic.md §6, §7).
+    cache are no part of that check.
     """
     try:
         return msgspec.json.encode(_payload(request, str))

@@ -1,4 +1,4 @@
-"""Chat Completions as everybody speaks them (protocols/openai.md §3 to §5).
+"""Chat Completions as everybody speaks them.
 
 Requests, chunks merged as tolerantly as all servers need, errors, and the list of models.
 """

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-# How a provider failed; the rows are those of reliability.md §3.
+# How a provider failed.
 FailureKind = Literal[
     "rate_limit",  # 429 that will pass
     "spend_limit",  # 429 or 400/402 that lasts until a person or a month acts

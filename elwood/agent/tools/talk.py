@@ -35,7 +35,7 @@ MAX_TEXT = 20_000
 # Files of one message, and bytes of all of them: they are held in the memory while they are sent.
 MAX_FILES = 10
 MAX_BYTES = 20 << 20
-# UTF-16 units of a text that stands under a file instead of before it (telegram.md §3).
+# UTF-16 units of a text that stands under a file instead of before it.
 MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40

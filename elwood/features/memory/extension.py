@@ -26,12 +26,12 @@ from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.tree import fresh
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import Observation, Question, corrects
 from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Suggest, Unlearned
 from elwood.features.memory.note import Note
 from elwood.features.memory.observe import AGAIN, PROMPT, Source, Unreadable, read, request
 from elwood.features.memory.ranking import offered, relevant
-from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address, clear_error, report_error
 from elwood.foundation.storage.disk import Disk, DiskFull
 from elwood.foundation.storage.journal import JournalDamaged

@@ -2,7 +2,7 @@
 
 An observation is a pending note until it is promoted; what it is about and where it was made stand
 in lines above its text.  What was observed where strangers had a part stays pending until the owner
-looks for it (security.md §5).
+looks for it.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from typing import Literal, get_args
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.note import MAX_SOURCE, Draft, Note, fields_of, moment, stamped
-from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import pieces
 

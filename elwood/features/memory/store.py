@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory import vectors
 from elwood.features.memory.learning import (
     MAX_PENDING,
@@ -53,7 +54,6 @@ from elwood.features.memory.note import (
     wrong,
 )
 from elwood.features.memory.ranking import fused, placed
-from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.undo import (
     NoteWrite,
     Tombstones,

@@ -1,4 +1,4 @@
-"""What follows a failure: the reactions of reliability.md §3, by the ids of their rows."""
+"""What follows a failure: the reactions, by the ids of their rows."""
 
 from typing import get_args
 

@@ -26,7 +26,7 @@ from elwood.agent.session.log.entries import Node
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 
-# Estimates may be a tenth short, even calibrated: a new kind of text differs (libraries.md §2.21).
+# Estimates may be a tenth short, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
 # Shares of the limit: at which a history is shortened, to which, and to which at most if only so
 # the newest turns can stay.

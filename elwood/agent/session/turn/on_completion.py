@@ -1,7 +1,7 @@
 """What a turn does about one response of the model: a table, so that every case is decided.
 
-Sources: the rows of llm_failures.jsonl (named in brackets) and the stop table of
-protocols/anthropic.md §4.  The one rule above all: calls run only after `tools`.
+Sources: the rows of llm_failures.jsonl (named in brackets) and the stop reasons of the Messages
+API.  The one rule above all: calls run only after `tools`.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """One turn: ask the model, run its calls, take in what is said meanwhile, until there is an answer.
 
 Everything that happens is recorded as it happens; after a crash the same function goes on from
-what the log holds (architecture §9).
+what the log holds.
 """
 
 from typing import Literal
