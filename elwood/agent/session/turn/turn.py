@@ -47,7 +47,7 @@ from elwood.agent.session.turn.on_completion import (
     Resend,
     RunCalls,
     Shrink,
-    Tally,
+    TurnAttempts,
     react,
     without_calls,
 )
@@ -128,7 +128,7 @@ class _TurnRun:
         turn = deps.log.state.turn
         assert turn is not None, "run_turn needs an open turn"
         self._turn: Turn = turn
-        self._tally = Tally(used_tools=bool(turn.receipts))
+        self._tally = TurnAttempts(used_tools=bool(turn.receipts))
         self._text: list[str] = []
         self._max_tokens: int | None = None
         self._mended = 0
