@@ -22,7 +22,7 @@ def blocks(message: Json) -> list[Json]:
 
 
 def anthropic_problem(body: Json) -> Problem | None:
-    """Return what the Messages API (protocols/anthropic.md §2, §5, §7) rejects, if anything."""
+    """Return what the Messages API rejects, if anything."""
     for name in SAMPLING:
         if name in body:
             return invalid(f"{name}: sampling parameters are not supported")
@@ -77,7 +77,7 @@ def _message_problem(number: int, message: Json, wanted: list[str]) -> Problem |
 
 
 def chat_problem(body: Json) -> Problem | None:
-    """Return what Chat Completions rejects (protocols/openai.md §3)."""
+    """Return what Chat Completions rejects."""
     wanted: list[str] = []
     for message in [*body["messages"], {"role": "user", "content": "."}]:
         if message["role"] == "tool":
@@ -104,7 +104,7 @@ def chat_problem(body: Json) -> Problem | None:
 
 
 class Bindings:
-    """The preserved-thinking check of protocols/anthropic.md §6.
+    """The preserved-thinking check of the Messages API.
 
     Remembers, for each signature it gave out, the prefix it was made under and the thinking block
     before it; blocks may be missing at either end of a history, not in its middle, and may not be

@@ -2,7 +2,7 @@
 
 In a test: ``async with fake_telegram() as fake``.  As a process: ``python -m tests.fake_telegram
 --port-file F --log F2``, controlled over the same port under ``/_/`` (see `Control`).
-Rules: protocols/telegram.md of the design; the words of the errors are the server's.
+The rules are those of the Bot API; the words of the errors are the server's.
 """
 
 import argparse

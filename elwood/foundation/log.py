@@ -30,7 +30,7 @@ class LogSettings:
     )
 
 
-# Characters of one line; journald splits at 48 KiB (protocols/systemd.md §4), a character may
+# Characters of one line; journald splits at 48 KiB, a character may
 # take four bytes.
 LINE = 12_000
 # Characters of one field in a line that is too long.

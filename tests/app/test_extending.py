@@ -3,7 +3,9 @@
 import ast
 import io
 import logging
+import os
 import re
+import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -40,6 +42,7 @@ from tests.journeys.home import short_folder
 from tests.line import talking
 
 HOUSE = Path(elwood.__file__).parent
+TESTS = Path(__file__).parents[1]
 KEY = "pk-4417-blue-harbour"
 
 
@@ -194,6 +197,79 @@ async def test_without_any_one_feature_there_is_still_a_conversation(
             assert "thinking with offline/m" in await line.ask("/status")
 
 
+# What a process does that has no folder of one feature: it talks, by what is given as arguments.
+TALK = """
+import sys
+from pathlib import Path
+import elwood
+import trio
+from elwood.agent.models.offline import OfflineModel
+from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.app.main import FEATURES
+from elwood.foundation.settings import Config, Paths
+from tests.line import talking
+
+async def main(house, state, runtime):
+    assert Path(elwood.__file__).is_relative_to(house)
+    config = Config.holding(
+        Paths(state=state, workspace=state / "workspace", runtime=runtime),
+        Providers({"offline": ProviderSettings(api="offline")}),
+        ModelSettings(default="offline/m", summarizer="offline/m"),
+    )
+    async with talking(config, FEATURES, {"offline": OfflineModel()}) as line:
+        print(await line.ask("help"))
+
+trio.run(main, *map(Path, sys.argv[1:]))
+"""
+# Features whose folders something else needs: see NAMED.
+NEEDED = {"tasks"}
+
+
+def house_without(feature: str, folder: Path) -> None:
+    """Make a package in *folder* that is ours but for one feature: no folder, and no word."""
+    links, places = {"app", "features"}, ("", "app", "features")
+    for place in places:
+        (folder / "elwood" / place).mkdir()
+        for path in (HOUSE / place).iterdir():
+            left_out = path.name == (feature if place == "features" else "main.py")
+            if path.name not in {*links, "__pycache__"} and not left_out:
+                (folder / "elwood" / place / path.name).symlink_to(path)
+    contents = (HOUSE / "app" / "main.py").read_text().splitlines(keepends=True)
+    words = (
+        f"    {feature},\n",
+        f"from elwood.features.{feature}.feature import FEATURE as {feature}\n",
+    )
+    kept = [line for line in contents if line not in words]
+    assert len(kept) == len(contents) - 2
+    (folder / "elwood" / "app" / "main.py").write_text("".join(kept))
+
+
+@pytest.mark.parametrize("missing", [one.name for one in FEATURES if one.name not in NEEDED])
+def test_to_delete_a_feature_is_to_delete_its_folder_and_its_word(
+    tmp_path: Path, missing: str
+) -> None:
+    house_without(missing, tmp_path)
+    (tmp_path / "state" / "workspace").mkdir(parents=True)
+    with short_folder() as runtime:
+        done = subprocess.run(
+            [sys.executable, "-c", TALK, tmp_path, tmp_path / "state", runtime],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}:{TESTS.parent}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert "I am Elwood's offline model" in done.stdout, done.stderr
+
+
+def test_the_sections_of_the_file_are_those_of_the_features() -> None:
+    of_features = {kind for one in (TELEGRAM, CONSOLE, *FEATURES) for kind in one.settings}
+    assert of_features <= set(SECTIONS)
+    others = set(SECTIONS) - of_features
+    assert not [kind for kind in others if kind.__module__.startswith("elwood.features.")]
+
+
 # --- who names a feature --------------------------------------------------------------------------
 
 # What names a feature besides its line in app/main.py, and why.  It only gets shorter.
@@ -203,7 +279,6 @@ NAMED = {
     "app/doctor.py": "checks that are not yet in the records",
     "app/main.py": "the owner's hours, which are read and reckoned as tasks read them",
     "app/serving.py": "one message, a restore that was cut off, and whether Telegram is set up",
-    "features/daily_notes/feature.py": "`learning.reflections`, a setting of the memory",
 }
 
 
@@ -241,7 +316,6 @@ def test_only_the_table_of_contents_names_a_feature() -> None:
 
 # --- the page -------------------------------------------------------------------------------------
 
-TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "extending.md"
 SOURCES = ("example_feature.py", "line.py", "app/test_extending.py")
 

@@ -20,8 +20,8 @@ from elwood.features.daily_notes.reflections import week_of
 from elwood.features.daily_notes.store import DailyNoteSearch
 from elwood.features.memory.messages import Saved
 from elwood.features.memory.note import (
-    Draft,
     Note,
+    NoteDraft,
     render,
     stamped,
 )
@@ -153,7 +153,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
         text = f"a new fact about {World(number).text(12)}"
 
         def act() -> None:
-            [answer] = memory.save([Draft(f"new-{number}", text, MINE)])
+            [answer] = memory.save([NoteDraft(f"new-{number}", text, MINE)])
             assert answer == Saved(f"new-{number}")
 
         return act

@@ -1,7 +1,7 @@
 """What each of AgentDojo's functions does, as Elwood's policy sees it: one line each, by hand.
 
 They stand for tools of MCP servers in the owner's catalogue, so each result is untrusted: it is
-somebody else's program that answers (security.md §5, "Sources").  Nothing is read by default: a
+somebody else's program that answers.  Nothing is read by default: a
 function that is not here has no class, and `test_every_function_has_its_class` fails.
 """
 
@@ -20,7 +20,7 @@ from elwood.agent.conversation.actions import (
 )
 from elwood.agent.conversation.labels import Label
 from elwood.agent.tools.tool import ToolFailure
-from elwood.foundation.net.urls import Refused, Url, parse
+from elwood.foundation.net.urls import RefusedUrl, Url, parse
 
 Arguments = Mapping[str, object]
 
@@ -84,7 +84,7 @@ def _url(given: Arguments) -> Url:
     """Read the address as web_fetch does; AgentDojo leaves the scheme out."""
     text = str(given["url"])
     url = parse(text if "://" in text else f"http://{text}")
-    if isinstance(url, Refused):
+    if isinstance(url, RefusedUrl):
         raise ToolFailure(url.why)
     return url
 

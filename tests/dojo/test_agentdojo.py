@@ -36,7 +36,7 @@ USUAL = Rules(
 )
 # The most careless owner allows everything for good.
 CARELESS = Rules(tools=dict.fromkeys(CLASSES, "allow"))
-# Questions for each benign task, on average (security.md §5).
+# Questions for each benign task, on average.
 MOST_QUESTIONS = 1.0
 # Goals that are reached without any effect to ask about.  The first is nothing but words in the
 # answer to the owner.  The second is reading a page by a short address, which is free as long as

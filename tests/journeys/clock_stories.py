@@ -12,7 +12,7 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
 from elwood.features.backup.settings import BackupSettings
-from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
@@ -72,7 +72,7 @@ async def once(trial: Trial) -> None:
     """Plan something in a conversation, and let its time come."""
     await trial.quiet()
     task = Task("", "Tea", Once(DUE), message="Time for tea.")
-    await trial.life.address("timetable").ask(Schedule(task=task))
+    await trial.life.address("timetable").ask(PlanTask(task=task))
     trial.armed = True
     await trial.until_time(DUE)
     trial.armed = False

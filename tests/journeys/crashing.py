@@ -163,7 +163,7 @@ class Trial:
         return [entry for line in lines for entry in msgspec.json.decode(line, type=_Line).entries]
 
     def broken(self) -> list[str]:
-        """List the promises that were broken (reliability.md §1)."""
+        """List the promises that were broken."""
         found = []
         entries, said = self.entries, self.world.said
         replies = [entry for entry in entries if isinstance(entry, Replied)]

@@ -38,10 +38,10 @@ from elwood.agent.session.core import Core, inspect
 from elwood.agent.session.inspection import Inspection
 from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.settings import LearningSettings
 from elwood.agent.tools.tool import Tool
 from elwood.app.main import FEATURES, App, build
 from elwood.features.memory.feature import build as build_memory
-from elwood.features.memory.settings import LearningSettings
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
@@ -245,7 +245,7 @@ class Home:
         )
 
     def broken(self) -> list[str]:
-        """List the promises that were broken (reliability.md §1)."""
+        """List the promises that were broken."""
         found = []
         for session in self.sessions:
             entries = self.entries(session)

@@ -1,4 +1,4 @@
-"""Judges a town by what its Bot API saw and its journals hold (reliability.md §1)."""
+"""Judges a town by what its Bot API saw and its journals hold."""
 
 from collections import Counter
 

@@ -16,7 +16,7 @@ from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided
-from elwood.features.tasks.messages import ListTasks, Schedule, Woken
+from elwood.features.tasks.messages import ListTasks, PlanTask, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.tasks.state import TaskRemoved
 from elwood.features.tasks.task import Task
@@ -74,7 +74,7 @@ def withdrawn(h: Home, session: str = OWN) -> list[str]:
 
 
 async def schedule(life: Life, task: Task = TASK) -> None:
-    await life.address("timetable").ask(Schedule(task=task))
+    await life.address("timetable").ask(PlanTask(task=task))
 
 
 def by_command(h: Home, life: Life) -> None:
@@ -246,7 +246,7 @@ async def is_cancelled(trial: Trial) -> None:
     """Cancel a task whose run waits for a yes, and say yes behind that."""
     await trial.quiet()
     task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
-    await trial.life.address("timetable").ask(Schedule(task=task))
+    await trial.life.address("timetable").ask(PlanTask(task=task))
     await trial.until_time(DUE)
     await trial.until(lambda: trial.table().tasks["work"].result == "waiting")
     await trial.quiet()

@@ -1,4 +1,4 @@
-"""One test per row of the table "crash of each actor" (architecture §10).
+"""One test per row of the table "crash of each actor".
 
 A bug is put into the actor of a whole house.  Looked at is what others see: they are answered all
 the same, the message concerned has one outcome, and the actor table tells of the crash.  Rows of
@@ -24,7 +24,7 @@ from elwood.foundation.runtime import Mailbox
 from tests.fake_http import JUMP
 from tests.journeys.home import MINE, OTHER, Body, Home, Life, OutboxBody, home, newest, obedient
 
-# Virtual seconds for an answer while something else is broken (reliability.md, P5).
+# Virtual seconds for an answer while something else is broken.
 PROMPTLY = 2.0
 
 

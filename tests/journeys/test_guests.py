@@ -10,7 +10,7 @@ from elwood.agent.conversation.message import Completion
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands.slash import COMMANDS
-from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
@@ -54,7 +54,7 @@ async def planted(h: Home, life: Life) -> str:
 
     h.think = think
     task = Task(ID, TITLE, Every(3600.0, EPOCH), prompt="Plan it.")
-    await life.address("timetable").ask(Schedule(task=task))
+    await life.address("timetable").ask(PlanTask(task=task))
     for said in (WORDS, "remember", "act"):
         h.fake.say(said)
         await life.settled()

@@ -1,4 +1,4 @@
-"""One test per journey of architecture §9 that exists today, told by the log entries in order."""
+"""One test per journey, told by the log entries in order."""
 
 import os
 import sys

@@ -18,7 +18,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Replied
 from elwood.agent.session.log.state import Nothing, Session, next_work
 from elwood.features.tasks import rules
-from elwood.features.tasks.messages import Schedule
+from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.run import message_of
 from elwood.features.tasks.state import RunFinished, RunStarted, Timetable, TimetableEntry
 from elwood.features.tasks.task import Task, TaskStatus
@@ -84,7 +84,7 @@ class Planner:
                 task = Task("", mark, when, prompt=f"{kind} {mark}", route=route)
                 if not kind:
                     task = Task("", mark, when, message=f"Remember {mark}.", route=route)
-                seen = await timetable.ask(Schedule(task=task))
+                seen = await timetable.ask(PlanTask(task=task))
                 assert isinstance(seen, TaskStatus), seen
                 self.planned[mark] = kind
 

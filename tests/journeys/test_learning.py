@@ -11,11 +11,10 @@ from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import Observed
-from elwood.agent.session.settings import SessionSettings
+from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.features.daily_notes.extension import GATHER
 from elwood.features.memory.note import parse
 from elwood.features.memory.observe import PROMPT
-from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.settings import Config, Paths
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage

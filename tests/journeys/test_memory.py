@@ -167,7 +167,7 @@ async def test_the_owner_looks_in_and_takes_back(tmp_path: Path, mock_clock: Moc
 async def test_a_memory_that_dies_costs_an_error_result(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """It is back with everything for the next one (architecture §10)."""
+    """It is back with everything for the next one."""
     async with home(tmp_path, mock_clock) as h:
         equip(h)
         async with h.life() as life:

@@ -22,7 +22,7 @@ from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.messages import (
     ListTasks,
-    Schedule,
+    PlanTask,
     TimetableMail,
     Unscheduled,
     Woken,
@@ -87,7 +87,7 @@ class Clocked(House):
         )
 
     async def schedule(self, task: Task) -> None:
-        seen = await self.timetable.address.insist(lambda: Schedule(task=task))
+        seen = await self.timetable.address.insist(lambda: PlanTask(task=task))
         assert not isinstance(seen, Unscheduled)
 
     async def _tell(self, text: str, buttons: tuple[str, ...], again: bool) -> bool:

@@ -26,7 +26,7 @@ from elwood.features.tasks.messages import (
     Adopt,
     Change,
     ListTasks,
-    Schedule,
+    PlanTask,
     TimetableMail,
     Woken,
 )
@@ -237,7 +237,7 @@ class House:
 
     async def schedule(self, task: Task) -> None:
         """Take in a task as a conversation makes it."""
-        await self.timetable.address.ask(Schedule(task=task))
+        await self.timetable.address.ask(PlanTask(task=task))
 
     async def _refresh(self) -> None:
         self.world.steps.step("refresh")

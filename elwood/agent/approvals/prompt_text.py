@@ -1,7 +1,7 @@
 """How a question about calls looks: what will run, complete, with buttons and codes to answer by.
 
 Nothing in it comes from the model or from strangers without being escaped; buttons carry random
-ids only (security.md §6).
+ids only.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a conversation has taken in: content of strangers, and private data (security.md §5).
+"""What a conversation has taken in: content of strangers, and private data.
 
 Labels only rise by themselves.  They fall by `/new`, and by the owner's endorsement of one named
 source.

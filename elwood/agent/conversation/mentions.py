@@ -10,11 +10,12 @@ import re
 MAX_ADDRESSES = 50
 # Addresses that are remembered of one conversation.
 MAX_NAMED = 200
-_URL = re.compile(r"(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}", re.IGNORECASE)
+# Compiled at the first use.
+_URL = r"(?i)(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}"
 _USUAL = {"http": ":80", "https": ":443"}
-_HOST = re.compile(
-    r"(?<![A-Za-z0-9@./_-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24}(?![\w@-])",
-    re.IGNORECASE,
+_HOST = (
+    r"(?i)(?<![A-Za-z0-9@./_-])"
+    r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24}(?![\w@-])"
 )
 
 
@@ -25,11 +26,11 @@ def addresses(text: str) -> list[str]:
     ['https://example.org/a?B=1', 'example.org', 'news.example.com']
     """
     found: dict[str, None] = {}
-    for match in _URL.finditer(text):
+    for match in re.finditer(_URL, text):
         url = match[0].rstrip(".,;:!?")
         found[_in_one_form(url)] = None
         found[host_of(url)] = None
-    for match in _HOST.finditer(_URL.sub(" ", text)):
+    for match in re.finditer(_HOST, re.sub(_URL, " ", text)):
         found[match[0].lower()] = None
     return list(found)[:MAX_ADDRESSES]
 

@@ -1,4 +1,4 @@
-"""What exactly will run, in a form that can be hashed, shown and compared (security.md §6)."""
+"""What exactly will run, in a form that can be hashed, shown and compared."""
 
 import hashlib
 import json

@@ -34,7 +34,7 @@ from elwood.agent.models.routing import (
     GiveUp,
     NextModel,
     Reaction,
-    Wait,
+    TryAgain,
     on_failure,
     split_name,
     warnings,
@@ -232,7 +232,7 @@ class Models:
                 reaction = self._decide(attempt, breaker, ticket, fault, failures[fault.kind])
             finally:
                 breaker.leave(ticket)
-            if not isinstance(reaction, Wait):
+            if not isinstance(reaction, TryAgain):
                 return reaction
             if fault.kind not in SHARED:  # else the breaker holds us back, together with the others
                 await trio.sleep(reaction.seconds)
@@ -245,7 +245,7 @@ class Models:
             fault, left = breaker.fault, breaker.not_before - trio.current_time()
             if fault is not None and left > 0:
                 reaction = attempt.on_failure(msgspec.structs.replace(fault, retry_after=left))
-                if not isinstance(reaction, Wait):
+                if not isinstance(reaction, TryAgain):
                     return reaction
             kind = fault.kind if fault is not None else "rate_limit"
             limit = routing.patience(kind, attempt.model, attempt.rest)
@@ -261,7 +261,7 @@ class Models:
                 reaction = attempt.on_failure(
                     msgspec.structs.replace(fault, retry_after=limit + 1.0)
                 )
-                if not isinstance(reaction, Wait):
+                if not isinstance(reaction, TryAgain):
                     return reaction
 
     def _decide(
@@ -276,12 +276,12 @@ class Models:
         if is_shared:
             times = breaker.failed(ticket, fault)
         reaction = attempt.on_failure(fault, times=times, jitter=self._jitter())
-        seconds = reaction.seconds if isinstance(reaction, Wait) else fault.retry_after or 0.0
+        seconds = reaction.seconds if isinstance(reaction, TryAgain) else fault.retry_after or 0.0
         if is_shared:
             breaker.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
         why = routing.describe(attempt.model, fault)
         log.info("attempt failed", extra={"why": why, "times": times, "then": str(reaction)})
-        if not isinstance(reaction, Wait) or attempt.elapsed + seconds > SHOW_AFTER:
+        if not isinstance(reaction, TryAgain) or attempt.elapsed + seconds > SHOW_AFTER:
             report_error(split_name(attempt.model)[0], why, times=times)
         return reaction
 

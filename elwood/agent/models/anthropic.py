@@ -1,4 +1,4 @@
-"""The Messages API of Anthropic (protocols/anthropic.md): requests, streams, errors, models."""
+"""The Messages API of Anthropic: requests, streams, errors, models."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,7 +30,7 @@ from elwood.agent.models.client import (
 )
 from elwood.agent.models.client import tool_name as safe_name
 from elwood.agent.models.provider import HistoryProblem, ModelFailure, ModelRequest
-from elwood.agent.models.routing import FailureKind, Offer
+from elwood.agent.models.routing import FailureKind, ListedModel
 from elwood.foundation.text.tokens import estimate
 
 CODEC = "anthropic"
@@ -80,7 +80,7 @@ class Anthropic:
             raise failure(self._endpoint, 0, {}, error)
         return assembly.completion(body)
 
-    async def offers(self) -> tuple[Offer, ...]:
+    async def offers(self) -> tuple[ListedModel, ...]:
         """List the models of this account; raises ModelFailure."""
         try:
             body = await self._endpoint.get("/v1/models?limit=1000", self._headers())
@@ -108,15 +108,15 @@ class _ModelPage(msgspec.Struct):
     data: list[_Model]
 
     @property
-    def offers(self) -> tuple[Offer, ...]:
-        return tuple(Offer(m.id, m.lifecycle or "", m.retires_at or "") for m in self.data)
+    def offers(self) -> tuple[ListedModel, ...]:
+        return tuple(ListedModel(m.id, m.lifecycle or "", m.retires_at or "") for m in self.data)
 
 
 def encode(request: ModelRequest) -> bytes:
     """Return the body of the request.
 
     A history sent before is sent again byte for byte, with more behind it; the marks for the
-    cache are no part of that check (protocols/anthropic.md §6, §7).
+    cache are no part of that check.
     """
     try:
         return msgspec.json.encode(_payload(request, str))

@@ -172,7 +172,7 @@ class Events:
 
 
 def kind_of(status: int) -> FailureKind:
-    """Return what an HTTP status means by itself (protocols/anthropic.md §8, openai.md §4)."""
+    """Return what an HTTP status means by itself."""
     return _STATUS.get(status, "server" if status >= 500 else "rejected")
 
 
@@ -198,7 +198,7 @@ def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
     """Return a call's arguments as the gate sees them, and as a history may hold them.
 
     Text that is no JSON object would make every later request fail: it goes back wrapped, the way
-    protocols/anthropic.md §4 says.
+    Anthropic asks for.
 
     >>> arguments_of("")[0]
     '{}'
@@ -234,7 +234,7 @@ def tool_id(identifier: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds the server wants us to wait, or None (protocols/anthropic.md §8).
+    """Return the seconds the server wants us to wait, or None.
 
     ``retry-after-ms`` wins over ``retry-after``: seconds, also fractions, or an HTTP date, which
     is compared with the server's own ``date`` if there is one and with *now* (Unix) otherwise.

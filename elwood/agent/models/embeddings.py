@@ -1,6 +1,6 @@
 """Vectors of texts: the services that make them, and what that costs.
 
-The services speak as protocols/ollama.md §4 and openai.md §6 say.
+The services speak as Ollama and OpenAI do.
 """
 
 from collections.abc import Mapping, Sequence

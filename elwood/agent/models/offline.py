@@ -68,7 +68,7 @@ _UNCERTAIN = re.compile(
 )
 
 
-class Command(msgspec.Struct, frozen=True):
+class OfflineCommand(msgspec.Struct, frozen=True):
     """A line that was understood: *tool* is to be called with *arguments*, which are JSON.
 
     *about* is what it is about, as Markdown.
@@ -119,7 +119,7 @@ _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 _BRIEF = {"write_file", "save_memory", "schedule"}  # tools whose results are a line
 
 
-def understand(line: str) -> Command | Literal["help"] | None:
+def understand(line: str) -> OfflineCommand | Literal["help"] | None:
     """Find what *line* asks for; None if it is no command.
 
     >>> understand("read SOUL.md").arguments
@@ -143,7 +143,7 @@ def understand(line: str) -> Command | Literal["help"] | None:
                     minutes = int(found["count"]) * _MINUTES[found["unit"].lower()]
                     given = {"title": about[:60].strip(), "in_minutes": minutes, "remind": about}
             about = code(cut(about, MAX_NAMED)) if about else "your workspace"
-            return Command(tool, msgspec.json.encode(given).decode(), about)
+            return OfflineCommand(tool, msgspec.json.encode(given).decode(), about)
     return None
 
 
@@ -192,14 +192,14 @@ class OfflineModel:
         )
 
 
-def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[Command], str]:
+def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[OfflineCommand], str]:
     """Decide: tools to call, or if no result is missing, what to say."""
     begin = _open_from(messages)
     now = messages[begin:]
     tools = {tool.name for tool in prompt.tools}
     results = _results(now)
     notes = _offered(now)
-    wanted: list[Command] = []
+    wanted: list[OfflineCommand] = []
     parts = [told for message in now if isinstance(message, Notice) and (told := _late(message))]
     for command, group in groupby(_lines(now), understand):
         lines = list(group)
@@ -226,7 +226,7 @@ def _respond(prompt: Prompt, messages: Sequence[Message]) -> tuple[list[Command]
     return wanted, "\n\n".join(parts)
 
 
-def tell(command: Command, result: Result) -> str:
+def tell(command: OfflineCommand, result: Result) -> str:
     """Say what came of a call, and in whose words."""
     _, _, failure, success = _RULES[command.tool]
     head, _, rest = result.text.partition("\n")

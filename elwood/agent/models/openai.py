@@ -1,4 +1,4 @@
-"""Chat Completions as everybody speaks them (protocols/openai.md §3 to §5).
+"""Chat Completions as everybody speaks them.
 
 Requests, chunks merged as tolerantly as all servers need, errors, and the list of models.
 """
@@ -32,7 +32,7 @@ from elwood.agent.models.client import (
     tool_name,
 )
 from elwood.agent.models.provider import HistoryProblem, ModelFailure, ModelRequest
-from elwood.agent.models.routing import FailureKind, Offer
+from elwood.agent.models.routing import FailureKind, ListedModel
 from elwood.agent.models.settings import EchoReasoning
 from elwood.foundation.text.tokens import estimate
 
@@ -86,14 +86,16 @@ class OpenAI:
             raise failure(self._endpoint, 0, {}, merge.error)
         return merge.completion(body)
 
-    async def offers(self) -> tuple[Offer, ...]:
+    async def offers(self) -> tuple[ListedModel, ...]:
         """List the models of this service; raises ModelFailure."""
         try:
             body = await self._endpoint.get("/models", self._headers())
         except Refusal as refusal:
             raise self._refused(refusal) from None
         try:
-            return tuple(Offer(model.id) for model in msgspec.json.decode(body, type=_Page).data)
+            return tuple(
+                ListedModel(model.id) for model in msgspec.json.decode(body, type=_Page).data
+            )
         except msgspec.DecodeError as error:
             raise self._endpoint.failure("server", "the list of models is not readable") from error
 

@@ -7,7 +7,7 @@ import msgspec
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.models.routing import FailureKind as FailureKind
-from elwood.agent.models.routing import Offer
+from elwood.agent.models.routing import ListedModel
 
 HistoryProblem = Literal["pairing", "thinking", "image", "tools", "other"]
 
@@ -65,5 +65,5 @@ class Provider(Protocol):
 class Catalogued(Protocol):
     """A provider that can list its models."""
 
-    async def offers(self) -> tuple[Offer, ...]:
+    async def offers(self) -> tuple[ListedModel, ...]:
         """Return what it has, or raise ModelFailure."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-# How a provider failed; the rows are those of reliability.md §3.
+# How a provider failed.
 FailureKind = Literal[
     "rate_limit",  # 429 that will pass
     "spend_limit",  # 429 or 400/402 that lasts until a person or a month acts
@@ -40,7 +40,7 @@ def split_name(name: str) -> tuple[str, str]:
     return provider, model
 
 
-class Offer(msgspec.Struct, frozen=True):
+class ListedModel(msgspec.Struct, frozen=True):
     """A model that a provider lists.  *lifecycle* is empty where it does not say."""
 
     model: str
@@ -48,7 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
     retires_at: str = ""
 
 
-def warnings(names: Iterable[str], provider: str, offers: Iterable[Offer]) -> dict[str, str]:
+def warnings(names: Iterable[str], provider: str, offers: Iterable[ListedModel]) -> dict[str, str]:
     """Say which of the configured models *provider* retires or does not know (LLM-39)."""
     known = {offer.model: offer for offer in offers}
     found = {}
@@ -76,7 +76,7 @@ class Fault(msgspec.Struct, frozen=True):
     should_retry: bool | None = None
 
 
-class Wait(msgspec.Struct, frozen=True):
+class TryAgain(msgspec.Struct, frozen=True):
     """Try the same model again after *seconds*."""
 
     seconds: float
@@ -96,7 +96,7 @@ class GiveUp(msgspec.Struct, frozen=True):
     permanent: bool
 
 
-Reaction = Wait | NextModel | GiveUp
+Reaction = TryAgain | NextModel | GiveUp
 
 # Seconds before the wait for one answer ends in words: a server's fault (LLM-05), and what passes
 # by itself (LLM-01, LLM-08).  Whoever asks may have less patience, and says so.
@@ -176,7 +176,7 @@ def on_failure(
     *jitter* a random number from 0 to 1; in *left* seconds nobody will want an answer any more.
 
     >>> on_failure(Fault("overloaded"), model="a/m", rest=(), times=2, elapsed=1.0, jitter=0.0)
-    Wait(seconds=1.0)
+    TryAgain(seconds=1.0)
     >>> on_failure(Fault("no_model"), model="a/m", rest=("b/n",), times=1, elapsed=0.0, jitter=0.0)
     NextModel(model='b/n', why='a (m) does not have this model (any more): choose another')
     """
@@ -184,7 +184,7 @@ def on_failure(
     if _retriable(fault, times):
         seconds = _delay(fault, times, jitter)
         if elapsed + seconds <= patience(kind, model, rest) and seconds < left:
-            return Wait(seconds)
+            return TryAgain(seconds)
     rest = _useful(kind, model, rest) if left > 0 else ()
     why = describe(model, fault)
     if rest and kind not in {"too_long", "history"}:

@@ -18,7 +18,7 @@ class Embeddings(msgspec.Struct, frozen=True):
     tokens: int | None = None
 
 
-# Dimensions of a hashed vector (libraries.md §2.26).
+# Dimensions of a hashed vector.
 HASHED = 256
 # What a word weighs against one of the triples of letters in it.
 _WORD, _TRIPLE = 1.0, 0.3

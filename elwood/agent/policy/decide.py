@@ -1,6 +1,6 @@
 """The decision about one call: may it run, must the owner be asked, is it forbidden.
 
-The table is security.md §5.  Nothing here loosens with what a conversation has read, or with who
+Nothing here loosens with what a conversation has read, or with who
 asks for it: a label more, or somebody else than the owner, gives the same answer or a stricter one.
 """
 
@@ -112,7 +112,7 @@ def decide(tool: str, action: Action, situation: Situation, rules: Rules) -> Dec
 
     Where private data was read too, a page is fetched unasked only by the very address that the
     owner wrote before: what the model adds to a known host's address can carry the data out, so
-    security.md's "the URL itself is a channel" is held above the letter of TA-31.
+    that "the URL itself is a channel" is held above the letter of TA-31.
 
     >>> told = Situation(label=Label(), principal="owner")
     >>> read = Situation(label=Label(untrusted=True), principal="owner", origins=("example.org",))

@@ -9,7 +9,7 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, 
 from elwood.agent.conversation.message import repair_text
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.actor_commands import Commands
-from elwood.agent.session.commands.slash import Command, parse
+from elwood.agent.session.commands.slash import TypedCommand, parse
 from elwood.agent.session.core import Admission
 from elwood.agent.session.delivery.delivery import Delivery
 from elwood.agent.session.extension import SessionExtensions
@@ -49,7 +49,7 @@ PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
-STOP = Command("stop")
+STOP = TypedCommand("stop")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (

@@ -1,10 +1,10 @@
-"""What can be set about the life of conversations, and when something counts as stuck."""
+"""What can be set about conversations, what is learned from them, and when they are stuck."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import attrs
 
-from elwood.foundation.settings import Section, at_least, setting
+from elwood.foundation.settings import Section, at_least, between, setting
 
 
 @attrs.frozen(kw_only=True)
@@ -22,6 +22,42 @@ class SessionSettings:
         86_400.0,
         help="seconds after which a quiet conversation is put away",
         check=at_least(60),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LearningSettings:
+    """How things noticed become memories; times in seconds.
+
+    A quiet stretch costs one short call of the cheap model, at most *calls_per_day*.  By default
+    nothing is kept without the owner's tap: `auto` keeps what was seen *threshold* times.
+    *reflections* on the daily notes are written each week and month, if anything was done.
+    """
+
+    SECTION: ClassVar = Section(
+        "learning",
+        "What is noticed in conversations. A quiet stretch with something new costs one short call "
+        "of models.summarizer, less than a cent with the default; it counts against `limits`.",
+    )
+
+    mode: Literal["auto", "suggest", "off"] = setting(
+        "suggest",
+        help="suggest asks you before anything noticed is remembered; auto remembers what was seen "
+        "often enough; off calls no model",
+    )
+    threshold: int = setting(
+        3, help="conversations in which the same must be seen", check=between(1, 100)
+    )
+    quiet: float = setting(
+        120.0,
+        help="seconds of silence before a conversation is looked at",
+        check=at_least(10),
+    )
+    calls_per_day: int = setting(
+        50, help="most calls of models.summarizer for it", check=between(1, 1000)
+    )
+    reflections: bool = setting(
+        True, help="write reflections on what was done, each week and month"
     )
 
 

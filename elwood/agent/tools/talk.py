@@ -15,8 +15,7 @@ from elwood.agent.channels.messages import (
     Sent,
     Unsure,
 )
-from elwood.agent.conversation.actions import AskOwner
-from elwood.agent.conversation.actions import SendMessage as Sending
+from elwood.agent.conversation.actions import AskOwner, SendMessage
 from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.messenger import Messenger, Outcome, Place
@@ -35,7 +34,7 @@ MAX_TEXT = 20_000
 # Files of one message, and bytes of all of them: they are held in the memory while they are sent.
 MAX_FILES = 10
 MAX_BYTES = 20 << 20
-# UTF-16 units of a text that stands under a file instead of before it (telegram.md §3).
+# UTF-16 units of a text that stands under a file instead of before it.
 MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
@@ -47,7 +46,7 @@ PATIENCE = 20.0
 TO_SAY_WHAT = 1.0
 
 
-class SendMessage(msgspec.Struct, forbid_unknown_fields=True):
+class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=MAX_TEXT, description="What to say, as Markdown")]
     to: Annotated[
         str,
@@ -103,7 +102,7 @@ class Talk:
         self._workspace = workspace
         self._blocking = blocking
 
-    async def plan_message(self, given: SendMessage, context: ToolContext) -> Plan:
+    async def plan_message(self, given: MessageToSend, context: ToolContext) -> Plan:
         """Say what would go to whom: the whole text, and each file with its hash."""
         letter = await self._letter(given, context, keep=False)
         lines = [f"To {letter.place.name}"]
@@ -112,9 +111,9 @@ class Talk:
         # What is chosen freely stands last: it cannot pass for another recipient or file.
         subject = "\n".join([*lines, "Text:", given.text])
         outgoing = "\n".join([given.text, *letter.paths])
-        return Plan(Sending(letter.place.whom), subject, letter.facts, outgoing)
+        return Plan(SendMessage(letter.place.whom), subject, letter.facts, outgoing)
 
-    async def send_message(self, given: SendMessage, context: ToolContext) -> str:
+    async def send_message(self, given: MessageToSend, context: ToolContext) -> str:
         """Send what was examined, if it is still the same, and say what became of each part."""
         if not given.files:
             return await self._send(given, context)
@@ -144,7 +143,7 @@ class Talk:
         listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
         return f"asked{listed}; the answer will come as the next message: end your turn"
 
-    async def _letter(self, given: SendMessage, context: ToolContext, *, keep: bool) -> _Letter:
+    async def _letter(self, given: MessageToSend, context: ToolContext, *, keep: bool) -> _Letter:
         """Examine a message; *keep* its files' bytes, which are hashed as they are read."""
         place = await self._messenger.place(given.to, context.route)
         if place is None:
@@ -183,7 +182,7 @@ class Talk:
             raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
         return _Read(size, sha.hexdigest(), b"".join(parts))
 
-    async def _send(self, given: SendMessage, context: ToolContext) -> str:
+    async def _send(self, given: MessageToSend, context: ToolContext) -> str:
         letter = await self._letter(given, context, keep=True)
         if letter.facts != dict(context.facts):
             raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
@@ -262,7 +261,7 @@ def tools(messenger: Messenger, workspace: Root, blocking: Blocking) -> tuple[To
                 "file, or to tell somebody else. Your answer at the end of the turn is sent "
                 "anyway; do not repeat it here."
             ),
-            input=SendMessage,
+            input=MessageToSend,
             run=talk.send_message,
             risk="write",
             effect="once",

@@ -79,7 +79,7 @@ class Tool:
     """Something the model may do; *id* is ``integration.resource.action``.
 
     *input* is at once the schema that the model sees, the check at the gate, and the type that
-    *run* gets.  *effect* says what a repeat would do (reliability.md §1.1); when in doubt, once.
+    *run* gets.  *effect* says what a repeat would do; when in doubt, once.
     *plan* examines a call without doing anything: what it would do is what the policy judges, the
     owner is asked about, and an approval is bound to; without it only *risk* is known.
     *gives* is what every result brings into the conversation; *policy* is the word that holds for

@@ -4,9 +4,9 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.settings import SessionSettings, WatchdogSettings
+from elwood.agent.session.settings import LearningSettings, SessionSettings, WatchdogSettings
 from elwood.features.backup.settings import BackupSettings
-from elwood.features.memory.settings import LearningSettings, MemorySettings
+from elwood.features.memory.settings import MemorySettings
 from elwood.features.skills.settings import SkillSettings
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
 from elwood.features.telegram.settings import TelegramSettings

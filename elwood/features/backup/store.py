@@ -104,7 +104,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Taken(msgspec.Struct, frozen=True):
+class BackupTaken(msgspec.Struct, frozen=True):
     """A backup is on the disk; *removed* went for it, *stuck* says what could not, and why."""
 
     path: Path
@@ -114,7 +114,7 @@ class Taken(msgspec.Struct, frozen=True):
     stuck: tuple[str, ...] = ()
 
 
-def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
+def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
     """Take a backup, and let go of those that `surplus` chooses.
 
     Nobody is asked or stopped.  Raises BackupFailed; then there is no new file.
@@ -129,7 +129,7 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> Taken:
             os.rename(made, path)
             sync_folder(scope.folder)
             size = path.stat().st_size
-            return Taken(path, size, manifest, *_rotate(scope.folder, keep))
+            return BackupTaken(path, size, manifest, *_rotate(scope.folder, keep))
     except OSError as error:
         raise failed(error, scope.folder) from error
 

@@ -132,7 +132,7 @@ class Control:
                 return wire.Inspected(self._inspect())
             case wire.Pair(code):
                 return await self._settle(ApprovePairing(code=code))
-            case wire.Approvals():
+            case wire.ShowApprovals():
                 return await self._settle(ListApprovals(by=CONTROL))
             case wire.Rule(code, answer):
                 return await self._settle(DecideRequest(code=code, answer=answer, by=CONTROL))

@@ -26,13 +26,13 @@ def inspect(runtime_dir: Path, as_json: bool, watch: bool) -> int:
     *as_json* prints one JSON object per look.  *watch* looks again each second until Ctrl-C, and
     also while no Elwood runs.
     """
-    from elwood.features.control.client import Unreachable, fetch
+    from elwood.features.control.client import ServiceUnreachable, fetch
 
     try:
         while True:
             try:
                 inspection = fetch(runtime_dir)
-            except Unreachable as error:
+            except ServiceUnreachable as error:
                 if not watch:
                     print(error, file=sys.stderr)
                     return 1
@@ -68,7 +68,7 @@ def _approve(config: "Config", given: Namespace) -> int:
     if (given.deny and given.code is None) or (given.code and given.revoke is not None):
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
-    request: wire.Approvals | wire.Rule | wire.Revoke = wire.Approvals()
+    request: wire.ShowApprovals | wire.Rule | wire.Revoke = wire.ShowApprovals()
     if given.revoke is not None:
         request = wire.Revoke(given.revoke)
     elif given.code is not None:

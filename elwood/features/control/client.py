@@ -16,11 +16,11 @@ from elwood.features.control import protocol as wire
 DEADLINE = 2 * wire.PATIENCE
 
 
-class Unreachable(Exception):
+class ServiceUnreachable(Exception):
     """No answer from a house; the text says why and what to do."""
 
 
-Settling = wire.Pair | wire.Approvals | wire.Rule | wire.Revoke | wire.Do
+Settling = wire.Pair | wire.ShowApprovals | wire.Rule | wire.Revoke | wire.Do
 
 
 def is_reachable(runtime_dir: Path) -> bool:
@@ -43,7 +43,7 @@ def settle(runtime_dir: Path, request: Settling) -> int:
         return 1
     try:
         answer = ask(runtime_dir, request)
-    except Unreachable as error:
+    except ServiceUnreachable as error:
         print(error, file=sys.stderr)
         return 1
     if not isinstance(answer, wire.Settled):
@@ -58,7 +58,7 @@ def fetch(runtime_dir: Path) -> Inspection:
     answer = ask(runtime_dir, wire.Inspect())
     if isinstance(answer, wire.Inspected):
         return answer.inspection
-    raise Unreachable(_failure(answer))
+    raise ServiceUnreachable(_failure(answer))
 
 
 def ask(runtime_dir: Path, request: wire.Request) -> wire.Answer:
@@ -74,22 +74,22 @@ def ask(runtime_dir: Path, request: wire.Request) -> wire.Answer:
             line = _receive_line(client, time.monotonic() + DEADLINE)
             return wire.decode_answer(line)
         except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise Unreachable(
+            raise ServiceUnreachable(
                 f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"
             ) from error
         except PermissionError as error:
-            raise Unreachable(
+            raise ServiceUnreachable(
                 f"{path} belongs to another user. Ask as the user who runs Elwood, or as root."
             ) from error
         except TimeoutError as error:
-            raise Unreachable(
+            raise ServiceUnreachable(
                 f"Elwood took the question but gave no answer within {DEADLINE:.0f} s: it hangs."
                 " Restart it, and look at its log."
             ) from error
         except OSError as error:
-            raise Unreachable(f"Cannot reach Elwood on {path}: {error}") from error
+            raise ServiceUnreachable(f"Cannot reach Elwood on {path}: {error}") from error
         except wire.BadLine as error:
-            raise Unreachable(
+            raise ServiceUnreachable(
                 "The running Elwood gave an answer that this command does not understand;"
                 f" perhaps it is of another version: {error}"
             ) from error

@@ -40,7 +40,7 @@ class Pair(msgspec.Struct, frozen=True, tag="pair"):
     code: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
-class Approvals(msgspec.Struct, frozen=True, tag="approvals"):
+class ShowApprovals(msgspec.Struct, frozen=True, tag="approvals"):
     """What waits for a decision, and what is permitted for good?"""
 
 
@@ -66,7 +66,7 @@ class Do(msgspec.Struct, frozen=True, tag="do"):
     ] = ()
 
 
-Request = Inspect | Pair | Approvals | Rule | Revoke | Do
+Request = Inspect | Pair | ShowApprovals | Rule | Revoke | Do
 
 
 class Inspected(msgspec.Struct, frozen=True, tag="inspected"):

@@ -8,10 +8,10 @@ from elwood.agent.conversation.settings import Owner
 from elwood.agent.feature import Chore, Feature, Gathered, Parts, Report
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.session.core import Core
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.daily_notes.extension import DailyNotesExtension
 from elwood.features.daily_notes.reflections import due_reflections, request
 from elwood.features.daily_notes.store import DailyNotes, DailyNoteSearch
-from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 
 DAY = 86_400.0

@@ -17,7 +17,7 @@ from elwood.agent.channels.messages import (
 from elwood.agent.conversation.route import Route
 from elwood.features.health.alarms import (
     Alarm,
-    News,
+    AlarmNews,
     Told,
     after,
     news,
@@ -193,7 +193,7 @@ class Health:
     def _alarm(self, stuck: Stuck) -> Alarm:
         return Alarm(stuck.key, self._redact(_subject(stuck)), self._redact(stuck.told))
 
-    async def _post(self, fresh: News, repeat: bool) -> Outcome:
+    async def _post(self, fresh: AlarmNews, repeat: bool) -> Outcome:
         """Send to the first place that takes it."""
         result: Outcome = "unsent"
         for route in self._owner():

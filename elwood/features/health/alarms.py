@@ -25,7 +25,7 @@ class Alarm(msgspec.Struct, frozen=True):
     text: str
 
 
-class News(msgspec.Struct, frozen=True):
+class AlarmNews(msgspec.Struct, frozen=True):
     """What the owner does not know yet."""
 
     begun: tuple[Alarm, ...] = ()
@@ -39,7 +39,7 @@ class Told(msgspec.Struct, frozen=True):
     times: Mapping[str, tuple[float, ...]] = {}
 
 
-def news(told: Told, present: Iterable[Alarm], now: float) -> News | None:
+def news(told: Told, present: Iterable[Alarm], now: float) -> AlarmNews | None:
     """Compare what is stuck with what the owner knows; None if there is nothing to tell.
 
     >>> poll = Alarm("k1", "telegram: the poll", "Stuck: telegram: the poll has taken 71 s")
@@ -65,14 +65,14 @@ def news(told: Told, present: Iterable[Alarm], now: float) -> News | None:
             begun.append(alarm)
             counted[alarm.subject] = times + 1
     over = tuple(alarm for key, alarm in told.last.items() if key not in by_key)
-    return News(tuple(begun), over) if begun or over else None
+    return AlarmNews(tuple(begun), over) if begun or over else None
 
 
-def after(told: Told, news: News, now: float) -> Told:
+def after(told: Told, news: AlarmNews, now: float) -> Told:
     """Note that the owner has been told *news* at time *now*.
 
     >>> alarm = Alarm("k", "s", "t")
-    >>> after(after(Told(), News(begun=(alarm,)), 5.0), News(over=(alarm,)), 6.0)
+    >>> after(after(Told(), AlarmNews(begun=(alarm,)), 5.0), AlarmNews(over=(alarm,)), 6.0)
     Told(last={}, times={'s': (5.0,)})
     """
     gone = {alarm.key for alarm in news.over}
@@ -88,11 +88,11 @@ def after(told: Told, news: News, now: float) -> Told:
     return Told(last, times)
 
 
-def words(news: News) -> str:
+def words(news: AlarmNews) -> str:
     """Say *news* to the owner, as plain text of bounded length.
 
     >>> begun = Alarm("k", "s", "Stuck: outbox: has not moved")
-    >>> print(words(News((begun,), (Alarm("l", "a: b", "c"),))))
+    >>> print(words(AlarmNews((begun,), (Alarm("l", "a: b", "c"),))))
     ⚠ Stuck: outbox: has not moved
     ✓ Over: a: b
     """

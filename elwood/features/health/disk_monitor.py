@@ -23,7 +23,7 @@ LISTED = 200
 LITTLE, NONE, WRITE = "little room on the disk", "disk full", "writing health.json"
 
 
-class Health(msgspec.Struct, frozen=True):
+class HealthFile(msgspec.Struct, frozen=True):
     """What stands in health.json; *at* is Unix seconds.
 
     *disk* tells of each folder how full its disk is, if anybody could say.
@@ -64,7 +64,7 @@ class Vitals:
             await self._look()
             if looks % WRITE_EVERY == 0:
                 house = shorten(self._inspect(), LISTED)
-                health = Health(self._now(), status(), self._spaces, house)
+                health = HealthFile(self._now(), status(), self._spaces, house)
                 try:
                     await self._write(msgspec.json.format(msgspec.json.encode(health)) + b"\n")
                 except DiskFull as error:

@@ -26,12 +26,12 @@ from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.log.tree import fresh
-from elwood.features.memory.learning import Observation, Question, corrects
+from elwood.agent.session.settings import LearningSettings
+from elwood.features.memory.learning import LearningQuestion, Observation, corrects
 from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Suggest, Unlearned
 from elwood.features.memory.note import Note
-from elwood.features.memory.observe import AGAIN, PROMPT, Source, Unreadable, read, request
+from elwood.features.memory.observe import AGAIN, PROMPT, FactSource, Unreadable, read, request
 from elwood.features.memory.ranking import offered, relevant
-from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.runtime import ActorUnavailable, Address, clear_error, report_error
 from elwood.foundation.storage.disk import Disk, DiskFull
 from elwood.foundation.storage.journal import JournalDamaged
@@ -151,7 +151,7 @@ class OwnerQuestions:
     outboxes: Mapping[str, Address[OutboxMail]]
     routes: Callable[[], Sequence[Route]]
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: LearningQuestion) -> None:
         """Send *question*; one that is lost waits under /memory pending."""
         route = next(iter(self.routes()), None)
         if route is None or route.channel not in self.outboxes:
@@ -270,7 +270,7 @@ class Observer:
         log.info("conversation observed", extra={"upto": upto, "facts": lesson.learned})
         return upto
 
-    async def _oldest(self) -> tuple[tuple[Node, ...], Source]:
+    async def _oldest(self) -> tuple[tuple[Node, ...], FactSource]:
         """Find what is to be looked at next, and what the line that it was said on knew then."""
         line = self._log.state
         after = line.unobserved.after
@@ -280,10 +280,12 @@ class Observer:
             after = owed.after
         nodes = fresh(line.path, after)
         turn, at = (line.done.turn, line.done.at) if line.done else ("", self._learning.now())
-        return nodes, Source(self._id, turn, line.taint.label, at, f"{self._id}/{nodes[-1].seq}")
+        return nodes, FactSource(
+            self._id, turn, line.taint.label, at, f"{self._id}/{nodes[-1].seq}"
+        )
 
     async def _undisturbed(
-        self, text: str, source: Source
+        self, text: str, source: FactSource
     ) -> tuple[Observation, ...] | Unreadable | None:
         """Extract facts unless something happens in the conversation meanwhile; None if it did."""
         found: tuple[Observation, ...] | Unreadable | None = None
@@ -298,7 +300,7 @@ class Observer:
             nursery.cancel_scope.cancel()
         return found
 
-    async def _extract(self, text: str, source: Source) -> tuple[Observation, ...] | Unreadable:
+    async def _extract(self, text: str, source: FactSource) -> tuple[Observation, ...] | Unreadable:
         """Ask for facts; `Unreadable` if nobody answered.  Nonsense, twice, comes to no facts."""
         learning = self._learning
         wanted = text

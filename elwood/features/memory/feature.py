@@ -11,7 +11,7 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension, SlashCommand
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.settings import SessionSettings
+from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.commands import MemoryCommand
 from elwood.features.memory.extension import (
@@ -22,7 +22,7 @@ from elwood.features.memory.extension import (
     OwnerQuestions,
 )
 from elwood.features.memory.messages import Forget, MemoryMail, Rebuild, Tidy
-from elwood.features.memory.settings import LearningSettings, MemorySettings
+from elwood.features.memory.settings import MemorySettings
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch, tools
 from elwood.foundation.net.http import Client

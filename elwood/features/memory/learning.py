@@ -2,7 +2,7 @@
 
 An observation is a pending note until it is promoted; what it is about and where it was made stand
 in lines above its text.  What was observed where strangers had a part stays pending until the owner
-looks for it (security.md §5).
+looks for it.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from typing import Literal, get_args
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
-from elwood.features.memory.note import MAX_SOURCE, Draft, Note, fields_of, moment, stamped
-from elwood.features.memory.settings import LearningSettings
+from elwood.agent.session.settings import LearningSettings
+from elwood.features.memory.note import MAX_SOURCE, Note, NoteDraft, fields_of, moment, stamped
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import pieces
 
@@ -95,7 +95,7 @@ class KnownFact(msgspec.Struct, frozen=True):
         return self.key
 
 
-class Question(msgspec.Struct, frozen=True):
+class LearningQuestion(msgspec.Struct, frozen=True):
     """What the owner is asked; each of *answers* is a command that a button carries."""
 
     text: str
@@ -113,7 +113,7 @@ class Lesson(msgspec.Struct, frozen=True):
     notes: tuple[Observation | KnownFact, ...] = ()
     dropped: tuple[str, ...] = ()
     buried: tuple[str, ...] = ()
-    questions: tuple[Question, ...] = ()
+    questions: tuple[LearningQuestion, ...] = ()
     learned: int = 0
     lost: int = 0
 
@@ -173,7 +173,7 @@ def corrects(text: str) -> bool:
 # --- notes ----------------------------------------------------------------------------------------
 
 
-def draft_of(one: Observation | KnownFact) -> Draft:
+def draft_of(one: Observation | KnownFact) -> NoteDraft:
     """Write what was noticed, or is to be kept, as a note.
 
     >>> one = Observation("tea", "Likes tea.", "fact", "tg-1", "t5", CLEAN, 60.0, "tg-1/9")
@@ -184,7 +184,7 @@ def draft_of(one: Observation | KnownFact) -> Draft:
     label = Label(untrusted=one.label.untrusted, private=True)
     if isinstance(one, KnownFact):
         tags = (PROCEDURE,) if one.kind == "procedure" else None
-        return Draft(one.key, one.text, label, one.source, tags)
+        return NoteDraft(one.key, one.text, label, one.source, tags)
     lines = {
         "about": one.key,
         "kind": one.kind,
@@ -194,7 +194,7 @@ def draft_of(one: Observation | KnownFact) -> Draft:
         "asked": "yes" if one.asked else "no",
     }
     more = tuple(f"{name}: {one_line(value, MAX_SOURCE)}".rstrip() for name, value in lines.items())
-    return Draft(one.name, one.text, label, one.session, status="pending", more=more)
+    return NoteDraft(one.name, one.text, label, one.session, status="pending", more=more)
 
 
 def observation_of(note: Note) -> Observation | None:
@@ -283,9 +283,9 @@ def learn(
                     del waiting[name]
         waiting.setdefault(one.name, one)
 
-    questions: list[Question] = []
+    questions: list[LearningQuestion] = []
 
-    def ask(question: Question, about: Iterable[Observation]) -> None:
+    def ask(question: LearningQuestion, about: Iterable[Observation]) -> None:
         questions.append(question)
         for one in about:
             waiting[one.name] = msgspec.structs.replace(one, asked=True)
@@ -405,12 +405,12 @@ def listing(pending: Iterable[Observation]) -> str:
     return "\n".join([*lines, "/memory keep CODE, /memory drop CODE"])
 
 
-def _proposal(one: Observation) -> Question:
+def _proposal(one: Observation) -> LearningQuestion:
     text = f"You said this in several conversations: {_quoted(one.text)}\nShall I remember it?"
-    return Question(text, (f"/memory keep {one.code}", f"/memory drop {one.code}"))
+    return LearningQuestion(text, (f"/memory keep {one.code}", f"/memory drop {one.code}"))
 
 
-def _dispute(key: str, seen: Sequence[Observation], known: KnownFact | None) -> Question:
+def _dispute(key: str, seen: Sequence[Observation], known: KnownFact | None) -> LearningQuestion:
     said = {one.code: one.text for one in seen[-MAX_DISPUTED:]}
     lines = [f"{code}: {_quoted(text)}" for code, text in said.items()]
     answers = [f"/memory keep {code}" for code in said]
@@ -418,7 +418,7 @@ def _dispute(key: str, seen: Sequence[Observation], known: KnownFact | None) -> 
         lines.insert(0, f"I remember: {_quoted(known.text)}")
         answers += [f"/memory drop {code}" for code in said]
     lines.insert(0, f"About {key} I have heard different things.")
-    return Question("\n".join([*lines, "What is right?"]), tuple(answers))
+    return LearningQuestion("\n".join([*lines, "What is right?"]), tuple(answers))
 
 
 def _quoted(text: str) -> str:

@@ -4,9 +4,9 @@ import attrs
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import KnownFact, Lesson, Observation
-from elwood.features.memory.note import Draft, Note
-from elwood.features.memory.settings import LearningSettings
+from elwood.features.memory.note import Note, NoteDraft
 from elwood.foundation.runtime import Request
 from elwood.foundation.storage.search_index import IndexCounts
 
@@ -111,7 +111,7 @@ class Remember(Request[tuple[Saved | Unsaved, ...]]):
     changes nothing but the time.
     """
 
-    drafts: tuple[Draft, ...]
+    drafts: tuple[NoteDraft, ...]
     batch: str = ""
 
 

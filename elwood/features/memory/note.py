@@ -78,7 +78,7 @@ class Note(msgspec.Struct, frozen=True):
         return fields_of(self.more).get("about") or self.key
 
 
-class Draft(msgspec.Struct, frozen=True):
+class NoteDraft(msgspec.Struct, frozen=True):
     """What is to be remembered; None leaves what a note of this key says already."""
 
     key: str
@@ -92,11 +92,11 @@ class Draft(msgspec.Struct, frozen=True):
     more: tuple[str, ...] | None = None
 
 
-def wrong(draft: Draft) -> str | None:
+def wrong(draft: NoteDraft) -> str | None:
     """Say why *draft* cannot be kept as it is; None if it can.
 
-    >>> wrong(Draft("tea", "Green.", Label()))
-    >>> wrong(Draft("Tea!", "Green.", Label()))
+    >>> wrong(NoteDraft("tea", "Green.", Label()))
+    >>> wrong(NoteDraft("Tea!", "Green.", Label()))
     'a key has 1 to 64 small letters, digits and hyphens'
     """
     tags = draft.tags or ()

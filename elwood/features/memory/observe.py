@@ -68,7 +68,7 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
     facts: list[_Fact]
 
 
-class Source(msgspec.Struct, frozen=True):
+class FactSource(msgspec.Struct, frozen=True):
     """Where facts come from: the *turn* of *session*, at Unix time *at*, by the pass *batch*."""
 
     session: str
@@ -118,7 +118,7 @@ def request(
 
 
 def read(
-    answer: Completion, source: Source, redact: Callable[[str], str]
+    answer: Completion, source: FactSource, redact: Callable[[str], str]
 ) -> tuple[Observation, ...] | Unreadable:
     """Read what the observer answered; total, whatever the model says.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 import msgspec
 
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory import vectors
 from elwood.features.memory.learning import (
     MAX_PENDING,
@@ -41,8 +42,8 @@ from elwood.features.memory.messages import (
 from elwood.features.memory.note import (
     MAX_FILE,
     MAX_TAGS,
-    Draft,
     Note,
+    NoteDraft,
     above,
     expires,
     is_observed,
@@ -53,7 +54,6 @@ from elwood.features.memory.note import (
     wrong,
 )
 from elwood.features.memory.ranking import fused, placed
-from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.undo import (
     NoteWrite,
     Tombstones,
@@ -313,7 +313,7 @@ class NoteStore:
     # --- writing ---------------------------------------------------------------------------------
 
     def save(
-        self, drafts: Iterable[Draft], *, batch: str = "", learned: bool = False
+        self, drafts: Iterable[NoteDraft], *, batch: str = "", learned: bool = False
     ) -> list[Saved | Unsaved]:
         """Remember *drafts*, on the disk when this returns.
 
@@ -330,7 +330,7 @@ class NoteStore:
                 answers.append(Unsaved(draft.key, str(error)))
         return answers
 
-    def _save(self, draft: Draft, batch: str, *, learned: bool) -> Saved | Unsaved:
+    def _save(self, draft: NoteDraft, batch: str, *, learned: bool) -> Saved | Unsaved:
         draft = msgspec.structs.replace(draft, text=draft.text.replace("\r\n", "\n").strip())
         if (why := wrong(draft)) is not None:
             return Unsaved(draft.key, why)
@@ -351,7 +351,7 @@ class NoteStore:
         self._write(note, before, batch, learned=learned)
         return Saved(draft.key, replaced=before is not None)
 
-    def _refused(self, draft: Draft, before: NoteFile | None) -> str | None:
+    def _refused(self, draft: NoteDraft, before: NoteFile | None) -> str | None:
         if before is None:
             if self.files.there(draft.key):
                 return "what is there under this name cannot be read"
@@ -378,7 +378,7 @@ class NoteStore:
             log.warning("counting the files", extra={"why": str(error)})
         return sum(1 for _ in self.files.stamps())
 
-    def _twin(self, draft: Draft) -> NoteFile | None:
+    def _twin(self, draft: NoteDraft) -> NoteFile | None:
         """Find a note of another key that says the same, and may stand for *draft*.
 
         As far as the index knows.  Observations may be many, and are none; what is out of date is
@@ -399,7 +399,7 @@ class NoteStore:
                 return filed
         return None
 
-    def _confirm(self, draft: Draft, twin: NoteFile, batch: str, *, learned: bool) -> Saved:
+    def _confirm(self, draft: NoteDraft, twin: NoteFile, batch: str, *, learned: bool) -> Saved:
         """Take what *draft* adds to the note that says the same; its words stay."""
         note = twin.note
         weaker = (draft.label.untrusted and not note.untrusted) or (
@@ -417,7 +417,7 @@ class NoteStore:
             self._write(merged, twin, batch, learned=learned)
         return Saved(note.key, known=True, untrusted=note.untrusted)
 
-    def _made(self, draft: Draft, before: Note | None) -> Note:
+    def _made(self, draft: NoteDraft, before: Note | None) -> Note:
         now = stamped(self._disk.clock())
         old = before or Note(draft.key, "")
         return Note(

@@ -9,9 +9,7 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import Other
-from elwood.agent.conversation.actions import SaveMemory as Saving
-from elwood.agent.conversation.actions import SearchMemory as Searching
+from elwood.agent.conversation.actions import Other, SaveMemory, SearchMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.searches import SearchResult, TextSearch
@@ -26,7 +24,7 @@ from elwood.features.memory.messages import (
     Saved,
     Unsaved,
 )
-from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Draft, Note
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft
 from elwood.features.memory.ranking import fit, joined
 from elwood.features.memory.store import MOST_PENDING
 from elwood.foundation.runtime import Address
@@ -39,7 +37,7 @@ MAX_FOUND = 20
 MAX_SHOWN = 45_000
 
 
-class SaveMemory(msgspec.Struct, forbid_unknown_fields=True):
+class NoteToSave(msgspec.Struct, forbid_unknown_fields=True):
     key: Annotated[
         str,
         Meta(pattern=KEY, description="Short name, in small letters and hyphens; names the note"),
@@ -58,7 +56,7 @@ class SaveMemory(msgspec.Struct, forbid_unknown_fields=True):
     ] = ""
 
 
-class SearchMemory(msgspec.Struct, forbid_unknown_fields=True):
+class NoteQuery(msgspec.Struct, forbid_unknown_fields=True):
     query: Annotated[
         str, Meta(min_length=1, max_length=500, description="Words that the notes should have")
     ]
@@ -80,12 +78,12 @@ class NoteTools:
         self._memory = memory
         self._searches = searches
 
-    async def save(self, given: SaveMemory, context: ToolContext) -> str | Output:
+    async def save(self, given: NoteToSave, context: ToolContext) -> str | Output:
         """Save one note."""
         if not given.content.strip():
             raise ToolFailure("content is empty; nothing was saved")
         untrusted = context.label.untrusted
-        draft = Draft(
+        draft = NoteDraft(
             given.key,
             given.content,
             Label(untrusted=untrusted, private=True),
@@ -107,7 +105,7 @@ class NoteTools:
             case Saved(key, replaced):
                 return f"{'replaced' if replaced else 'saved'} {key}{marked}"
 
-    async def search(self, given: SearchMemory, context: ToolContext) -> str | Output:
+    async def search(self, given: NoteQuery, context: ToolContext) -> str | Output:
         """Find notes, and what else can be searched, by words."""
         if not re.search(r"[^\W_]", given.query):
             raise ToolFailure("query has no words; give some that the notes should have")
@@ -173,17 +171,17 @@ class NoteTools:
         return [*await self._memory.ask(words), *noticed] if chosen else []
 
 
-async def plan_save(given: SaveMemory, context: ToolContext) -> Plan:
+async def plan_save(given: NoteToSave, context: ToolContext) -> Plan:
     """Say what would be remembered."""
     await trio.lowlevel.checkpoint()
     tags = f" [{', '.join(given.tags)}]" if given.tags else ""
-    return Plan(Saving(), f"Remember as {given.key}{tags}:\n{given.content}")
+    return Plan(SaveMemory(), f"Remember as {given.key}{tags}:\n{given.content}")
 
 
-async def plan_search(given: SearchMemory, context: ToolContext) -> Plan:
+async def plan_search(given: NoteQuery, context: ToolContext) -> Plan:
     """Say what would be looked up."""
     await trio.lowlevel.checkpoint()
-    return Plan(Searching(), f"Look up in the memory: {given.query}")
+    return Plan(SearchMemory(), f"Look up in the memory: {given.query}")
 
 
 def _named(note: Note) -> str:
@@ -258,7 +256,7 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
                 "Remember something across conversations, as a note. A note of the same key is "
                 "replaced: to add to it, look it up first and save all of it."
             ),
-            input=SaveMemory,
+            input=NoteToSave,
             run=notes.save,
             risk="write",
             effect="keyed",
@@ -275,7 +273,7 @@ def tools(memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> tuple[
                 "first. Also finds lines of your daily notes and reflections, by words and dates; "
                 "read_file gives the rest."
             ),
-            input=SearchMemory,
+            input=NoteQuery,
             run=notes.search,
             risk="read",
             effect="pure",

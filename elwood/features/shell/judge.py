@@ -1,4 +1,4 @@
-"""Whether a shell command runs unasked, is asked about, or is refused (security.md §1.3).
+"""Whether a shell command runs unasked, is asked about, or is refused.
 
 What runs unasked only looks, and only at what is inside the workspace.  Each such command stands
 here with its options; what is not listed is asked about.  It is not given to a shell again: the

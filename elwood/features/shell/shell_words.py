@@ -1,7 +1,7 @@
 """The part of the shell's language that means the same to everybody: words, quotes, lists, pipes.
 
 Whatever else the shell knows (expansion, redirection, globs, braces, groups, keywords, comments) is
-not understood here on purpose, and what is not understood is asked about (security.md §1.3).
+not understood here on purpose, and what is not understood is asked about.
 """
 
 import re

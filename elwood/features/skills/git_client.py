@@ -25,7 +25,7 @@ from elwood.foundation.net.addresses import (
 )
 from elwood.foundation.net.egress import EgressRules, destination
 from elwood.foundation.net.http import Unreachable
-from elwood.foundation.net.urls import Refused, Url, parse
+from elwood.foundation.net.urls import RefusedUrl, Url, parse
 from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 
 # Seconds for a whole repository, and for each look at what was fetched.
@@ -83,7 +83,7 @@ class Git:
     def url(self, text: str) -> Url:
         """Read the address of a repository.  Raises GitFailed."""
         url = parse(text, self.rules.ports)
-        if isinstance(url, Refused):
+        if isinstance(url, RefusedUrl):
             raise GitFailed(url.why)
         if url.scheme not in self._schemes:
             raise GitFailed(f"only {' and '.join(self._schemes)} addresses are fetched from")

@@ -21,7 +21,7 @@ from elwood.features.tasks.messages import (
     End,
     Heard,
     ListTasks,
-    Schedule,
+    PlanTask,
     TimetableMail,
     Unscheduled,
     WhichCancelled,
@@ -115,7 +115,7 @@ class TimetableActor:
 
     async def _answer(self, message: TimetableMail) -> None:
         match message:
-            case Schedule():
+            case PlanTask():
                 message.reply.set(await self._schedule(message.task))
             case ListTasks(chores=chores):
                 message.reply.set(self._list(chores))

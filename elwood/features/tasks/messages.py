@@ -24,7 +24,7 @@ class Unscheduled(msgspec.Struct, frozen=True):
 
 
 @attrs.frozen(kw_only=True)
-class Schedule(Request[TaskStatus | Unscheduled]):
+class PlanTask(Request[TaskStatus | Unscheduled]):
     """Take *task*, made in a conversation.  Without an id it gets one of its title.
 
     What differs from a task that is there in nothing but the id is that task: repeating it changes
@@ -126,5 +126,5 @@ class Woken(msgspec.Struct, frozen=True):
 
 
 TimetableMail = (
-    Schedule | ListTasks | WhichCancelled | Change | Adopt | Consult | Begin | End | Heard
+    PlanTask | ListTasks | WhichCancelled | Change | Adopt | Consult | Begin | End | Heard
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.session.turn.workspace import Page, look
+from elwood.agent.session.turn.workspace import StampedDocument, look
 from elwood.features.tasks import watch as watching
 from elwood.features.tasks.heartbeat import FILE
 from elwood.features.tasks.settings import write_task
@@ -103,7 +103,7 @@ class HeartbeatFile:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._page = Page()
+        self._page = StampedDocument()
         self._written = Written()
         self._was_without = False
 

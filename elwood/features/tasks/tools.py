@@ -9,8 +9,7 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import Other, Reschedule
-from elwood.agent.conversation.actions import Schedule as Scheduling
+from elwood.agent.conversation.actions import Other, Reschedule, Schedule
 from elwood.agent.conversation.calls import Effect
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
@@ -21,7 +20,7 @@ from elwood.features.tasks.bounds import Reach, bounded
 from elwood.features.tasks.messages import (
     Change,
     ListTasks,
-    Schedule,
+    PlanTask,
     TimetableMail,
     Unscheduled,
 )
@@ -195,7 +194,7 @@ class TaskTools:
         # What is chosen freely stands last: it cannot pass for another line.
         lines += ["Text:", given.remind or given.do]
         text = f"{given.title}\n{given.remind or given.do}"
-        return Plan(Scheduling(), "\n".join(lines), drafted.facts, text)
+        return Plan(Schedule(), "\n".join(lines), drafted.facts, text)
 
     async def schedule(self, given: ScheduleTask, context: ToolContext) -> str:
         """Have it planned, if it is still what was examined."""
@@ -204,7 +203,7 @@ class TaskTools:
             raise ToolFailure(
                 "what it would plan changed since it was allowed; nothing was scheduled"
             )
-        answer = await self._timetable.ask(Schedule(task=drafted.task))
+        answer = await self._timetable.ask(PlanTask(task=drafted.task))
         match answer:
             case Unscheduled(why):
                 raise ToolFailure(f"not scheduled: {why}")

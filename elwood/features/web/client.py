@@ -19,7 +19,7 @@ from elwood.foundation.net.addresses import (
 from elwood.foundation.net.egress import EgressRules, Windows, refusal
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
 from elwood.foundation.net.urls import (
-    Refused,
+    RefusedUrl,
     Url,
     follow,
     parse,
@@ -141,7 +141,7 @@ class Web:
         headers: Mapping[str, str],
     ) -> WebPage:
         url = parse(text, self.rules.ports)
-        if isinstance(url, Refused):
+        if isinstance(url, RefusedUrl):
             raise WebRefused(url.why)
         hop = _Hop(method, url, content, headers)
         with trio.move_on_after(self._deadline):
@@ -196,7 +196,7 @@ class Web:
     def _led(self, hop: "_Hop", location: str) -> Url:
         """Say where an answer leads."""
         url = follow(hop.url, location, hop.number, self.rules.ports)
-        if isinstance(url, Refused):
+        if isinstance(url, RefusedUrl):
             raise WebRefused(url.why, hop.url.host)
         is_same = url.origin == hop.url.origin or _is_upgrade(hop.url, url)
         if hop.content is not None and not is_same:

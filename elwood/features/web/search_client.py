@@ -1,4 +1,4 @@
-"""Web search by Brave or by the owner's own SearXNG (protocols/search.md §1 and §2).
+"""Web search by Brave or by the owner's own SearXNG.
 
 Both are servers that the owner chose, so their addresses are not checked: SearXNG may well run on
 this machine.  What they return is the word of strangers.
@@ -23,7 +23,7 @@ DEADLINE = 20.0
 READ_TIMEOUT = 10.0
 # Bytes of an answer: ten results have a few kilobytes.
 MAX_ANSWER = 2 * 1024 * 1024
-# Characters of a query (protocols/search.md §1).
+# Characters of a query.
 MAX_QUERY = 400
 # Characters of a title and of a snippet that are kept.
 MAX_TITLE = 300

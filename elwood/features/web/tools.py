@@ -22,7 +22,7 @@ from elwood.foundation.net.addresses import WebRefused
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import (
     MAX_URL,
-    Refused,
+    RefusedUrl,
     Url,
     parse,
 )
@@ -132,7 +132,7 @@ class WebPages:
 
     def _url(self, text: str) -> Url:
         url = parse(text, self._web.rules.ports)
-        if isinstance(url, Refused):
+        if isinstance(url, RefusedUrl):
             raise ToolFailure(url.why)
         return url
 

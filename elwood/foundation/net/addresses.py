@@ -1,7 +1,7 @@
 """Which internet addresses are public, and connections to no others.
 
 Own lists of blocks, because libraries disagree, and
-``ipaddress.is_private`` and ``is_global`` are no filter (security.md §3: 58 of 230 got through).
+``ipaddress.is_private`` and ``is_global`` are no filter (of 230 that we tried 58 got through).
 The blocks are those of IANA's special-purpose registries that do not lead to a public server.
 """
 

@@ -32,7 +32,7 @@ Route = Callable[[str, int], Awaitable[Sequence[str]]]
 # Addresses of one host that are tried; each may take a time-out.
 MAX_TRIED = 4
 
-# Seconds to open a connection (protocols/anthropic.md §8), to send a request, and to wait for one
+# Seconds to open a connection, to send a request, and to wait for one
 # of the pool's connections; each bounds something that nobody else bounds.
 CONNECT_TIMEOUT = 5.0
 WRITE_TIMEOUT = 60.0

@@ -1,4 +1,4 @@
-"""What we tell systemd: sd_notify datagrams (protocols/systemd.md §1)."""
+"""What we tell systemd: sd_notify datagrams."""
 
 import socket
 from collections.abc import MutableMapping

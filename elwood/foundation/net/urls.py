@@ -1,4 +1,4 @@
-"""One strict grammar of web addresses: what is understood in one way only (security.md §3).
+"""One strict grammar of web addresses: what is understood in one way only.
 
 Parsers of URLs disagree, and an address that one reads as harmless another reads as the way into
 the house.  So whatever more than one reading is known of is refused, not mended.
@@ -40,7 +40,7 @@ _PATH = "/%:@!$&'()*+,;=~"
 _QUERY = _PATH + "?"
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedUrl(msgspec.Struct, frozen=True):
     """A web address that is not fetched; *why* is a sentence for the model."""
 
     why: str
@@ -75,11 +75,11 @@ class Url(msgspec.Struct, frozen=True):
         return f"{self.scheme}://{host}" + ("" if is_usual else f":{self.port}")
 
 
-def parse(url: str, ports: Collection[int] = PORTS) -> Url | Refused:
+def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
     """Read *url* strictly; a fragment is dropped, since it is never sent.
 
     >>> parse("HTTPS://Good.Example:443/a b")
-    Refused(why='the URL has a blank or an invisible character; write it percent-encoded')
+    RefusedUrl(why='the URL has a blank or an invisible character; write it percent-encoded')
     >>> parse("HTTPS://Good.Example:443/ä?x=1#z").text
     'https://good.example/%C3%A4?x=1'
     >>> parse("http://user@good.example/").why
@@ -88,53 +88,55 @@ def parse(url: str, ports: Collection[int] = PORTS) -> Url | Refused:
     'the host is a number in an unusual form; write it as four decimal numbers'
     """
     if len(url) > MAX_URL:
-        return Refused(f"the URL is longer than {MAX_URL} characters")
+        return RefusedUrl(f"the URL is longer than {MAX_URL} characters")
     if any(unicodedata.category(char) in _INVISIBLE for char in url):
-        return Refused("the URL has a blank or an invisible character; write it percent-encoded")
+        return RefusedUrl("the URL has a blank or an invisible character; write it percent-encoded")
     if "\\" in url:
-        return Refused("the URL has a back-slash; write it as %5C")
+        return RefusedUrl("the URL has a back-slash; write it as %5C")
     whole = _WHOLE.fullmatch(url)
     if whole is None:
-        return Refused("this is not a full URL; it must begin with http:// or https://")
+        return RefusedUrl("this is not a full URL; it must begin with http:// or https://")
     scheme = whole["scheme"].lower()
     if scheme not in _DEFAULT_PORTS:
-        return Refused("only http and https are fetched")
+        return RefusedUrl("only http and https are fetched")
     authority = whole["authority"]
     if "@" in authority:
-        return Refused("the URL has a user name or a password in it")
+        return RefusedUrl("the URL has a user name or a password in it")
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
-        return Refused("the host or the port of the URL is malformed")
+        return RefusedUrl("the host or the port of the URL is malformed")
     host = _host(parts["host"])
-    if isinstance(host, Refused):
+    if isinstance(host, RefusedUrl):
         return host
     port = int(parts["port"] or _DEFAULT_PORTS[scheme])
     if port not in ports:
-        return Refused(f"port {port} is not a port of web servers that may be used")
+        return RefusedUrl(f"port {port} is not a port of web servers that may be used")
     parsed = Url(scheme, host, port, _target(whole["rest"]))
     if len(parsed.text) > MAX_URL:
-        return Refused(f"the URL is longer than {MAX_URL} characters when percent-encoded")
+        return RefusedUrl(f"the URL is longer than {MAX_URL} characters when percent-encoded")
     return parsed
 
 
-def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -> Url | Refused:
+def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
     """Say where a redirect of *url* to *location* leads, after *hops* others before it.
 
     >>> here = Url("https", "a.example", 443, "/x/y")
     >>> follow(here, "../z", 0).text, follow(here, "//b.example", 4).text
     ('https://a.example/z', 'https://b.example/')
     >>> follow(here, "/", 5)
-    Refused(why='it redirects more than 5 times')
+    RefusedUrl(why='it redirects more than 5 times')
     """
     if hops >= MAX_HOPS:
-        return Refused(f"it redirects more than {MAX_HOPS} times")
+        return RefusedUrl(f"it redirects more than {MAX_HOPS} times")
     # Before joining, which drops some control characters silently.
     if any(unicodedata.category(char) in _INVISIBLE for char in location) or "\\" in location:
-        return Refused("it redirects to a URL with a blank, a back-slash or an invisible character")
+        return RefusedUrl(
+            "it redirects to a URL with a blank, a back-slash or an invisible character"
+        )
     try:
         joined = urljoin(url.text, location)
     except ValueError:
-        return Refused("it redirects to a malformed URL")
+        return RefusedUrl("it redirects to a malformed URL")
     return parse(joined, ports)
 
 
@@ -147,7 +149,7 @@ def domain(text: str) -> str | None:
     text = text.strip().lower().removeprefix("*.")
     is_bare = ":" in text and not text.startswith("[")
     host = _host(f"[{text}]" if is_bare else text, is_rule=True)
-    return None if isinstance(host, Refused) else host
+    return None if isinstance(host, RefusedUrl) else host
 
 
 def is_address(host: str) -> bool:
@@ -159,27 +161,29 @@ def is_address(host: str) -> bool:
     return ":" in host or _QUAD.fullmatch(host) is not None
 
 
-def _host(text: str, *, is_rule: bool = False) -> str | Refused:
+def _host(text: str, *, is_rule: bool = False) -> str | RefusedUrl:
     if text.startswith("["):
         try:
             return str(IPv6Address("" if "%" in text else text[1:-1]))
         except ValueError:
-            return Refused("the host in brackets is not an IPv6 address")
+            return RefusedUrl("the host in brackets is not an IPv6 address")
     labels = [_label(label) for label in text.removesuffix(".").split(".")]
     known = [label for label in labels if label is not None]
     if len(known) < len(labels):
-        return Refused("the host has a character or a form that names of hosts do not have")
+        return RefusedUrl("the host has a character or a form that names of hosts do not have")
     name = ".".join(known)
     if _NUMBER.fullmatch(known[-1]):
         if _QUAD.fullmatch(text):
             return text
-        return Refused("the host is a number in an unusual form; write it as four decimal numbers")
+        return RefusedUrl(
+            "the host is a number in an unusual form; write it as four decimal numbers"
+        )
     if len(name) > MAX_NAME:
-        return Refused(f"the name of the host is longer than {MAX_NAME} characters")
+        return RefusedUrl(f"the name of the host is longer than {MAX_NAME} characters")
     if is_rule:
         return name
     if len(known) == 1 or any(f".{name}".endswith(f".{local}") for local in _LOCAL):
-        return Refused("the name of the host is one of a local network")
+        return RefusedUrl("the name of the host is one of a local network")
     return name
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 State = Literal["starting", "running", "restarting", "stopping", "stopped", "given up"]
 
-# Equal errors in a row, or crashes, that make a trouble worth telling (reliability.md, P6).
+# Equal errors in a row, or crashes, that make a trouble worth telling.
 REPEATED = 3
 # Errors in a row, whatever they say, that make one.
 FAILING = 9

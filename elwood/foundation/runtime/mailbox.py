@@ -122,7 +122,7 @@ class Address(Generic[M]):
         with waiting(f"{type(request).__name__} from {self.name}"):
             if not self._mailbox.is_up:
                 raise ActorDown(self.name)
-            # The actor's `match` checks the type of the request, not we (architecture §14).
+            # The actor's `match` checks the type of the request, not we.
             await self.tell(cast("M", request))
             return await request.reply.wait()
 

@@ -20,8 +20,6 @@ from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.bubblewrap import Bubblewrap, make_files
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Rung, SandboxFailed
-from elwood.foundation.sandbox.docker import Docker
-from elwood.foundation.sandbox.engine import Engine, EngineFailed
 from elwood.foundation.sandbox.launched import (
     Direct,
     Landlock,
@@ -189,6 +187,9 @@ async def _landlock(house: _House) -> Picked:
 
 
 async def _docker(house: _House) -> Picked:
+    from elwood.foundation.sandbox.docker import Docker  # few choose it
+    from elwood.foundation.sandbox.engine import Engine, EngineFailed
+
     settings = house.settings
     if not settings.docker_socket or not settings.docker_image:
         raise NoSandbox("docker: set sandbox.docker_socket and sandbox.docker_image")

@@ -45,7 +45,7 @@ def is_random(text: str) -> bool:
 
 
 # Kinds, their heads, and what follows: bounded runs only, none of which can be tried anew at each
-# of its own characters: one unbounded `[a-z]*` is a denial of service (security.md §4).
+# of its own characters: one unbounded `[a-z]*` is a denial of service.
 _FORMS = (
     ("Anthropic or OpenAI key", "sk-", r"[A-Za-z0-9_-]{16,512}"),
     ("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_", r"[A-Za-z0-9]{16,256}"),

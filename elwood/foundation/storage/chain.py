@@ -1,4 +1,4 @@
-"""The line format of a journal: JSON, checked by a CRC, chained by SHA-256 (architecture §6).
+"""The line format of a journal: JSON, checked by a CRC, chained by SHA-256.
 
 ::
 

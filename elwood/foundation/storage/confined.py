@@ -1,7 +1,7 @@
 """Opening beneath one folder, whatever the path says and whoever swaps links meanwhile.
 
 The kernel resolves each path beneath a descriptor of the root (openat2 with RESOLVE_BENEATH and
-RESOLVE_NO_MAGICLINKS), so there is no moment between a check and its use (security.md §2).
+RESOLVE_NO_MAGICLINKS), so there is no moment between a check and its use.
 Everything here blocks.
 """
 

@@ -1,4 +1,4 @@
-"""Files that survive a power cut: appended, replaced, cut (reliability.md §2); and a full disk.
+"""Files that survive a power cut: appended, replaced, cut; and a full disk.
 
 Everything here blocks: an actor calls it through ``Disk.blocking``.
 """

@@ -1,8 +1,8 @@
 """The files of one folder: reading, listing, walking, writing and removing them beneath it.
 
 What is opened, and why it cannot lie outside, is the work of `confined`.  The folder that a file is
-in is held open; everything else happens by single names in it, which are never followed
-(security.md §2).  A crash leaves the old file or the new one.  Everything here blocks.
+in is held open; everything else happens by single names in it, which are never followed.
+A crash leaves the old file or the new one.  Everything here blocks.
 
 Who writes a temporary file holds a lock on it; the kernel drops the lock with the process.  So what
 can be locked is left over, and is swept.

@@ -1,6 +1,6 @@
-"""A durable fold: an append-only file, and the state its entries add up to (architecture §6).
+"""A durable fold: an append-only file, and the state its entries add up to.
 
-Rules (reliability.md §2): one write per line, newline last, fsync before anyone is told; only a
+Rules: one write per line, newline last, fsync before anyone is told; only a
 tail that was never acknowledged is cut; damage anywhere else stops the work and is left as it is.
 A snapshot saves the replay of what stands before it.  It is only a shortcut: if anything about it
 is in doubt, it is ignored and the whole journal is read.

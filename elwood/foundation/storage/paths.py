@@ -1,7 +1,7 @@
 """Paths that files are asked for by: which spellings are refused, which names hold secrets.
 
 Only the spelling is judged here; that a path stays inside its root is the kernel's work
-(`store.confined`, security.md §2).
+(`confined`).
 """
 
 import re

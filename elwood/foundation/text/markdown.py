@@ -30,7 +30,7 @@ _SYNTAX = re.compile(
 
 
 class Entity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A formatted span: *offset* and *length* in UTF-16 code units (protocols/telegram.md §3)."""
+    """A formatted span: *offset* and *length* in UTF-16 code units."""
 
     type: str
     offset: int
@@ -141,7 +141,7 @@ _HAS_ADDRESS_SIGNS = re.compile(r"[:/#?@.]")
 
 
 def address(target: str) -> str | None:
-    """Return *target* as the address that may stand hidden behind text, or None (telegram.md §3).
+    """Return *target* as the address that may stand hidden behind text, or None.
 
     None for a ``mailto:``: the Bot API turns it into ``http://mailto:…``.  Shown as text, it is
     made clickable by the reader's own client.

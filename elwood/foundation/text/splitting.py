@@ -9,7 +9,7 @@ from elwood.foundation.text.characters import clean, utf16_length, utf16_offsets
 from elwood.foundation.text.markdown import Entity, Rich, to_entities
 from elwood.foundation.text.rich_text import Span, trimmed
 
-# UTF-16 units of one message, and of a frame of a draft (protocols/telegram.md §3).
+# UTF-16 units of one message, and of a frame of a draft.
 MESSAGE_LIMIT = 4096
 # What we put into one: 16 are left for `markdown.mark_repeat`.
 LIMIT = 4080

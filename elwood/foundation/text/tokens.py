@@ -1,4 +1,4 @@
-"""How many tokens a text has, roughly: no vendor publishes its tokenizer (libraries.md §2.21).
+"""How many tokens a text has, roughly: no vendor publishes its tokenizer.
 
 Within about a fifth of the truth for prose, code, logs and JSON; four characters a token would be
 short by half for JSON and by two thirds for Chinese.  Keep a tenth of the window free.

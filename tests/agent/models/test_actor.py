@@ -48,7 +48,7 @@ from elwood.agent.models.provider import (
     Provider,
 )
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.routing import FailureKind, Offer
+from elwood.agent.models.routing import FailureKind, ListedModel
 from elwood.agent.models.settings import Limits, ModelSettings, ProviderSettings
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry, Warned
 from elwood.agent.models.spending.store import UsageBook
@@ -99,7 +99,7 @@ class Scripted:
     asked: list[tuple[float, str]] = attrs.field(factory=list)
     running: int = 0
     most: int = 0
-    found: tuple[Offer, ...] = ()
+    found: tuple[ListedModel, ...] = ()
     codec: str = "scripted"
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
@@ -124,7 +124,7 @@ class Scripted:
         message = Assistant((Text("hello"),), self.codec, request.model, msgspec.Raw(b"[]"))
         return Completion(message, "end", Usage(100, 10))
 
-    async def offers(self) -> tuple[Offer, ...]:
+    async def offers(self) -> tuple[ListedModel, ...]:
         return self.found
 
 
@@ -680,7 +680,9 @@ async def test_a_full_disk_stops_calls_whose_cost_could_not_be_noted(
 async def test_models_at_risk_are_shown_at_the_start(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    a = Scripted(found=(Offer("m", "deprecated", "2026-11-30T00:00:00Z"), Offer("s", "active")))
+    a = Scripted(
+        found=(ListedModel("m", "deprecated", "2026-11-30T00:00:00Z"), ListedModel("s", "active"))
+    )
     async with house(tmp_path, a=a) as it:
         await trio.sleep(1)
         assert it.troubles() == {

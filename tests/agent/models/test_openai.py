@@ -1,4 +1,4 @@
-"""The Chat Completions client: the tolerant merging of protocols/openai.md §3, and histories."""
+"""The Chat Completions client: its tolerant merging, and histories."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

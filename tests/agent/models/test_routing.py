@@ -1,4 +1,4 @@
-"""What follows a failure: the reactions of reliability.md §3, by the ids of their rows."""
+"""What follows a failure: the reactions, by the ids of their rows."""
 
 from typing import get_args
 
@@ -8,10 +8,10 @@ from elwood.agent.models.routing import (
     FailureKind,
     Fault,
     GiveUp,
+    ListedModel,
     NextModel,
-    Offer,
     Reaction,
-    Wait,
+    TryAgain,
     on_failure,
     split_name,
     warnings,
@@ -35,7 +35,7 @@ def after(
 
 def outcome(reaction: Reaction) -> object:
     match reaction:
-        case Wait(seconds):
+        case TryAgain(seconds):
             return seconds
         case NextModel(model):
             return model
@@ -108,7 +108,7 @@ def test_every_failure_ends_and_is_told_in_words(kind: FailureKind) -> None:
     while True:
         attempt += 1
         reaction = after(Fault(kind, "because"), attempt=attempt, elapsed=elapsed)
-        if not isinstance(reaction, Wait):
+        if not isinstance(reaction, TryAgain):
             break
         assert reaction.seconds >= 0.25
         elapsed += reaction.seconds
@@ -134,9 +134,9 @@ def test_roles_choose_the_first_model_and_fallbacks_follow_once() -> None:
 
 def test_models_at_risk_are_named() -> None:
     offers = [
-        Offer("new", "active"),
-        Offer("old", "deprecated", "2026-11-30T00:00:00Z"),
-        Offer("dead", "retired"),
+        ListedModel("new", "active"),
+        ListedModel("old", "deprecated", "2026-11-30T00:00:00Z"),
+        ListedModel("dead", "retired"),
     ]
     names = ["a/new", "a/old", "a/dead", "a/unknown", "b/old"]
     assert warnings(names, "a", offers) == {

@@ -1,4 +1,4 @@
-"""The decision table of security.md §5, row by row; what of it is labels is in test_labels.py."""
+"""The decision table, row by row; what of it is labels is in test_labels.py."""
 
 import json
 from pathlib import Path

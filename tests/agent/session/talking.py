@@ -21,7 +21,7 @@ from elwood.agent.session.log.entries import (
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, Limits
+from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, ContextLimits
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
@@ -86,9 +86,9 @@ class Talk:
     def compactions(self) -> list[Compacted]:
         return [entry for entry in self.entries if isinstance(entry, Compacted)]
 
-    def limits(self) -> Limits:
+    def limits(self) -> ContextLimits:
         ratio = self.session.calibration.ratio
-        return Limits(
+        return ContextLimits(
             context=self.settings.context_tokens, prompt=self.session.prompt_tokens, ratio=ratio
         )
 

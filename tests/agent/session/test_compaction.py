@@ -27,9 +27,9 @@ from elwood.agent.session.turn.compaction import (
     LOW,
     MAX_SUMMARY,
     RECENT,
+    ContextLimits,
     Cut,
     Keep,
-    Limits,
     Summary,
     Unfit,
     is_notice_of_cut,
@@ -74,7 +74,7 @@ def test_a_cut_falls_between_turns_or_rounds_and_there_is_no_second_one(
     shape: list[tuple[int, int]], summary: int, context: int, ratio: float
 ) -> None:
     nodes, start = path_of(shape, summary)
-    limits = Limits(context=context, prompt=20, ratio=ratio)
+    limits = ContextLimits(context=context, prompt=20, ratio=ratio)
     full = limits.size(sum(node.tokens for node in nodes)) > HIGH * context
 
     planned = plan(nodes, limits, start)
@@ -110,10 +110,10 @@ def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
 def test_an_open_turn_is_cut_only_if_it_is_too_long_alone() -> None:
     nodes, start = path_of([(10, 0)] * 10 + [(10, 9)])
     turn = sum(node.tokens for node in nodes if node.seq >= start)
-    fitting = Limits(context=int(1.1 * (turn + 40) / HIGH))
+    fitting = ContextLimits(context=int(1.1 * (turn + 40) / HIGH))
 
     assert plan(nodes, fitting, start) == Cut(start)
-    planned = plan(nodes, Limits(context=turn), start)
+    planned = plan(nodes, ContextLimits(context=turn), start)
     assert isinstance(planned, Cut)
     assert planned.at > start
 
@@ -123,7 +123,7 @@ def test_each_cut_lies_behind_the_one_before(shape: list[tuple[int, int]], conte
     """So it ends, even if what stands for the rest never fits."""
     nodes, start = path_of(shape)
     at = 0
-    while isinstance(planned := plan(nodes, Limits(context=context), start), Cut):
+    while isinstance(planned := plan(nodes, ContextLimits(context=context), start), Cut):
         assert at < planned.at
         at = planned.at
         nodes = cut(nodes, at, start, 10**6)
@@ -133,9 +133,11 @@ def test_it_is_shortened_before_it_is_full_and_to_well_below() -> None:
     nodes, start = path_of([(10, 0)] * 50)
     tokens = sum(node.tokens for node in nodes)
 
-    limit = next(n for n in range(tokens, 3000) if plan(nodes, Limits(context=n), start) == Keep())
+    limit = next(
+        n for n in range(tokens, 3000) if plan(nodes, ContextLimits(context=n), start) == Keep()
+    )
     assert tokens < HIGH * limit
-    planned = plan(nodes, Limits(context=limit - 1), start)
+    planned = plan(nodes, ContextLimits(context=limit - 1), start)
     assert isinstance(planned, Cut)
     kept = sum(node.tokens for node in nodes if node.seq >= planned.at)
     assert 0.3 * limit < kept < LOW * limit
@@ -145,7 +147,7 @@ def test_the_newest_turns_stay_if_they_fit() -> None:
     """Four turns of 150 are more than the low mark leaves, and less than the one for them."""
     nodes, start = path_of([(75, 0)] * 8)
 
-    planned = plan(nodes, Limits(context=1200), start)
+    planned = plan(nodes, ContextLimits(context=1200), start)
 
     assert planned == Cut(nodes[-2 * KEPT_TURNS].seq)
 
@@ -153,14 +155,16 @@ def test_the_newest_turns_stay_if_they_fit() -> None:
 def test_a_turn_that_calls_that_waited_began_is_kept_whole() -> None:
     nodes = [*turn(1, 100), Node(9, Notice("the owner allowed the call"), 100)]
 
-    assert plan(nodes, Limits(context=200), 9) == Cut(9)
-    assert plan([Node(8, Notice(CUT_NOTICE), 100), nodes[-1]], Limits(context=200), 9) == Keep()
+    assert plan(nodes, ContextLimits(context=200), 9) == Cut(9)
+    assert (
+        plan([Node(8, Notice(CUT_NOTICE), 100), nodes[-1]], ContextLimits(context=200), 9) == Keep()
+    )
 
 
 def test_planning_takes_time_in_proportion() -> None:
     nodes, start = path_of([(1, 0)] * 50_000)
 
-    assert isinstance(plan(nodes, Limits(context=100_000), start), Cut)
+    assert isinstance(plan(nodes, ContextLimits(context=100_000), start), Cut)
 
 
 # --- what the summariser is shown -----------------------------------------------------------------
@@ -241,8 +245,8 @@ def test_without_a_summary_the_earlier_one_stays() -> None:
 
 
 def test_a_summary_is_never_much_of_the_context() -> None:
-    assert Limits(context=1_000_000).summary == MAX_SUMMARY
-    assert Limits(context=5_000).summary == 500
+    assert ContextLimits(context=1_000_000).summary == MAX_SUMMARY
+    assert ContextLimits(context=5_000).summary == 500
 
 
 def test_a_reason_is_one_line() -> None:

@@ -26,7 +26,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools import talk
 from elwood.agent.tools.messenger import Messenger
-from elwood.agent.tools.talk import SendMessage
+from elwood.agent.tools.talk import MessageToSend
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
@@ -46,7 +46,7 @@ class Scene:
     before: Callable[[Entry], Awaitable[None]] | None = None
     entries: int = 0
 
-    def begin(self, given: SendMessage, here: Route) -> None:
+    def begin(self, given: MessageToSend, here: Route) -> None:
         call = ToolCall("c", "send_message", msgspec.json.encode(given).decode())
         said = Said("t", Assistant((call,), "s", "m", msgspec.Raw(b"[]")), Usage())
         self.apply(Received("a", "hi", "tg:1", here, 0.0), TurnStarted("t", ("a",), 1, "hi"), said)
@@ -106,7 +106,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def test_the_owner_hears_without_being_asked(scene: Scene) -> None:
-    scene.begin(SendMessage("hi", files=("a.txt",)), Route("telegram", 1))
+    scene.begin(MessageToSend("hi", files=("a.txt",)), Route("telegram", 1))
     assert (await scene.perform()).outcome == "ok"
     [post] = scene.posts
     assert [file.data for file in post.files] == [b"as it was shown"]
@@ -114,7 +114,7 @@ async def test_the_owner_hears_without_being_asked(scene: Scene) -> None:
 
 
 async def test_a_group_hears_what_the_owner_allowed(scene: Scene) -> None:
-    scene.begin(SendMessage("hi", files=("a.txt",)), GROUP)
+    scene.begin(MessageToSend("hi", files=("a.txt",)), GROUP)
     scene.approver.verdicts["send_message"] = YES
     ended = await scene.perform()
     assert (ended.outcome, ended.ruling) == ("ok", "once tg:1")
@@ -131,7 +131,7 @@ async def test_a_file_that_changes_at_the_last_moment_stays_here(scene: Scene) -
         if isinstance(entry, CallStarted):
             (scene.folder / "a.txt").write_bytes(b"something else!")
 
-    scene.begin(SendMessage("hi", files=("a.txt",)), GROUP)
+    scene.begin(MessageToSend("hi", files=("a.txt",)), GROUP)
     scene.approver.verdicts["send_message"] = YES
     scene.before = swap
     ended = await scene.perform()
@@ -140,20 +140,20 @@ async def test_a_file_that_changes_at_the_last_moment_stays_here(scene: Scene) -
 
 
 async def test_a_no_sends_nothing(scene: Scene) -> None:
-    scene.begin(SendMessage("hi"), GROUP)
+    scene.begin(MessageToSend("hi"), GROUP)
     scene.approver.verdicts["send_message"] = Verdict("denied", "tg:1")
     assert (await scene.perform()).outcome == "denied"
     assert not scene.posts
 
 
 async def test_a_configured_secret_goes_nowhere(scene: Scene) -> None:
-    scene.begin(SendMessage("the word is hunter2"), Route("telegram", 1))
+    scene.begin(MessageToSend("the word is hunter2"), Route("telegram", 1))
     assert (await scene.perform()).outcome == "denied"
     assert not scene.posts
 
 
 async def test_after_a_crash_it_is_not_sent_again(scene: Scene) -> None:
-    scene.begin(SendMessage("hi"), Route("telegram", 1))
+    scene.begin(MessageToSend("hi"), Route("telegram", 1))
     turn = scene.session.turn
     assert turn is not None
     [key] = turn.calls

@@ -24,8 +24,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.actions import AskOwner
-from elwood.agent.conversation.actions import SendMessage as Sending
+from elwood.agent.conversation.actions import AskOwner, SendMessage
 from elwood.agent.conversation.plans import exact
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.messenger import MAX_UPLOADS, Messenger, Outcome
@@ -33,7 +32,7 @@ from elwood.agent.tools.talk import (
     MAX_BYTES,
     MAX_TEXT,
     AskUser,
-    SendMessage,
+    MessageToSend,
     Talk,
     plan_question,
 )
@@ -109,7 +108,7 @@ def put(hands: Speaker, name: str, content: bytes) -> None:
 
 async def send(hands: Speaker, text: str = "", to: str = "here", *files: str) -> str:
     """Examine and send, as the gate does."""
-    given = SendMessage(text, to, files)
+    given = MessageToSend(text, to, files)
     plan = await hands.tools.plan_message(given, hands.context())
     return await hands.tools.send_message(given, hands.context(plan.facts))
 
@@ -212,9 +211,9 @@ async def test_the_plan_shows_all_of_it(tmp_path: Path) -> None:
     sha = hashlib.sha256(b"hello").hexdigest()
     text = f"hi\nFile other.txt: 1 bytes, sha256 {sha}\nTo tg:1"
     plan = await hands.tools.plan_message(
-        SendMessage(text, f"tg:{FRIEND}", ("sub/a.txt",)), hands.context()
+        MessageToSend(text, f"tg:{FRIEND}", ("sub/a.txt",)), hands.context()
     )
-    assert plan.action == Sending("person")
+    assert plan.action == SendMessage("person")
     assert plan.subject == (
         f"To Eve (tg:55): a private chat, telegram {FRIEND}\n"
         f"File sub/a.txt: 5 bytes, sha256 {sha}\nText:\n{text}"
@@ -241,8 +240,8 @@ async def test_who_will_read_it_is_told_by_the_place_alone(
     tmp_path: Path, here: Route, to: str, whom: str
 ) -> None:
     hands = speaker(tmp_path, Mailbox[OutboxMail]("outbox", 1), here)
-    plan = await hands.tools.plan_message(SendMessage("hi", to), hands.context())
-    assert isinstance(plan.action, Sending)
+    plan = await hands.tools.plan_message(MessageToSend("hi", to), hands.context())
+    assert isinstance(plan.action, SendMessage)
     assert plan.action.to == whom
 
 
@@ -260,7 +259,7 @@ async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> 
         put(hands, "b.txt", b"another")
         (hands.workspace / "link").symlink_to("a.txt")
         for name in ("a.txt", "link"):
-            given = SendMessage("see", files=(name,))
+            given = MessageToSend("see", files=(name,))
             before = await hands.tools.plan_message(given, hands.context())
             if name == "link":
                 (hands.workspace / "link").unlink()
@@ -272,7 +271,7 @@ async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> 
             with pytest.raises(ToolFailure, match="changed since it was allowed"):
                 await hands.tools.send_message(given, hands.context(before.facts))
         with pytest.raises(ToolFailure, match="changed since"):
-            await hands.tools.send_message(SendMessage("never examined"), hands.context())
+            await hands.tools.send_message(MessageToSend("never examined"), hands.context())
         assert not fake.sent
 
 
@@ -297,7 +296,7 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
             ((), "neither text nor a file"),
         ):
             with pytest.raises(ToolFailure, match=words):
-                await hands.tools.plan_message(SendMessage(" ", files=files), hands.context())
+                await hands.tools.plan_message(MessageToSend(" ", files=files), hands.context())
         assert not fake.calls
 
 
@@ -466,6 +465,6 @@ def test_both_act_once_and_say_so() -> None:
     for tool in (send, ask):
         assert (tool.risk, tool.effect) == ("write", "once")
         assert tool.plan is not None
-    assert send.target(SendMessage("x", "owner", ("a.txt",))) == "owner, a.txt"
+    assert send.target(MessageToSend("x", "owner", ("a.txt",))) == "owner, a.txt"
     schema = send.spec.schema
     assert str(MAX_TEXT).encode() in bytes(schema)

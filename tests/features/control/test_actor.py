@@ -160,7 +160,9 @@ async def test_decisions_are_asked_of_approvals_in_the_name_of_the_socket(folder
             (wire.Revoke(3), RevokePermission(number=3, by=CONTROL)),
         ):
             assert await setting.ask(request) == wire.Settled(True, repr(asked))
-        assert await setting.ask(wire.Approvals()) == wire.Settled(True, f"{CONTROL} may run ***")
+        assert await setting.ask(wire.ShowApprovals()) == wire.Settled(
+            True, f"{CONTROL} may run ***"
+        )
 
 
 async def test_without_approvals_pairing_says_so(folder: Path) -> None:

@@ -252,10 +252,10 @@ def test_pair_says_what_was_decided(
 
 
 @pytest.mark.parametrize(
-    "request_", [wire.Approvals(), wire.Rule("ABC234", "always"), wire.Revoke(7)]
+    "request_", [wire.ShowApprovals(), wire.Rule("ABC234", "always"), wire.Revoke(7)]
 )
 def test_approve_says_what_was_decided(
-    request_: wire.Approvals | wire.Rule | wire.Revoke,
+    request_: wire.ShowApprovals | wire.Rule | wire.Revoke,
     folder: Path,
     speak: Speak,
     capsys: pytest.CaptureFixture[str],

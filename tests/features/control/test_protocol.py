@@ -19,7 +19,7 @@ def test_requests_and_answers_come_back_as_they_were() -> None:
     requests: list[wire.Request] = [
         wire.Inspect(),
         wire.Pair("K7Q2"),
-        wire.Approvals(),
+        wire.ShowApprovals(),
         wire.Rule("ABC234", "denied"),
         wire.Revoke(3),
     ]

@@ -8,7 +8,7 @@ from elwood.features.health.alarms import (
     OFTEN,
     QUIET,
     Alarm,
-    News,
+    AlarmNews,
     Told,
     after,
     news,
@@ -53,16 +53,16 @@ def test_after_the_quiet_time_a_subject_is_news_again() -> None:
     told = Told()
     for number in range(OFTEN):
         alarm = Alarm(str(number), "poll", "poll hangs")
-        told = after(told, News((alarm,)), float(number))
-        told = after(told, News((), (alarm,)), float(number))
+        told = after(told, AlarmNews((alarm,)), float(number))
+        told = after(told, AlarmNews((), (alarm,)), float(number))
     again = Alarm("again", "poll", "poll hangs")
     assert news(told, [again], QUIET - 1) is None
-    assert news(told, [again], QUIET + OFTEN) == News((again,))
+    assert news(told, [again], QUIET + OFTEN) == AlarmNews((again,))
 
 
 def test_what_was_not_told_is_still_news() -> None:
     (alarm, *_) = ALARMS
-    assert news(Told(), [alarm], 0.0) == news(Told(), [alarm], 30.0) == News((alarm,))
+    assert news(Told(), [alarm], 0.0) == news(Told(), [alarm], 30.0) == AlarmNews((alarm,))
     assert news(Told(), [], 60.0) is None, "never told, so nothing to take back"
 
 
@@ -70,14 +70,14 @@ def test_the_memory_of_times_is_bounded() -> None:
     told = Told()
     for number in range(1000):
         alarm = Alarm(str(number), f"session {number}", "hangs")
-        told = after(told, News((alarm,)), number * 100.0)
-        told = after(told, News((), (alarm,)), number * 100.0)
+        told = after(told, AlarmNews((alarm,)), number * 100.0)
+        told = after(told, AlarmNews((), (alarm,)), number * 100.0)
     assert len(told.times) <= QUIET / 100 + 1
     assert not told.last
 
 
 @given(st.lists(st.text(max_size=500), max_size=200))
 def test_a_message_fits_every_channel(texts: list[str]) -> None:
-    text = words(News(tuple(Alarm(t, t, t) for t in texts)))
+    text = words(AlarmNews(tuple(Alarm(t, t, t) for t in texts)))
     assert len(text.encode("utf-16-le", "surrogatepass")) // 2 <= 4000
     assert len(text.splitlines()) <= max(1, MAX_LINES) or not texts

@@ -12,7 +12,7 @@ from elwood.features.health.disk_monitor import (
     EVERY,
     LITTLE,
     NONE,
-    Health,
+    HealthFile,
     Vitals,
 )
 from elwood.foundation.runtime import (
@@ -32,7 +32,7 @@ class Rig:
     def __init__(self) -> None:
         self.space = Space(10, 90)
         self.broken = self.full = False
-        self.written: list[Health] = []
+        self.written: list[HealthFile] = []
         self.actor_table = ActorTable(trio.current_time)
         self.other = Space(10, 90)
         self.admission = Admission()
@@ -53,7 +53,7 @@ class Rig:
         await trio.lowlevel.checkpoint()
         if self.full:
             raise DiskFull(Path("health.json"))
-        self.written.append(msgspec.json.decode(data, type=Health))
+        self.written.append(msgspec.json.decode(data, type=HealthFile))
 
     def stuck(self) -> set[str]:
         return {found.subject for found in self.actor_table.stuck()}
@@ -115,7 +115,7 @@ async def test_health_is_written_each_minute(autojump_clock: object) -> None:
         nursery.start_soon(rig.run)
         await trio.sleep(1)
         assert rig.written == [
-            Health(5.0, "running", {"the state": rig.space, "the workspace": rig.other}, SEEN)
+            HealthFile(5.0, "running", {"the state": rig.space, "the workspace": rig.other}, SEEN)
         ]
         await trio.sleep(60)
         assert len(rig.written) == 2

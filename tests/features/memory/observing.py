@@ -12,8 +12,8 @@ from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.extension import ROLE, DailyQuota, Learning, Observer, OwnerQuestions
-from elwood.features.memory.settings import LearningSettings
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import Notebook

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.messages import Saved, Unsaved
-from elwood.features.memory.note import Draft, Note, Status
+from elwood.features.memory.note import Note, NoteDraft, Status
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
@@ -19,9 +19,9 @@ THEIRS = Label(untrusted=True, private=True)
 
 def draft(
     key: str, text: str, *tags: str, untrusted: bool = False, status: Status = "kept"
-) -> Draft:
+) -> NoteDraft:
     """What is to be remembered, as the tool makes it."""
-    return Draft(key, text, THEIRS if untrusted else MINE, "tg-1 by tg:1", tags, status=status)
+    return NoteDraft(key, text, THEIRS if untrusted else MINE, "tg-1 by tg:1", tags, status=status)
 
 
 @contextmanager

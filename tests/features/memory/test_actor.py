@@ -16,6 +16,7 @@ from elwood.agent.models.embeddings import EmbeddingFailed, Hashing
 from elwood.agent.models.vectors import Embeddings, hashed
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.actor import LOOK_EVERY, Memory
 from elwood.features.memory.commands import MemoryCommand
 from elwood.features.memory.learning import Lesson, Observation
@@ -36,7 +37,6 @@ from elwood.features.memory.messages import (
     Unlearned,
 )
 from elwood.features.memory.note import Note
-from elwood.features.memory.settings import LearningSettings
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch
 from elwood.features.memory.vectors import PAUSE

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import (
     APART,
     MAX_FACTS,
@@ -27,7 +28,6 @@ from elwood.features.memory.learning import (
     listing,
     normal,
 )
-from elwood.features.memory.settings import LearningSettings
 from tests.features.memory.notebook import kept, seen
 
 LearningMode = Literal["auto", "suggest", "off"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.note import (
     MAX_NOTE,
-    Draft,
     Note,
+    NoteDraft,
     expires,
     parse,
     render,
@@ -112,20 +112,20 @@ def test_a_text_or_source_cannot_pass_for_a_head() -> None:
 
 @pytest.mark.parametrize("key", ["", "../a", "a/b", "A", "a\n", "-a", "a" * 65, ".a", "ä"])
 def test_a_key_is_safe_as_a_file_name(key: str) -> None:
-    assert wrong(Draft(key, "x", TRUSTED)) is not None
+    assert wrong(NoteDraft(key, "x", TRUSTED)) is not None
 
 
 def test_bounds_are_told() -> None:
     for draft in (
-        Draft("a", "x" * (MAX_NOTE + 1), TRUSTED),
-        Draft("a", " \n", TRUSTED),
-        Draft("a", "x", TRUSTED, tags=("two words",)),
-        Draft("a", "x", TRUSTED, tags=tuple(f"t{n}" for n in range(11))),
-        Draft("a", "x", TRUSTED, importance=6),
-        Draft("a", "x", TRUSTED, ttl="30"),
+        NoteDraft("a", "x" * (MAX_NOTE + 1), TRUSTED),
+        NoteDraft("a", " \n", TRUSTED),
+        NoteDraft("a", "x", TRUSTED, tags=("two words",)),
+        NoteDraft("a", "x", TRUSTED, tags=tuple(f"t{n}" for n in range(11))),
+        NoteDraft("a", "x", TRUSTED, importance=6),
+        NoteDraft("a", "x", TRUSTED, ttl="30"),
     ):
         assert wrong(draft) is not None
-    assert wrong(Draft("a", "😀" * MAX_NOTE, TRUSTED, tags=("Küche",), ttl="30d")) is None
+    assert wrong(NoteDraft("a", "😀" * MAX_NOTE, TRUSTED, tags=("Küche",), ttl="30d")) is None
 
 
 @given(st.text(max_size=200))

@@ -25,8 +25,8 @@ from elwood.features.memory.messages import (
     Unsaved,
 )
 from elwood.features.memory.note import (
-    Draft,
     Note,
+    NoteDraft,
     above,
     parse,
     render,
@@ -36,7 +36,7 @@ from tests.features.memory.notebook import kept, seen
 from tests.features.memory.store_alone import draft, holding, opened, pending, save
 
 
-def filed(draft: Draft) -> Note:
+def filed(draft: NoteDraft) -> Note:
     """What is read of a draft that was written."""
     note = Note(
         draft.key,
@@ -82,8 +82,10 @@ def test_a_observation_that_was_put_right_by_hand_keeps_its_name() -> None:
     assert (found.text, found.name) == ("Likes green tea.", draft.key)
 
 
-def rewritten(draft: Draft, text: str) -> Draft:
-    return Draft(draft.key, text, draft.label, draft.source, status=draft.status, more=draft.more)
+def rewritten(draft: NoteDraft, text: str) -> NoteDraft:
+    return NoteDraft(
+        draft.key, text, draft.label, draft.source, status=draft.status, more=draft.more
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from elwood.agent.models.messages import (
     Completed,
     ModelUnavailable,
 )
-from elwood.features.memory.settings import LearningSettings
+from elwood.agent.session.settings import LearningSettings
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import kept
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 from elwood.agent.models.messages import ModelUnavailable
-from elwood.features.memory.settings import LearningSettings
+from elwood.agent.session.settings import LearningSettings
 from tests.agent.session.scripted import answer
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
 from tests.journeys.scene import house

@@ -28,7 +28,7 @@ from elwood.features.memory.learning import (
 )
 from elwood.features.memory.observe import (
     SHOWN_TOKENS,
-    Source,
+    FactSource,
     Unreadable,
     read,
     request,
@@ -38,7 +38,7 @@ from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import kept, seen
 
-SOURCE = Source("s", "t1", Label(), 5.0, "s/9")
+SOURCE = FactSource("s", "t1", Label(), 5.0, "s/9")
 STRANGE = Label(untrusted=True)
 
 

@@ -6,8 +6,7 @@ import attrs
 import msgspec
 import pytest
 
-from elwood.agent.conversation.actions import SaveMemory as Saving
-from elwood.agent.conversation.actions import SearchMemory as Searching
+from elwood.agent.conversation.actions import SaveMemory, SearchMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
@@ -17,9 +16,9 @@ from elwood.features.memory.note import MAX_NOTE
 from elwood.features.memory.tools import (
     MAX_FOUND,
     ForgetMemory,
+    NoteQuery,
     NoteTools,
-    SaveMemory,
-    SearchMemory,
+    NoteToSave,
     plan_save,
     plan_search,
     tools,
@@ -37,14 +36,14 @@ STRANGERS = attrs.evolve(OWN, label=Label(untrusted=True), source="tg-2 after ex
 
 
 async def search(notes: NoteTools, query: str, limit: int = 5) -> Output:
-    found = await notes.search(SearchMemory(query, limit), OWN)
+    found = await notes.search(NoteQuery(query, limit), OWN)
     assert isinstance(found, Output)
     return found
 
 
 async def test_what_was_saved_is_found_with_where_it_is_from(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
-        given = SaveMemory("tea", "  No **sugar**.\n", ("drinks",))
+        given = NoteToSave("tea", "  No **sugar**.\n", ("drinks",))
         assert await notes.save(given, OWN) == "saved tea"
         assert await notes.save(given, OWN) == "replaced tea"
         found = await search(notes, "any Sugar?")
@@ -53,13 +52,13 @@ async def test_what_was_saved_is_found_with_where_it_is_from(tmp_path: Path) -> 
             "No **sugar**.",
             private=True,
         )
-        assert await notes.search(SearchMemory("coffee"), OWN) == "no note has any of these words"
+        assert await notes.search(NoteQuery("coffee"), OWN) == "no note has any of these words"
 
 
 async def test_strangers_words_stay_so_in_the_memory(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
-        await notes.save(SaveMemory("own", "word"), OWN)
-        said = await notes.save(SaveMemory("read", "word of others"), STRANGERS)
+        await notes.save(NoteToSave("own", "word"), OWN)
+        said = await notes.save(NoteToSave("read", "word of others"), STRANGERS)
         assert isinstance(said, str)
         assert "strangers" in said
         found = await search(notes, "word")
@@ -71,9 +70,9 @@ async def test_strangers_words_stay_so_in_the_memory(tmp_path: Path) -> None:
 
 async def test_strangers_do_not_replace_what_the_owner_told(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
-        await notes.save(SaveMemory("bank", "the account is 7"), OWN)
+        await notes.save(NoteToSave("bank", "the account is 7"), OWN)
         with pytest.raises(ToolFailure, match="choose another key"):
-            await notes.save(SaveMemory("bank", "the account is 8"), STRANGERS)
+            await notes.save(NoteToSave("bank", "the account is 8"), STRANGERS)
         assert "is 7" in (await search(notes, "account")).text
 
 
@@ -81,7 +80,7 @@ async def test_a_search_shows_no_more_than_the_result_may_hold(tmp_path: Path) -
     async with note_tools(tmp_path) as notes:
         for number in range(MAX_FOUND + 1):
             await notes.save(
-                SaveMemory(f"n{number}", f"word {number:02} " + "x" * (MAX_NOTE - 8)), OWN
+                NoteToSave(f"n{number}", f"word {number:02} " + "x" * (MAX_NOTE - 8)), OWN
             )
         found = (await search(notes, "word", MAX_FOUND)).text
         assert found.count("## ") == MAX_FOUND
@@ -97,7 +96,7 @@ async def test_a_day_is_found_with_its_file_and_label(tmp_path: Path) -> None:
     read = "- 08:00 s/t1 [untrusted] [private]: `a new boiler`\n  - ✓ a tool #call\n"
     (folder / "2026-04-01.md").write_text(read)
     async with note_tools(tmp_path) as notes:
-        await notes.save(SaveMemory("boiler", "It is red."), OWN)
+        await notes.save(NoteToSave("boiler", "It is red."), OWN)
         found = await search(notes, "what did we do about the boiler in March?")
         assert found.text.index("2026-03-14") < found.text.index("It is red.")
         found = await search(notes, "what did we do about the boiler in March?", 1)
@@ -116,8 +115,8 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
     now = 0.0
     async with remembering(tmp_path / "state", now=lambda: now) as memory:
         notes = NoteTools(memory, ())
-        await notes.save(SaveMemory("tea", "Green tea, for a while", ttl="1h"), OWN)
-        await notes.save(SaveMemory("milk", "No tea with milk"), OWN)
+        await notes.save(NoteToSave("tea", "Green tea, for a while", ttl="1h"), OWN)
+        await notes.save(NoteToSave("milk", "No tea with milk"), OWN)
         noticed = [
             draft_of(Observation("drinks", text, "fact", "s", "t1", label, 0.0, f"s/{n}"))
             for n, (text, label) in enumerate([("Likes tea.", PRIVATE), ("Likes wine.", STRANGE)])
@@ -141,7 +140,7 @@ async def test_what_is_to_be_forgotten_is_found_wherever_it_stands(tmp_path: Pat
 async def test_more_than_can_be_named_is_not_forgotten_in_part(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
         for number in range(MAX_FOUND + 1):
-            await notes.save(SaveMemory(f"n{number}", f"word {number}"), OWN)
+            await notes.save(NoteToSave(f"n{number}", f"word {number}"), OWN)
         with pytest.raises(ToolFailure, match="more than 20 notes have these words"):
             await notes.plan_forget(ForgetMemory(query="word"), OWN)
 
@@ -149,22 +148,22 @@ async def test_more_than_can_be_named_is_not_forgotten_in_part(tmp_path: Path) -
 async def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     async with note_tools(tmp_path) as notes:
         with pytest.raises(ToolFailure, match="content is empty"):
-            await notes.save(SaveMemory("a", " \n"), OWN)
+            await notes.save(NoteToSave("a", " \n"), OWN)
         with pytest.raises(ToolFailure, match="a key has"):
-            await notes.save(SaveMemory("a\n", "x"), OWN)
+            await notes.save(NoteToSave("a\n", "x"), OWN)
         with pytest.raises(ToolFailure, match="query has no words"):
-            await notes.search(SearchMemory("?!"), OWN)
+            await notes.search(NoteQuery("?!"), OWN)
 
 
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
-        (SaveMemory, b'{"key": "../a", "content": "x"}'),
-        (SaveMemory, b'{"key": "A", "content": "x"}'),
-        (SaveMemory, b'{"key": "a", "content": "x", "tags": ["two words"]}'),
-        (SearchMemory, b'{"query": ""}'),
-        (SearchMemory, b'{"query": "a", "limit": 0}'),
-        (SearchMemory, b'{"query": "a", "limit": 1000}'),
+        (NoteToSave, b'{"key": "../a", "content": "x"}'),
+        (NoteToSave, b'{"key": "A", "content": "x"}'),
+        (NoteToSave, b'{"key": "a", "content": "x", "tags": ["two words"]}'),
+        (NoteQuery, b'{"query": ""}'),
+        (NoteQuery, b'{"query": "a", "limit": 0}'),
+        (NoteQuery, b'{"query": "a", "limit": 1000}'),
     ],
 )
 def test_the_schema_refuses_what_the_store_would(kind: type, arguments: bytes) -> None:
@@ -173,11 +172,11 @@ def test_the_schema_refuses_what_the_store_would(kind: type, arguments: bytes) -
 
 
 async def test_what_the_policy_and_the_gate_see() -> None:
-    plan = await plan_save(SaveMemory("tea", "No sugar.", ("drinks",)), OWN)
-    assert plan.action == Saving()
+    plan = await plan_save(NoteToSave("tea", "No sugar.", ("drinks",)), OWN)
+    assert plan.action == SaveMemory()
     assert plan.subject == "Remember as tea [drinks]:\nNo sugar."
-    assert (await plan_search(SearchMemory("tea"), OWN)).action == Searching()
+    assert (await plan_search(NoteQuery("tea"), OWN)).action == SearchMemory()
     assert (SAVE.risk, SAVE.effect) == ("write", "keyed")
     assert (SEARCH.risk, SEARCH.effect) == ("read", "pure")
     assert SEARCH.gives == PRIVATE
-    assert SAVE.target(SaveMemory("tea", "x")) == "tea"
+    assert SAVE.target(NoteToSave("tea", "x")) == "tea"

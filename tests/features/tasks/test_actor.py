@@ -20,7 +20,7 @@ from elwood.features.tasks.messages import (
     End,
     Heard,
     ListTasks,
-    Schedule,
+    PlanTask,
     TimetableMail,
     Unscheduled,
     Woken,
@@ -126,7 +126,7 @@ async def house(
 
 
 async def scheduled(it: House, task: Task = TASK) -> TaskStatus:
-    seen = await it.box.address.ask(Schedule(task=task))
+    seen = await it.box.address.ask(PlanTask(task=task))
     assert isinstance(seen, TaskStatus)
     return seen
 
@@ -208,7 +208,7 @@ async def test_a_full_disk_begins_nothing_and_forgets_nothing(
         (run,) = (await it.consult(NOON + HOUR)).runs
         it.disk.is_full = True
         assert not await it.begin(run)
-        answer = await it.box.address.ask(Schedule(task=replace(TASK, title="other")))
+        answer = await it.box.address.ask(PlanTask(task=replace(TASK, title="other")))
         assert isinstance(answer, Unscheduled)
         assert not (
             await it.box.address.ask(Change(id="check-the-build", verb="pause", by="me"))

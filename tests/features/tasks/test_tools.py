@@ -12,8 +12,7 @@ from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.actions import Reschedule
-from elwood.agent.conversation.actions import Schedule as Scheduling
+from elwood.agent.conversation.actions import Reschedule, Schedule
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
@@ -238,7 +237,7 @@ async def test_the_owner_is_shown_all_of_it(tmp_path: Path) -> None:
         given = ScheduleTask("inbox", cron="0 8 * * 1", do="Read it.\nNext: never", silent=True)
         plan = await w.plan(given)
 
-        assert plan.action == Scheduling()
+        assert plan.action == Schedule()
         assert plan.subject.splitlines() == [
             "Schedule: inbox",
             "When: every Mon at 08:00",
@@ -368,12 +367,12 @@ async def test_a_run_may_end_its_own_task_and_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", [Label(), Label(untrusted=True), Label(True, True)])
 def test_runs_of_tasks_make_no_tasks_unasked(label: Label) -> None:
-    def decided(action: Scheduling | Reschedule, who: Who) -> object:
+    def decided(action: Schedule | Reschedule, who: Who) -> object:
         return type(decide("t", action, Situation(label=label, principal=who), Rules()))
 
     strange = label.untrusted
-    assert decided(Scheduling(), "owner") is (Ask if strange else Allow)
-    assert decided(Scheduling(), "task") is Ask
+    assert decided(Schedule(), "owner") is (Ask if strange else Allow)
+    assert decided(Schedule(), "task") is Ask
     assert decided(Reschedule(), "task") is Ask
     assert decided(Reschedule(own=True), "task") is Allow
     assert decided(Reschedule(own=True), "guest") is Ask

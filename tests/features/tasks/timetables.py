@@ -14,7 +14,7 @@ from elwood.features.tasks.actor import TimetableActor
 from elwood.features.tasks.messages import (
     Change,
     ListTasks,
-    Schedule,
+    PlanTask,
     TimetableMail,
     Unscheduled,
 )
@@ -40,7 +40,7 @@ class Timetable:
         """Answer until the mailbox is closed."""
         async for message in mailbox:
             match message:
-                case Schedule(task=task):
+                case PlanTask(task=task):
                     message.reply.set(self._take(task))
                 case ListTasks(chores=chores):
                     shown = [one for one in self.seen.values() if chores or not one.task.chore]

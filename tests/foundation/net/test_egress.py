@@ -13,7 +13,7 @@ from elwood.foundation.net.egress import (
 )
 from elwood.foundation.net.urls import (
     MAX_URL,
-    Refused,
+    RefusedUrl,
     Url,
     follow,
     parse,
@@ -39,7 +39,7 @@ def test_any_text_is_refused_or_read_in_one_way(text: str) -> None:
 @given(st.one_of(st.text(), PIECES))
 def test_a_redirect_leads_to_what_the_grammar_knows(location: str) -> None:
     led = follow(HERE, location, 0)
-    assert isinstance(led, Refused) or parse(led.text) == led
+    assert isinstance(led, RefusedUrl) or parse(led.text) == led
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_canonical_form_is_what_is_sent(text: str, canonical: str) -> None:
     ],
 )
 def test_a_host_that_would_have_to_be_mended_is_refused(text: str) -> None:
-    assert isinstance(parse(text), Refused)
+    assert isinstance(parse(text), RefusedUrl)
 
 
 @pytest.mark.parametrize(

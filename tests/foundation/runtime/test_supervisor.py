@@ -1,4 +1,4 @@
-"""The supervision tests of reliability.md §1.2, which follow OTP's supervisor_SUITE."""
+"""The supervision tests, which follow OTP's supervisor_SUITE."""
 
 import gc
 from pathlib import Path
@@ -300,7 +300,7 @@ def open_files() -> int:
 
 
 async def test_an_exception_group_stays_inside_its_actor(autojump_clock: object) -> None:
-    """What a dying MCP server raises through the SDK's task group (reliability.md §5)."""
+    """What a dying MCP server raises through the SDK's task group."""
 
     async def fail(what: str) -> None:
         await trio.lowlevel.checkpoint()

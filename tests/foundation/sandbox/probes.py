@@ -1,4 +1,4 @@
-"""Tries to get out of a sandbox, in every way that security.md §1.2 names; runs inside it.
+"""Tries to get out of a sandbox, in every way we know; runs inside it.
 
 A program of its own, without any library: ``python3 -IS probes.py CONFIG`` prints, as JSON, which
 tries reached something.  CONFIG says where the things are that must not be reached.

@@ -1,4 +1,4 @@
-"""The 25 ways out of security.md §1.2, and some more, tried from within every rung."""
+"""25 ways out, and some more, tried from within every rung."""
 
 import json
 import os

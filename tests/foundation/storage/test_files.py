@@ -1,4 +1,4 @@
-"""No path gets anything out of the root (security.md §2)."""
+"""No path gets anything out of the root."""
 
 import errno
 import json

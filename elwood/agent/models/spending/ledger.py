@@ -233,7 +233,7 @@ def _flat(input: float, output: float, cache_read: float, cache_write: float) ->
     return (Rate(input=input, output=output, cache_read=cache_read, cache_write=cache_write),)
 
 
-# protocols/anthropic.md §2, as of 2026-11-21.  A cache entry for an hour costs twice the input.
+# As the vendor's page had them on 2026-11-21.  A cache entry for an hour costs twice the input.
 PRICES: Mapping[str, Price] = {
     "anthropic/claude-fable-5-2": _flat(8, 40, 0.20, 10),
     "anthropic/claude-fable-5-1": _flat(10, 50, 0.25, 12.50),

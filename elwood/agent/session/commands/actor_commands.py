@@ -12,7 +12,7 @@ from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.commands.slash import (
     COMMANDS,
     Approval,
-    Command,
+    TypedCommand,
     Unknown,
     help_text,
     parse,
@@ -70,30 +70,30 @@ class Commands:
         """Carry a command out; *again* if that may have been done before."""
         footer, buttons = "", tuple[str, ...]()
         match parse(received.text):
-            case Command("new" | "undo" | "retry" | "branch" | "resume") as command:
+            case TypedCommand("new" | "undo" | "retry" | "branch" | "resume") as command:
                 await self._move(command, received, nursery)
                 return
-            case Command("stop"):
+            case TypedCommand("stop"):
                 stopped, gone = await self._runner.halt(received)
                 if stopped:
                     return  # the turn's reply answers the command as well
                 text = f"Nothing is running. {_gone(gone)}".rstrip()
-            case Command("tree"):
+            case TypedCommand("tree"):
                 state = self._log.state
                 text = "The conversations of this chat; /resume NUMBER goes back to one:"
                 footer = branches(state.tree, state.path, self._clock.now())
-            case Command("export", given):
+            case TypedCommand("export", given):
                 text = await self._exports.export(given.lower() or "md", received, self._log, again)
-            case Command("status"):
+            case TypedCommand("status"):
                 text = await self._say_status(received)
-            case Command("budget"):
+            case TypedCommand("budget"):
                 text = "What is spent is for my owner only."
                 if not received.untrusted:  # jobs are named after what they are about
                     text = await self._status.budget(self._log.id)
-            case Command("receipts", given):
+            case TypedCommand("receipts", given):
                 history = await self._log.look_back(partial(read_history, self._log.id))
                 text, footer = listing(history.calls, given, self._clock.zone)
-            case Command("help"):
+            case TypedCommand("help"):
                 text = help_text(self._extensions.shared.commands)
             case Approval() as approval:
                 text = await self._approve(approval, received)
@@ -114,7 +114,7 @@ class Commands:
                     text = f"I do not know /{name}.\n\n{known}"
         await self._answer(received, text, footer, buttons=buttons)
 
-    async def _move(self, command: Command, received: Received, nursery: trio.Nursery) -> None:
+    async def _move(self, command: TypedCommand, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
         async with self._runner.at_rest(nursery):
             if received.id not in self._log.state.waiting:

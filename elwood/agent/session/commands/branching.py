@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from elwood.agent.conversation.calls import Outcome
-from elwood.agent.session.commands.slash import Command
+from elwood.agent.session.commands.slash import TypedCommand
 from elwood.agent.session.log.branch import resumed
 from elwood.agent.session.log.entries import (
     Branched,
@@ -60,7 +60,7 @@ class Branching:
         self._log = log_
         self._withdraw = withdraw
 
-    async def move(self, command: Command, received: Received) -> Moved:
+    async def move(self, command: TypedCommand, received: Received) -> Moved:
         """Say what *command* comes to, while the session is at rest."""
         match command.name:
             case "undo":

@@ -52,7 +52,7 @@ Name = Literal[
 Verb = Literal["allow", "deny", "approvals", "trust"]
 
 
-class Command(msgspec.Struct, frozen=True):
+class TypedCommand(msgspec.Struct, frozen=True):
     """One of the known commands, with what was typed behind it if it takes something."""
 
     name: Name
@@ -73,15 +73,15 @@ class Unknown(msgspec.Struct, frozen=True):
     given: str = ""
 
 
-def parse(text: str) -> Command | Approval | Unknown:
+def parse(text: str) -> TypedCommand | Approval | Unknown:
     """Read a slash command; a bot's name behind ``@`` is ignored.
 
     >>> parse("/stop now")
-    Command(name='stop', given='')
+    TypedCommand(name='stop', given='')
     >>> parse("/Status@elwood_bot")
-    Command(name='status', given='')
+    TypedCommand(name='status', given='')
     >>> parse("/branch before the trip")
-    Command(name='branch', given='before the trip')
+    TypedCommand(name='branch', given='before the trip')
     >>> parse("/allow abc234 always")
     Approval(verb='allow', words=('abc234', 'always'))
     >>> parse("/dance")
@@ -91,13 +91,13 @@ def parse(text: str) -> Command | Approval | Unknown:
     word = first.removeprefix("/").split("@")[0].lower()
     match word:
         case "receipts" | "branch" | "resume" | "export":
-            return Command(word, " ".join(words))
+            return TypedCommand(word, " ".join(words))
         case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "budget" | "help":
-            return Command(word)
+            return TypedCommand(word)
         case "allow" | "deny" | "approvals" | "trust":
             return Approval(word, tuple(words))
         case "start":  # Telegram sends it when a chat is opened
-            return Command("help")
+            return TypedCommand("help")
         case _:
             return Unknown(word, " ".join(words))
 

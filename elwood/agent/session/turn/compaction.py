@@ -26,7 +26,7 @@ from elwood.agent.session.log.entries import Node
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
 
-# Estimates may be a tenth short, even calibrated: a new kind of text differs (libraries.md §2.21).
+# Estimates may be a tenth short, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
 # Shares of the limit: at which a history is shortened, to which, and to which at most if only so
 # the newest turns can stay.
@@ -43,7 +43,7 @@ MAX_RESULT, MAX_ARGUMENTS = 2_000, 500
 MAX_WHY = 200
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
     """*context* tokens fit, as the model counts; *prompt* tokens, estimated, stand before all.
 
     *ratio* is how many tokens the model counts for an estimated one.
@@ -61,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     def size(self, tokens: int) -> float:
         """Tell how much of *context* the prompt and *tokens* of messages take, at worst.
 
-        >>> Limits(context=1000, prompt=100, ratio=2.0).size(100)
+        >>> ContextLimits(context=1000, prompt=100, ratio=2.0).size(100)
         440.0
         """
         return round(HEAD_ROOM * self.ratio * (self.prompt + tokens), 3)
@@ -77,16 +77,16 @@ class Cut(msgspec.Struct, frozen=True):
     at: int
 
 
-def plan(nodes: Sequence[Node], limits: Limits, turn_start: int) -> Keep | Cut:
+def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> Keep | Cut:
     """Decide whether *nodes* are to be shortened; the open turn began at *turn_start*.
 
     Cuts fall before something a person said; within the open turn, if it alone is too long, before
     a response of the model.  So never between a call and its result.
 
     >>> nodes = [Node(n, Human("x"), 100) for n in range(10)]
-    >>> plan(nodes, Limits(context=2000), 9)
+    >>> plan(nodes, ContextLimits(context=2000), 9)
     Keep()
-    >>> plan(nodes, Limits(context=1200), 9)
+    >>> plan(nodes, ContextLimits(context=1200), 9)
     Cut(at=6)
     """
     total = sum(node.tokens for node in nodes)

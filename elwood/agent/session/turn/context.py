@@ -1,7 +1,7 @@
 """The system prompt: made from the workspace's documents, within a budget of tokens.
 
 It holds nothing that changes by itself (no date, no memories): those travel as later messages, so
-that it stays the same, byte for byte, while the documents do (architecture §6).
+that it stays the same, byte for byte, while the documents do.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The only way to run a tool: find, validate, examine, decide, seek, record, run, redact, record.
 
 What a tool did stands in the log before anybody is told, and that it is about to do something
-stands there before it does (reliability.md §1.1).
+stands there before it does.
 """
 
 import logging

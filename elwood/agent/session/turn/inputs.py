@@ -24,7 +24,7 @@ class OwnerClock(msgspec.Struct, frozen=True):
 def render(inputs: Sequence[Received], clock: OwnerClock) -> str:
     """Write *inputs* as one message to the model, headed by the time it is read.
 
-    The date travels here and not in the system prompt, which must stay the same (architecture §6).
+    The date travels here and not in the system prompt, which must stay the same.
 
     >>> from elwood.agent.conversation.route import Route
     >>> one = Received("1", "hello", "tg:1", Route("telegram"), 0.0)

@@ -1,7 +1,7 @@
 """What a turn does about one response of the model: a table, so that every case is decided.
 
-Sources: the rows of llm_failures.jsonl (named in brackets) and the stop table of
-protocols/anthropic.md §4.  The one rule above all: calls run only after `tools`.
+Sources: the rows of llm_failures.jsonl (named in brackets) and the stop reasons of the Messages
+API.  The one rule above all: calls run only after `tools`.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ MAX_CONTINUED = 2
 MAX_PAUSED = 5
 
 
-class Tally(msgspec.Struct, frozen=True):
+class TurnAttempts(msgspec.Struct, frozen=True):
     """What has been tried already in this turn."""
 
     continued: int = 0
@@ -76,14 +76,14 @@ NUDGE = "You ended without any text. Say in a sentence or two what came of it."
 CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
-def react(completion: Completion, tally: Tally) -> Reaction:
+def react(completion: Completion, tally: TurnAttempts) -> Reaction:
     """Decide what to do about a whole response.
 
     >>> from elwood.agent.conversation.message import Usage
     >>> said = Assistant((Text("hi"),), "x", "m", msgspec.Raw(b"[]"))
-    >>> react(Completion(said, "end", Usage()), Tally())
+    >>> react(Completion(said, "end", Usage()), TurnAttempts())
     Finish(text='hi')
-    >>> react(Completion(said, "cut", Usage()), Tally(continued=2)).text
+    >>> react(Completion(said, "cut", Usage()), TurnAttempts(continued=2)).text
     'hi\\n\\n[cut off: the answer was too long]'
     """
     message = completion.message
@@ -110,7 +110,7 @@ def react(completion: Completion, tally: Tally) -> Reaction:
             return Fail("The model gave no text.")
 
 
-def _react_to_cut(message: Assistant, text: str, tally: Tally) -> Reaction:
+def _react_to_cut(message: Assistant, text: str, tally: TurnAttempts) -> Reaction:
     if message.calls:
         if not tally.enlarged:
             return Enlarge()

@@ -18,8 +18,8 @@ from elwood.agent.session.log.entries import Compacted, Node
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import (
     INSTRUCTIONS,
+    ContextLimits,
     Cut,
-    Limits,
     Summary,
     Unfit,
     judge,
@@ -50,7 +50,7 @@ async def make_room(
     """
     turn = session.turn
     assert turn is not None
-    limits = partial(Limits, prompt=session.prompt_tokens, ratio=session.calibration.ratio)
+    limits = partial(ContextLimits, prompt=session.prompt_tokens, ratio=session.calibration.ratio)
     if context is None:
         context = int(limits(context=0).size(sum(node.tokens for node in session.path)))
     given = limits(context=context)

@@ -1,7 +1,7 @@
 """One turn: ask the model, run its calls, take in what is said meanwhile, until there is an answer.
 
 Everything that happens is recorded as it happens; after a crash the same function goes on from
-what the log holds (architecture §9).
+what the log holds.
 """
 
 from typing import Literal
@@ -47,7 +47,7 @@ from elwood.agent.session.turn.on_completion import (
     Resend,
     RunCalls,
     Shrink,
-    Tally,
+    TurnAttempts,
     react,
     without_calls,
 )
@@ -128,7 +128,7 @@ class _TurnRun:
         turn = deps.log.state.turn
         assert turn is not None, "run_turn needs an open turn"
         self._turn: Turn = turn
-        self._tally = Tally(used_tools=bool(turn.receipts))
+        self._tally = TurnAttempts(used_tools=bool(turn.receipts))
         self._text: list[str] = []
         self._max_tokens: int | None = None
         self._mended = 0

@@ -18,9 +18,9 @@ from elwood.agent.session.turn.imitation import fold, neutralise
 # Words between who did something and the word for it at most, and words of a clause that may end
 # with it: "Mail sent".
 NEAR, SHORT = 6, 4
-# Code, block quotes and quotations: somebody else's words.
-_QUOTED = re.compile(r"```.*?(?:```|\Z)|^\s*>[^\n]*|`[^`\n]*`|[“„«\"][^“”»\"]*[”“»\"]", re.S | re.M)
-_SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))")  # noqa: RUF001
+# Code, block quotes and quotations: somebody else's words.  Compiled at the first use.
+_QUOTED = r"(?sm)```.*?(?:```|\Z)|^\s*>[^\n]*|`[^`\n]*`|[“„«\"][^“”»\"]*[”“»\"]"
+_SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))"  # noqa: RUF001
 _CLAUSE = re.compile(r"[,;:()–—]+(?:\s|$)")  # noqa: RUF001
 _PLAIN = str.maketrans({"\u2019": "'", "_": " "})
 _WORD = re.compile(r"[\w-]*\w(?:'\w+)?")
@@ -44,7 +44,7 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     >>> speaks_of_deeds("I checked it."), speaks_of_deeds("I checked it.", looked=True)
     (True, False)
     """
-    for sentence in _SENTENCE.split(_QUOTED.sub(" x ", text)):
+    for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
         if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):  # noqa: RUF001
             continue
         seen = fold(sentence).translate(_PLAIN)

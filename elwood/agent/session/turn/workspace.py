@@ -25,7 +25,7 @@ STRANGE = (
 )
 
 
-class Page(msgspec.Struct, frozen=True):
+class StampedDocument(msgspec.Struct, frozen=True):
     """A document as it was when its file had the stamp *stamp*; *note* says what is wrong.
 
     *untrusted* is as in `store.files.File`.
@@ -43,7 +43,7 @@ class Workspace:
     def __init__(self, root: Root, blocking: Blocking) -> None:
         self._root = root
         self._blocking = blocking
-        self._known: dict[str, Page] = {}
+        self._known: dict[str, StampedDocument] = {}
         self._documents = Documents()
 
     async def documents(self) -> Documents:
@@ -57,7 +57,7 @@ class Workspace:
             self._documents = documents
         return self._documents
 
-    def _look(self) -> tuple[dict[str, Page], Documents]:
+    def _look(self) -> tuple[dict[str, StampedDocument], Documents]:
         known = {name: look(self._root, f"{name}.md", self._known.get(name)) for name in NAMES}
         trusted = {name: page for name, page in known.items() if not page.untrusted}
         texts = {name: page.text for name, page in trusted.items() if page.text is not None}
@@ -67,7 +67,7 @@ class Workspace:
         return known, Documents(texts, tuple(notes))
 
 
-def look(root: Root, name: str, before: Page | None = None) -> Page:
+def look(root: Root, name: str, before: StampedDocument | None = None) -> StampedDocument:
     """Read the document *name*, unless its file is as it was *before*; blocks.
 
     Raises Unconfined.
@@ -75,7 +75,7 @@ def look(root: Root, name: str, before: Page | None = None) -> Page:
     try:
         seen = root.seen(name)
         if seen is None:
-            return Page()
+            return StampedDocument()
         # A link has another stamp than what was read through it, so it is followed each time.
         if before is not None and before.stamp == _stamp(seen):
             return before
@@ -86,16 +86,16 @@ def look(root: Root, name: str, before: Page | None = None) -> Page:
             content = file.read(MAX_DOCUMENT + 1)
             untrusted = file.untrusted
     except PathMissing:
-        return Page()
+        return StampedDocument()
     except PathRefused as error:
-        return Page(note=f"{name} could not be read: it {error.why}.")
+        return StampedDocument(note=f"{name} could not be read: it {error.why}.")
     text = content[:MAX_DOCUMENT].decode("utf-8-sig", "replace")
     if len(content) <= MAX_DOCUMENT:
-        return Page(stamp, text, untrusted=untrusted)
+        return StampedDocument(stamp, text, untrusted=untrusted)
     # The last character may have been cut in the middle: that is no error of the file.
     text = text.rstrip("\ufffd")
     note = f"{name} is longer than {MAX_DOCUMENT >> 10} KiB; the rest is left out."
-    return Page(stamp, text, note, untrusted)
+    return StampedDocument(stamp, text, note, untrusted)
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
