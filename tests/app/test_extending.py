@@ -222,7 +222,7 @@ async def main(house, state, runtime):
 trio.run(main, *map(Path, sys.argv[1:]))
 """
 # Features whose folders something else needs: see NAMED.
-NEEDED = {"memory", "tasks"}
+NEEDED = {"tasks"}
 
 
 def house_without(feature: str, folder: Path) -> None:
