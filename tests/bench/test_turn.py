@@ -33,8 +33,8 @@ AIMS = {
     "all chats answered": 1.5,
 }
 BOUNDS = {
-    "plain turn, wall": 3.0,
-    "plain turn, CPU": 3.5,
+    "plain turn, wall": 3.5,
+    "plain turn, CPU": 4.0,
     "one-tool turn, wall": 4.0,
     "one-tool turn, CPU": 4.0,
     "start to first poll": 4.0,
