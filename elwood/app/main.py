@@ -14,6 +14,7 @@ from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
+from elwood.agent.conversation.hours import next_active, read_hours
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.feature import Actor, Chore, Feature, Gathered, Parts, Report
 from elwood.agent.models.actor import Models
@@ -47,8 +48,6 @@ from elwood.features.memory.feature import FEATURE as memory
 from elwood.features.shell.feature import FEATURE as shell
 from elwood.features.skills.feature import FEATURE as skills
 from elwood.features.tasks.feature import FEATURE as tasks
-from elwood.features.tasks.notation import read_hours
-from elwood.features.tasks.when import next_active
 from elwood.features.telegram.feature import FEATURE as telegram
 from elwood.features.web.feature import FEATURE as web
 from elwood.foundation.environment import Environment

@@ -5,6 +5,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import Purse
@@ -18,7 +19,7 @@ from elwood.features.tasks.settings import (
     TaskForm,
 )
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import Cron, Every, Hours
+from elwood.features.tasks.when import Cron, Every
 from tests.app.test_config import complaints, configured
 
 OWNER = 'owner.timezone = "Europe/Berlin"\n'

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from elwood.agent.conversation.hours import is_active
 from elwood.features.tasks import when as timing
 from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task
@@ -43,7 +44,7 @@ class Series:
     def is_awake(self, at: float) -> bool:
         """Tell whether something planned for *at* may run then."""
         chosen = isinstance(self.task.when, timing.Once)
-        return chosen or timing.is_active(self.task.hours, at, self.task.zone)
+        return chosen or is_active(self.task.hours, at, self.task.zone)
 
 
 def kind(task: Task) -> str:

@@ -9,18 +9,13 @@ import pytest
 import trio.testing
 from msgspec.structs import replace
 
+from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
 from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
-from elwood.features.tasks.when import (
-    Cadence,
-    Cron,
-    Every,
-    Hours,
-    Once,
-)
+from elwood.features.tasks.when import Cadence, Cron, Every, Once
 from tests.journeys.outcomes import Judge
 from tests.journeys.year import Event, House, World
 

@@ -11,15 +11,16 @@ from hashlib import sha256
 
 import msgspec
 
+from elwood.agent.conversation.hours import Hours, read_hours
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import models_in_use
 from elwood.features.tasks import watch as watching
-from elwood.features.tasks.notation import never, placed, read_hours, read_when
+from elwood.features.tasks.notation import never, placed, read_when
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import HEARTBEAT, Task
-from elwood.features.tasks.when import Cron, Every, Hours, Once, When, cron_fields
+from elwood.features.tasks.when import Cron, Every, Once, When, cron_fields
 from elwood.foundation.settings import Config
 from elwood.foundation.text.words import slug
 

@@ -1,30 +1,25 @@
 """Times as they are written: in files, where a text must always mean the same, and for people."""
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from zoneinfo import ZoneInfo
 
+from elwood.agent.conversation import timezones
+from elwood.agent.conversation.hours import DAYS, Hours, is_active, next_active
 from elwood.agent.conversation.route import Route
-from elwood.features.tasks import timezones
 from elwood.features.tasks.when import (
     LATEST,
     Cadence,
     Cron,
     Every,
-    Hours,
     Once,
     When,
     check,
-    check_hours,
     cron_fields,
-    is_active,
-    next_active,
     next_at,
 )
 
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FORMS = (
     "every 30 minutes, hourly, daily, weekly, biweekly, monthly, 2026-12-24 18:00, or a cron "
     "expression like 30 7 * * 1-5"
@@ -49,7 +44,6 @@ _EVERY = re.compile(r"every (?:([0-9]{1,8}) )?(second|minute|hour|day|week)s?", 
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:.*", re.IGNORECASE)
 _CRON = re.compile(r"@\w+|[0-9*/,-]+ [0-9*/,-]+(?: \S+){3}")
 _ROUTE = re.compile(r"([a-z][a-z0-9_-]{0,31})(?::(-?\d{1,18})(?::(\d{1,18}))?)?")
-_CLOCKS = re.compile(r"([0-9]{1,2})(:[0-9]{2})?-([0-9]{1,2})(:[0-9]{2})?")
 
 
 def read_when(text: str, zone: str) -> When | str:
@@ -105,56 +99,6 @@ def write_moment(at: float, zone: str) -> str:
     if offset is None or offset.total_seconds() % 60:
         here = here.astimezone(UTC)  # some zones were off by seconds, which is not written
     return here.isoformat(timespec="seconds")
-
-
-def read_hours(text: str) -> Hours | str | None:
-    """Read hours, of all days or of some; None is always.  Else say what is wrong.
-
-    >>> read_hours("mon-fri 8-18"), read_hours("always")
-    (Hours(begin='08:00', end='18:00', days=(0, 1, 2, 3, 4)), None)
-    """
-    words = re.sub(r" ?([-\u2013,]) ?", r"\1", " ".join(text.lower().split()))
-    words = words.replace("\u2013", "-")
-    if words in ("", "always"):
-        return None
-    *before, clocks = words.split(" ")
-    found, days = _CLOCKS.fullmatch(clocks), _read_days(before)
-    if found is None or days is None:
-        return (
-            f"{text[:_SHOWN]!r} are no hours: write them like 08:00-22:00, or mon-fri 08:00-18:00,"
-            " or always"
-        )
-    begin, end = (
-        f"{int(hour):02}{minute or ':00'}"
-        for hour, minute in (found.group(1, 2), found.group(3, 4))
-    )
-    if not (found[2] or found[4]) and "01:00" <= end < begin <= "12:00":
-        return f"{clocks!r} may mean the next morning: write it like {begin}-17:00"
-    hours = Hours(begin, end, () if len(days) == 7 else days)
-    return check_hours(hours) or hours
-
-
-def _read_days(words: Sequence[str]) -> tuple[int, ...] | None:
-    names = [day.lower() for day in DAYS]
-    days: set[int] = set()
-    for part in ",".join(words).split(",") if words else ():
-        first, _, last = part.partition("-")
-        if first[:3] not in names or (last or first)[:3] not in names:
-            return None
-        begin, end = names.index(first[:3]), names.index((last or first)[:3])
-        days |= {(begin + ahead) % 7 for ahead in range((end - begin) % 7 + 1)}
-    return tuple(sorted(days))
-
-
-def write_hours(hours: Hours | None) -> str:
-    """Write hours so that `read_hours` reads them."""
-    if hours is None:
-        return "always"
-    days = sorted(set(hours.days))
-    names = ",".join(DAYS[day].lower() for day in days)
-    if len(days) > 2 and days[-1] - days[0] == len(days) - 1:
-        names = f"{DAYS[days[0]]}-{DAYS[days[-1]]}".lower()
-    return f"{names} {hours.begin}-{hours.end}".strip()
 
 
 def read_route(text: str) -> Route | str:

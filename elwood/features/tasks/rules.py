@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec.structs import replace
 
+from elwood.agent.conversation.hours import check_hours, is_active, next_active
 from elwood.features.tasks import texts, when
 from elwood.features.tasks import watch as watching
 from elwood.features.tasks.state import (
@@ -257,7 +258,7 @@ def problem(task: Task) -> str:
         return f"there is no time zone {task.zone!r}: write one like Europe/Berlin"
     if not task.catch_up >= 0:
         return "catch_up are seconds, not less than 0"
-    return when.check(task.when) or (when.check_hours(task.hours) if task.hours else "")
+    return when.check(task.when) or (check_hours(task.hours) if task.hours else "")
 
 
 def _taken(one: TaskState | None, task: Task, now: float) -> tuple[TimetableEntry, ...]:
@@ -478,7 +479,7 @@ def upcoming(when_: When, after: float, zone: str, key: str, ends: float | None)
 
 def is_awake(task: Task, at: float) -> bool:
     """Tell whether a run of *task* may begin at *at*; the time of a reminder was chosen."""
-    return isinstance(task.when, Once) or when.is_active(task.hours, at, task.zone)
+    return isinstance(task.when, Once) or is_active(task.hours, at, task.zone)
 
 
 def _may_retry(one: TaskState, now: float) -> bool:
@@ -506,7 +507,7 @@ def _look(one: TaskState, now: float) -> tuple[DueRun | None, float | None]:
     else:
         return None, coming
     if not isinstance(task.when, Once):
-        at = when.next_active(task.hours, max(at, now), task.zone)
+        at = next_active(task.hours, max(at, now), task.zone)
     if at <= now:
         return _due(one, planned), None
     late = planned.due + task.catch_up + 1

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import attrs
 
+from elwood.agent.conversation.hours import read_hours, write_hours
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
@@ -14,11 +15,9 @@ from elwood.features.tasks.notation import (
     advice,
     never,
     placed,
-    read_hours,
     read_moment,
     read_route,
     read_when,
-    write_hours,
     write_moment,
     write_route,
     write_when,

@@ -5,9 +5,10 @@ from typing import Literal
 
 import msgspec
 
+from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION, Purse
-from elwood.features.tasks.when import Hours, When
+from elwood.features.tasks.when import When
 
 # Seconds that a run may come late, unless the task says otherwise: a morning's job is still of use
 # at noon, and not the next morning.

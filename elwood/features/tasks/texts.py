@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from elwood.agent.conversation.hours import next_active, write_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending.budget import dollars
-from elwood.features.tasks.notation import say_clock, say_moment, say_when, write_hours
+from elwood.features.tasks.notation import say_clock, say_moment, say_when
 from elwood.features.tasks.task import Task, TaskStatus
-from elwood.features.tasks.when import Cadence, Once, next_active, next_at
+from elwood.features.tasks.when import Cadence, Once, next_at
 from elwood.foundation.text.lines import one_line
 
 # Runs that are named before a task is allowed, and when it is planned.
@@ -154,7 +155,8 @@ def next_runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
 def cadence(task: Task, zone: str) -> str:
     """Say when *task* runs, for who lives in *zone*.
 
-    >>> from elwood.features.tasks.when import Cron, Hours
+    >>> from elwood.agent.conversation.hours import Hours
+    >>> from elwood.features.tasks.when import Cron
     >>> task = Task("a", "A", Cron("0 9 * * 1"), "Asia/Tokyo", hours=Hours("08:00", "20:00"))
     >>> cadence(task, "UTC")
     'every Mon at 09:00 (Asia/Tokyo), only 08:00-20:00'

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import Other, Reschedule, Schedule
 from elwood.agent.conversation.calls import Effect
+from elwood.agent.conversation.hours import read_hours
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.task_run import SESSION, Purse, job_of
@@ -24,7 +25,7 @@ from elwood.features.tasks.messages import (
     TimetableMail,
     Unscheduled,
 )
-from elwood.features.tasks.notation import UNITS, read_hours, read_moment, say_clock, say_moment
+from elwood.features.tasks.notation import UNITS, read_moment, say_clock, say_moment
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
 from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, next_runs, table
 from elwood.features.tasks.when import Cron, Every, Once, When, check

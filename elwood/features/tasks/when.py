@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from elwood.features.tasks import timezones
+from elwood.agent.conversation import timezones
 
 # Seconds.  What runs more often than each minute should be a program, not a task.
 MIN_EVERY = 60.0
@@ -87,18 +87,6 @@ class Cadence(msgspec.Struct, frozen=True, tag="cadence"):
 When = Cron | Every | Once | Cadence
 
 
-class Hours(msgspec.Struct, frozen=True):
-    """From *begin* to before *end*, "HH:MM" on the clock; to the next day if *end* is not later.
-
-    *days* (0 is Monday; none means all) are those on which it begins: Friday from 22:00 to 02:00
-    ends on Saturday.
-    """
-
-    begin: str
-    end: str
-    days: tuple[int, ...] = ()
-
-
 def next_at(when: When, after: float, zone: str, key: str = "") -> float | None:
     """Return the first planned time after *after*; None if there is none any more.
 
@@ -157,61 +145,6 @@ def check(when: When) -> str:
             return "" if 0 <= at <= LATEST else _OUT_OF_RANGE
         case Cadence():
             return ""
-
-
-def is_active(hours: Hours | None, at: float, zone: str) -> bool:
-    """Tell whether the clock in *zone* shows a time within *hours* at *at*; None is always.
-
-    >>> is_active(Hours("22:00", "06:00", days=(4,)), 2 * 86_400.0, "UTC")
-    True
-    >>> is_active(Hours("22:00", "06:00", days=(5,)), 2 * 86_400.0, "UTC")
-    False
-    """
-    if hours is None:
-        return True
-    here = timezones.local(at, zone)
-    begin, end = _minutes(hours.begin), _minutes(hours.end)
-    if end <= begin:
-        end += 24 * 60
-    minute = here.hour * 60 + here.minute
-    today, yesterday = here.weekday(), (here - timedelta(days=1)).weekday()
-    days = hours.days or range(7)
-    return (today in days and begin <= minute < end) or (
-        yesterday in days and minute + 24 * 60 < end
-    )
-
-
-def next_active(hours: Hours | None, at: float, zone: str) -> float:
-    """Return *at* if it is within *hours*, else the moment at which they begin next."""
-    if hours is None or is_active(hours, at, zone):
-        return at
-    begin = timedelta(minutes=_minutes(hours.begin))
-    now = math.floor(at)
-    # Each step ends at a beginning or a change of clocks; a week has seven and a few.
-    for _ in range(32):
-        here = timezones.local(now, zone)
-        midnight = here.replace(hour=0, minute=0, second=0)
-        start = midnight + begin if midnight + begin > here else midnight + begin + timedelta(1)
-        then = now + int((start - here).total_seconds())
-        now = timezones.change(now, then, zone) or then
-        if is_active(hours, now, zone):
-            return float(now)
-    raise ValueError(f"{hours} never come; check_hours tells why")
-
-
-def check_hours(hours: Hours) -> str:
-    """Say what is wrong with *hours* and what to write instead; "" if they are fine."""
-    for clock in (hours.begin, hours.end):
-        found = re.fullmatch(r"([0-9]{1,2}):([0-5][0-9])", clock)
-        if found is None or _minutes(clock) > 24 * 60 - (clock == hours.begin):
-            return f"{clock!r} is no time of day: write it like 22:00"
-    wrong = [day for day in hours.days if not 0 <= day <= 6]
-    return f"{wrong[0]} is no day of the week: write 0 (Monday) to 6 (Sunday)" if wrong else ""
-
-
-def _minutes(clock: str) -> int:
-    hour, _, minute = clock.partition(":")
-    return int(hour) * 60 + int(minute)
 
 
 def _passed(every: Every, at: float) -> int:

@@ -2,18 +2,12 @@
 
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.features.tasks.notation import never
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import (
-    Cadence,
-    Cron,
-    Every,
-    Hours,
-    Once,
-    When,
-)
+from elwood.features.tasks.when import Cadence, Cron, Every, Once, When
 
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia", "Pacific/Kiritimati"]
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elwood
+from elwood.agent.conversation.hours import Hours, is_active
 from elwood.features.tasks.heartbeat import (
     MAX_CHECKLIST,
     MAX_ENTRIES,
@@ -19,14 +20,7 @@ from elwood.features.tasks.notation import never
 from elwood.features.tasks.rules import problem
 from elwood.features.tasks.settings import HeartbeatSettings
 from elwood.features.tasks.task import Task
-from elwood.features.tasks.when import (
-    Cadence,
-    Cron,
-    Every,
-    Hours,
-    is_active,
-    next_at,
-)
+from elwood.features.tasks.when import Cadence, Cron, Every, next_at
 
 SETTINGS = HeartbeatSettings()
 AWAKE = "08:00-22:00"

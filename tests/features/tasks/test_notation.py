@@ -4,30 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.hours import Hours, check_hours, read_hours, write_hours
 from elwood.agent.conversation.route import Route
 from elwood.features.tasks.notation import (
     advice,
-    read_hours,
     read_moment,
     read_route,
     read_when,
     say_when,
-    write_hours,
     write_moment,
     write_route,
     write_when,
 )
 from elwood.features.tasks.settings import TaskForm, read_task, write_task
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task
-from elwood.features.tasks.when import (
-    Cadence,
-    Cron,
-    Every,
-    Hours,
-    Once,
-    When,
-    check_hours,
-)
+from elwood.features.tasks.when import Cadence, Cron, Every, Once, When
 from tests.features.tasks.tasks import ZONES, clocks, sensible
 
 MOMENTS = st.integers(0, 4_000_000_000).map(float)

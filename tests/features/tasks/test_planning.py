@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from elwood.agent.conversation.hours import Hours
 from elwood.features.tasks import rules, texts
 from elwood.features.tasks.rules import BACKOFF, MAX_TASKS, OFF, RESTORED
 from elwood.features.tasks.state import (
@@ -24,12 +25,7 @@ from elwood.features.tasks.task import (
     TELL_AFTER,
     Task,
 )
-from elwood.features.tasks.when import (
-    Cron,
-    Every,
-    Hours,
-    Once,
-)
+from elwood.features.tasks.when import Cron, Every, Once
 from tests.features.tasks.book import ZONE, Book
 
 HOUR, DAY = 3600.0, 86_400.0

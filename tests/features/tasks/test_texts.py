@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.hours import Hours
 from elwood.features.tasks.notation import say_moment
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.texts import (
@@ -15,13 +16,7 @@ from elwood.features.tasks.texts import (
     state,
     table,
 )
-from elwood.features.tasks.when import (
-    Cron,
-    Every,
-    Hours,
-    Once,
-    When,
-)
+from elwood.features.tasks.when import Cron, Every, Once, When
 
 PARIS = "Europe/Paris"
 # Sunday 2026-11-22 12:00 in Paris.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from elwood.agent.conversation.hours import Hours, check_hours, is_active, next_active
 from elwood.features.tasks.when import (
     LATEST,
     MAX_EVERY,
@@ -18,13 +19,9 @@ from elwood.features.tasks.when import (
     Cadence,
     Cron,
     Every,
-    Hours,
     Once,
     When,
     check,
-    check_hours,
-    is_active,
-    next_active,
     next_at,
     planned,
 )

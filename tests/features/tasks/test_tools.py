@@ -13,6 +13,7 @@ from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.conversation.actions import Reschedule, Schedule
+from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
@@ -40,13 +41,7 @@ from elwood.features.tasks.tools import (
     Verb,
     tools,
 )
-from elwood.features.tasks.when import (
-    Cadence,
-    Cron,
-    Every,
-    Hours,
-    Once,
-)
+from elwood.features.tasks.when import Cadence, Cron, Every, Once
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from tests.features.tasks.timetables import Timetable, answering, keeping
