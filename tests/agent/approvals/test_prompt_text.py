@@ -123,6 +123,7 @@ def test_an_overview_has_one_line_for_each(subject: str) -> None:
 
 def test_a_question_gives_a_long_reason_whole_and_names_five_sources() -> None:
     why = "x" * 300
-    (rich,) = request_messages(case("rm -rf /", why=why, origins="|".join("abcdefg")), 300.0)
+    asked = case("rm -rf /", why=why, origins="|".join("abcdefg"))
+    (rich,) = request_messages(asked, Route("telegram", 1))
     assert why in rich.text
     assert "words from a, b, c, d, e and 2 more." in rich.text
