@@ -299,8 +299,10 @@ async def test_a_trusted_domain_covers_what_is_below_it(world: World) -> None:
             assert not (await ask.box.address.ask(TrustDomain(host=bad, by=OWNER))).ok
         again = await ask.box.address.ask(TrustDomain(host="example.org", by=OWNER))
         assert "already" in again.text
+        assert (await ask.box.address.ask(TrustDomain(host="example.net", by=OWNER))).ok
     assert [e for e in world.entries() if isinstance(e, DomainTrusted)] == [
-        DomainTrusted(1, "example.org", OWNER, world.settings.standing)
+        DomainTrusted(1, "example.org", OWNER, world.settings.standing),
+        DomainTrusted(2, "example.net", OWNER, world.settings.standing),
     ]
 
 

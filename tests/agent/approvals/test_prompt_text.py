@@ -119,3 +119,11 @@ def test_a_label_is_short_and_plain(origin: str) -> None:
 @given(EVIL)
 def test_an_overview_has_one_line_for_each(subject: str) -> None:
     assert overview([case(subject)], []).count("\n") == 2
+
+
+def test_a_question_gives_a_long_reason_whole_and_names_five_sources() -> None:
+    why = "x" * 300
+    asked = case("rm -rf /", why=why, origins="|".join("abcdefg"))
+    (rich,) = request_messages(asked, Route("telegram", 1))
+    assert why in rich.text
+    assert "words from a, b, c, d, e and 2 more." in rich.text

@@ -1,5 +1,7 @@
 """News about tasks on their way to the owner."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 
@@ -110,3 +112,22 @@ async def test_what_may_have_arrived_is_marked_as_a_repeat(
         nursery.cancel_scope.cancel()
 
     assert [post.repeat for post in heard] == repeats
+
+
+async def test_the_pauses_between_tries_double_to_a_minute(autojump_clock: object) -> None:
+    box, tries = Mailbox[OutboxMail]("outbox", 4), list[float]()
+
+    async def outbox() -> None:
+        async for message in box:
+            assert isinstance(message, Post)
+            tries.append(trio.current_time())
+            message.reply.set(Unsent("away"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox)
+        with trio.move_on_after(190):
+            await PostUntilDelivered({"chat": box.address})(PLACES[0], (Rich("hi"),))
+        nursery.cancel_scope.cancel()
+
+    pauses = [round(b - a) for a, b in pairwise(tries)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
