@@ -18,16 +18,7 @@ from typing import Any
 import attrs
 import trio
 
-from tests.fake_http import (
-    LOST,
-    Reply,
-    Request,
-    connection,
-    json_reply,
-    listen,
-    port_of,
-    whole,
-)
+from tests.fake_http import LOST, Reply, Request, connection, json_reply, listen, port_of, whole
 
 BOT = {"id": 4242, "is_bot": True, "first_name": "Elwood", "username": "elwood_bot"}
 # Recognisable in any output, and without the form of a real one.

@@ -6,13 +6,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import (
-    Human,
-    Prompt,
-    Result,
-    Results,
-    ToolSpec,
-)
+from elwood.agent.conversation.message import Human, Prompt, Result, Results, ToolSpec
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ProviderSettings

@@ -19,12 +19,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.features.daily_notes.reflections import week_of
 from elwood.features.daily_notes.store import DailyNoteSearch
 from elwood.features.memory.messages import Saved
-from elwood.features.memory.note import (
-    Note,
-    NoteDraft,
-    render,
-    stamped,
-)
+from elwood.features.memory.note import Note, NoteDraft, render, stamped
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk

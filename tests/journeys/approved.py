@@ -9,13 +9,7 @@ from elwood.agent.approvals.state import (
     ApprovalEntry,
     ApprovalRequested,
 )
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallEnded,
-    CallPending,
-    CallStarted,
-    Entry,
-)
+from elwood.agent.session.log.entries import CallDecided, CallEnded, CallPending, CallStarted, Entry
 from elwood.agent.session.log.turns import call_key
 
 YES = ("once", "conversation", "always", "source")

@@ -23,13 +23,7 @@ from elwood.agent.approvals.state import ApprovalBook, ApprovalEntry
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.inbound import Taken
-from elwood.agent.conversation.message import (
-    Assistant,
-    Human,
-    Message,
-    Notice,
-    Results,
-)
+from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results
 from elwood.agent.conversation.message import texts as texts_of
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import Entry

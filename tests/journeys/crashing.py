@@ -15,13 +15,7 @@ import trio.testing
 from elwood.agent.channels.messages import Post
 from elwood.agent.conversation.inbound import NotNow, Taken
 from elwood.agent.models.messages import Complete, Completed
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Delivered,
-    Entry,
-    Received,
-    Replied,
-)
+from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.foundation.storage.disk import Calls
 from tests.agent.session.scripted import answer, call
 from tests.journeys.disk import Kill

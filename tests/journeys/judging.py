@@ -2,13 +2,7 @@
 
 from collections import Counter
 
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    Delivered,
-    Entry,
-    Received,
-    Replied,
-)
+from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
 from elwood.agent.session.reading.receipts import HEAD
 from elwood.features.telegram.outbox import UNFINISHED
 from elwood.foundation.text.splitting import parts

@@ -31,14 +31,7 @@ from elwood.agent.conversation.inbound import Inbound, Reception
 from elwood.agent.conversation.message import Human, Results
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
-from elwood.agent.models.messages import (
-    Complete,
-    Completed,
-    Embed,
-    MayAsk,
-    ModelsMail,
-    Unembedded,
-)
+from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail, Unembedded
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending.report import Spent, Used
 from elwood.agent.policy.settings import PolicySettings

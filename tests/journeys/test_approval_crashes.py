@@ -10,13 +10,7 @@ import pytest
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import INTERRUPTED
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallEnded,
-    Delivered,
-    Received,
-    Replied,
-)
+from elwood.agent.session.log.entries import CallDecided, CallEnded, Delivered, Received, Replied
 from elwood.foundation.storage.journal import Verified, verify
 from tests.journeys.approved import misjudged
 from tests.journeys.asking import PAUSE, RESTART, AskingTrial

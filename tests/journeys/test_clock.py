@@ -9,12 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.conversation.message import (
-    Completion,
-    Human,
-    Notice,
-    Results,
-)
+from elwood.agent.conversation.message import Completion, Human, Notice, Results
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import Limits

@@ -6,12 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.message import (
-    Completion,
-    Human,
-    Message,
-    Notice,
-)
+from elwood.agent.conversation.message import Completion, Human, Message, Notice
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.files import is_marked

@@ -9,24 +9,11 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.channels.messages import (
-    Button,
-    Post,
-    Sent,
-    Undeliverable,
-    Unsent,
-    Unsure,
-)
+from elwood.agent.channels.messages import Button, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.choices import typing
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.features.tasks.actor import Scheduler, TimetableActor
-from elwood.features.tasks.messages import (
-    ListTasks,
-    PlanTask,
-    TimetableMail,
-    Unscheduled,
-    Woken,
-)
+from elwood.features.tasks.messages import ListTasks, PlanTask, TimetableMail, Unscheduled, Woken
 from elwood.features.tasks.run import TaskRunner
 from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.task import Task

@@ -22,14 +22,7 @@ from elwood.agent.feature import Do, Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.features.tasks.actor import Scheduler, TimetableActor
-from elwood.features.tasks.messages import (
-    Adopt,
-    Change,
-    ListTasks,
-    PlanTask,
-    TimetableMail,
-    Woken,
-)
+from elwood.features.tasks.messages import Adopt, Change, ListTasks, PlanTask, TimetableMail, Woken
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.run import TaskRunner
 from elwood.features.tasks.state import Timetable, TimetableEntry

@@ -41,12 +41,7 @@ from elwood.agent.models.routing import (
 )
 from elwood.agent.models.settings import ModelSettings, candidates
 from elwood.agent.models.spending.store import Caller, UsageBook
-from elwood.foundation.runtime import (
-    Mailbox,
-    clear_error,
-    report_error,
-    waiting,
-)
+from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
 
 log = logging.getLogger("elwood.models")
 

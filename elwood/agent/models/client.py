@@ -13,12 +13,7 @@ import trio
 
 from elwood.agent.models.provider import HistoryProblem, ModelFailure
 from elwood.agent.models.routing import FailureKind
-from elwood.foundation.net.http import (
-    Client,
-    Exchange,
-    Interrupted,
-    Unreachable,
-)
+from elwood.foundation.net.http import Client, Exchange, Interrupted, Unreachable
 from elwood.foundation.net.sse import EventParser
 from elwood.foundation.secrets.redaction import Secret
 

@@ -25,19 +25,8 @@ from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.runner import TurnRunner
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import (
-    Mailbox,
-    clear_error,
-    report_error,
-    waiting,
-)
-from elwood.foundation.secrets.redaction import (
-    Clean,
-    Credential,
-    Masked,
-    Redactor,
-    screen,
-)
+from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
+from elwood.foundation.secrets.redaction import Clean, Credential, Masked, Redactor, screen
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import JournalDamaged
 

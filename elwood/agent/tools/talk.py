@@ -9,12 +9,7 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.channels.messages import (
-    Attachment,
-    Button,
-    Sent,
-    Unsure,
-)
+from elwood.agent.channels.messages import Attachment, Button, Sent, Unsure
 from elwood.agent.conversation.actions import AskOwner, SendMessage
 from elwood.agent.conversation.choices import choice, numbered
 from elwood.agent.conversation.plans import Plan

@@ -23,13 +23,7 @@ from elwood.agent.approvals.state import CONTROL
 from elwood.agent.feature import ControlCommand
 from elwood.agent.session.inspection import Inspection
 from elwood.features.control import protocol as wire
-from elwood.foundation.runtime import (
-    ActorUnavailable,
-    Address,
-    Blocking,
-    Mailbox,
-    Request,
-)
+from elwood.foundation.runtime import ActorUnavailable, Address, Blocking, Mailbox, Request
 
 # Clients at once; more are turned away.
 MAX_CLIENTS = 8

@@ -7,13 +7,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.actions import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import (
-    Output,
-    Tool,
-    ToolContext,
-    ToolFailure,
-    always,
-)
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.agent.tools.workspace import WorkspaceFiles, path_failure
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined

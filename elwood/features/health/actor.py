@@ -6,23 +6,9 @@ from typing import Literal
 
 import trio
 
-from elwood.agent.channels.messages import (
-    OutboxMail,
-    Post,
-    Sent,
-    Undeliverable,
-    Unsent,
-    Unsure,
-)
+from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
-from elwood.features.health.alarms import (
-    Alarm,
-    AlarmNews,
-    Told,
-    after,
-    news,
-    words,
-)
+from elwood.features.health.alarms import Alarm, AlarmNews, Told, after, news, words
 from elwood.features.health.disk_monitor import Vitals
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (

@@ -32,13 +32,7 @@ from elwood.features.memory.learning import (
     learn,
     observations_of,
 )
-from elwood.features.memory.messages import (
-    Forgotten,
-    MemoryOverview,
-    Saved,
-    Undone,
-    Unsaved,
-)
+from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Undone, Unsaved
 from elwood.features.memory.note import (
     MAX_FILE,
     MAX_TAGS,
@@ -64,13 +58,7 @@ from elwood.features.memory.undo import (
 )
 from elwood.foundation.storage.disk import Disk, DiskFull
 from elwood.foundation.storage.indexed_files import IndexedFiles
-from elwood.foundation.storage.search_index import (
-    Document,
-    SearchQuery,
-    grouped,
-    ranked,
-    stamp_of,
-)
+from elwood.foundation.storage.search_index import Document, SearchQuery, grouped, ranked, stamp_of
 from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
 from elwood.foundation.text.words import KEY, saying
 

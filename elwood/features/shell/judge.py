@@ -16,14 +16,7 @@ from types import MappingProxyType
 import msgspec
 
 from elwood.features.shell.danger import danger
-from elwood.features.shell.shell_words import (
-    FOLDERS,
-    MAX_COMMAND,
-    Join,
-    Unclear,
-    Word,
-    parse,
-)
+from elwood.features.shell.shell_words import FOLDERS, MAX_COMMAND, Join, Unclear, Word, parse
 from elwood.foundation.storage.paths import holds_secrets, refusal
 
 

@@ -16,13 +16,7 @@ import attrs
 import trio
 
 from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
-from elwood.foundation.net.addresses import (
-    Pinned,
-    Resolve,
-    WebRefused,
-    is_reachable,
-    resolved,
-)
+from elwood.foundation.net.addresses import Pinned, Resolve, WebRefused, is_reachable, resolved
 from elwood.foundation.net.egress import EgressRules, destination
 from elwood.foundation.net.http import Unreachable
 from elwood.foundation.net.urls import RefusedUrl, Url, parse

@@ -25,12 +25,7 @@ from elwood.features.skills.offered import (
     unfit,
 )
 from elwood.features.skills.skill import Unusable, is_name
-from elwood.foundation.storage.confined import (
-    Confined,
-    PathRefused,
-    Unconfined,
-    open_beneath,
-)
+from elwood.foundation.storage.confined import Confined, PathRefused, Unconfined, open_beneath
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.paths import is_git
 

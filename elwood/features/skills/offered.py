@@ -10,14 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from elwood.features.skills.skill import (
-    NAME_RULE,
-    Skill,
-    Unusable,
-    declared,
-    is_name,
-    parse,
-)
+from elwood.features.skills.skill import NAME_RULE, Skill, Unusable, declared, is_name, parse
 from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
 from elwood.foundation.text.lines import escape_name
 

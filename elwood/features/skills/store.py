@@ -13,12 +13,7 @@ from pathlib import Path
 import attrs
 
 from elwood.features.skills.offered import MANUAL
-from elwood.features.skills.skill import (
-    MAX_FILE,
-    Skill,
-    Unusable,
-    parse,
-)
+from elwood.features.skills.skill import MAX_FILE, Skill, Unusable, parse
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root

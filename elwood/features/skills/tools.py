@@ -20,20 +20,10 @@ from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.agent.tools.workspace import path_failure
 from elwood.features.skills.git_client import Git, GitFailed
-from elwood.features.skills.installer import (
-    Offer,
-    SkillInstaller,
-    SkillRefused,
-    read_tree,
-)
+from elwood.features.skills.installer import Offer, SkillInstaller, SkillRefused, read_tree
 from elwood.features.skills.offered import candidate, review
 from elwood.features.skills.skill import MAX_FILE, There, Unusable, missing
-from elwood.features.skills.store import (
-    FoundSkill,
-    FoundSkills,
-    SkillStore,
-    files_of,
-)
+from elwood.features.skills.store import FoundSkill, FoundSkills, SkillStore, files_of
 from elwood.foundation.net.egress import destination
 from elwood.foundation.net.urls import MAX_URL
 from elwood.foundation.runtime import Blocking

@@ -38,12 +38,7 @@ from elwood.features.tasks.state import (
     is_cancelled,
 )
 from elwood.features.tasks.task import Task, TaskStatus
-from elwood.foundation.runtime import (
-    Address,
-    Mailbox,
-    clear_error,
-    report_error,
-)
+from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 

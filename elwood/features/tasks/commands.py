@@ -9,12 +9,7 @@ from elwood.agent.session.extension import CommandAnswer, CommandCall
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.features.tasks.messages import Change, ListTasks, TimetableMail
 from elwood.features.tasks.task import TaskStatus
-from elwood.features.tasks.texts import (
-    USAGE,
-    buttons,
-    find,
-    listing,
-)
+from elwood.features.tasks.texts import USAGE, buttons, find, listing
 from elwood.foundation.runtime import ActorUnavailable, Address
 
 # Seconds for a command, and of them to learn what tasks have cost: without that it is told, too.

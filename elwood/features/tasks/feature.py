@@ -28,12 +28,7 @@ from elwood.features.tasks.state import Timetable, TimetableEntry
 from elwood.features.tasks.store import AGENT_FILE, AgentFile, HeartbeatFile, Written, fingerprint
 from elwood.features.tasks.task import Origin, Task, session_of
 from elwood.features.tasks.tools import tools
-from elwood.foundation.runtime import (
-    Address,
-    Mailbox,
-    clear_error,
-    report_error,
-)
+from elwood.foundation.runtime import Address, Mailbox, clear_error, report_error
 from elwood.foundation.storage.confined import Unconfined
 from elwood.foundation.storage.journal import Journal
 

@@ -8,12 +8,7 @@ import msgspec
 from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.rules import Agenda
 from elwood.features.tasks.state import PlannedRun
-from elwood.features.tasks.task import (
-    Origin,
-    Result,
-    Task,
-    TaskStatus,
-)
+from elwood.features.tasks.task import Origin, Result, Task, TaskStatus
 from elwood.foundation.runtime import Request
 
 

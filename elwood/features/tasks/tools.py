@@ -18,13 +18,7 @@ from elwood.agent.conversation.task_run import SESSION, Purse, job_of
 from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.bounds import Reach, bounded
-from elwood.features.tasks.messages import (
-    Change,
-    ListTasks,
-    PlanTask,
-    TimetableMail,
-    Unscheduled,
-)
+from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail, Unscheduled
 from elwood.features.tasks.notation import UNITS, read_moment, say_clock, say_moment
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task, TaskStatus
 from elwood.features.tasks.texts import MAX_TITLE, cadence, does, find, limits, next_runs, table

@@ -9,21 +9,10 @@ import attrs
 import msgspec
 import trio
 
-from elwood.foundation.net.addresses import (
-    Pinned,
-    Resolve,
-    WebRefused,
-    is_reachable,
-    resolved,
-)
+from elwood.foundation.net.addresses import Pinned, Resolve, WebRefused, is_reachable, resolved
 from elwood.foundation.net.egress import EgressRules, Windows, refusal
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
-from elwood.foundation.net.urls import (
-    RefusedUrl,
-    Url,
-    follow,
-    parse,
-)
+from elwood.foundation.net.urls import RefusedUrl, Url, follow, parse
 
 __all__ = ["Permit", "Web", "WebFailed", "WebPage", "WebRefused"]
 

@@ -10,22 +10,12 @@ from msgspec import Meta
 from elwood.agent.conversation.actions import FetchUrl, SearchWeb, SendRequest
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.plans import Plan
-from elwood.agent.tools.tool import (
-    Output,
-    Tool,
-    ToolContext,
-    ToolFailure,
-)
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.features.web.search_client import MAX_QUERY, Search, SearchFailed, WebResult
 from elwood.foundation.net.addresses import WebRefused
 from elwood.foundation.net.egress import destination
-from elwood.foundation.net.urls import (
-    MAX_URL,
-    RefusedUrl,
-    Url,
-    parse,
-)
+from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.text.readable import Readable, UnreadablePage, readable
 

@@ -23,13 +23,7 @@ from elwood.foundation.runtime.mailbox import (
     Signal,
 )
 from elwood.foundation.runtime.pool import PoolPolicy, run_pool
-from elwood.foundation.runtime.restart import (
-    Again,
-    Finished,
-    GaveUp,
-    RestartPolicy,
-    after_exit,
-)
+from elwood.foundation.runtime.restart import Again, Finished, GaveUp, RestartPolicy, after_exit
 from elwood.foundation.runtime.supervisor import (
     Child,
     Crashed,

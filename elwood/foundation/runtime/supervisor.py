@@ -14,13 +14,7 @@ import trio
 
 from elwood.foundation.runtime.actor_table import ActorStatus, ActorTable, set_current
 from elwood.foundation.runtime.mailbox import Mailbox
-from elwood.foundation.runtime.restart import (
-    Again,
-    Finished,
-    GaveUp,
-    RestartPolicy,
-    after_exit,
-)
+from elwood.foundation.runtime.restart import Again, Finished, GaveUp, RestartPolicy, after_exit
 
 
 class Halt(Exception):

@@ -15,12 +15,7 @@ from typing import IO, Protocol
 
 import trio
 
-from elwood.foundation.sandbox.command import (
-    BY_SIGNAL,
-    Command,
-    Rung,
-    SandboxFailed,
-)
+from elwood.foundation.sandbox.command import BY_SIGNAL, Command, Rung, SandboxFailed
 
 
 class Kept:

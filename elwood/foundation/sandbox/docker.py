@@ -23,11 +23,7 @@ from elwood.foundation.sandbox.command import (
     SandboxFailed,
     no_folder,
 )
-from elwood.foundation.sandbox.engine import (
-    Engine,
-    EngineFailed,
-    filters,
-)
+from elwood.foundation.sandbox.engine import Engine, EngineFailed, filters
 from elwood.foundation.sandbox.layout import (
     WORKSPACE,
     Guarded,

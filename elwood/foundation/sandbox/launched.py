@@ -18,13 +18,7 @@ import trio
 
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox import seccomp
-from elwood.foundation.sandbox.children import (
-    ChildProcess,
-    Pipe,
-    attend,
-    from_child,
-    to_child,
-)
+from elwood.foundation.sandbox.children import ChildProcess, Pipe, attend, from_child, to_child
 from elwood.foundation.sandbox.command import (
     Command,
     CommandOutcome,

@@ -36,12 +36,7 @@ from elwood.foundation.storage.confined import (
     refused,
 )
 from elwood.foundation.storage.disk import FULL_ERRORS, Calls
-from elwood.foundation.storage.paths import (
-    holds_secrets,
-    is_git,
-    protection,
-    refusal,
-)
+from elwood.foundation.storage.paths import holds_secrets, is_git, protection, refusal
 
 _NAME = re.compile(r"\.elwood-[0-9a-f]{16}\.tmp")
 # Names that are tried; more than one is needed only if somebody sweeps at that very moment.

@@ -12,12 +12,7 @@ from typing import Literal
 import msgspec
 
 from elwood.foundation.storage.sqlite import CancelToken, Database, judged
-from elwood.foundation.text.words import (
-    asked,
-    expression,
-    saying,
-    words,
-)
+from elwood.foundation.text.words import asked, expression, saying, words
 
 # Raised with every change of the tables below, and of what stands in them.
 VERSION = 2

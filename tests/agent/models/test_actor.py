@@ -12,22 +12,10 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.channels.messages import (
-    OutboxMail,
-    Post,
-    Sent,
-    Unsent,
-)
+from elwood.agent.channels.messages import OutboxMail, Post, Sent, Unsent
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
-from elwood.agent.conversation.message import (
-    Assistant,
-    Completion,
-    Human,
-    Prompt,
-    Text,
-    Usage,
-)
+from elwood.agent.conversation.message import Assistant, Completion, Human, Prompt, Text, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.actor import Models
@@ -41,26 +29,14 @@ from elwood.agent.models.messages import (
     ModelUnavailable,
     Spending,
 )
-from elwood.agent.models.provider import (
-    HistoryProblem,
-    ModelFailure,
-    ModelRequest,
-    Provider,
-)
+from elwood.agent.models.provider import HistoryProblem, ModelFailure, ModelRequest, Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import FailureKind, ListedModel
 from elwood.agent.models.settings import Limits, ModelSettings, ProviderSettings
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry, Warned
 from elwood.agent.models.spending.store import UsageBook
 from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import (
-    ActorTable,
-    Address,
-    Child,
-    Mailbox,
-    inline,
-    supervise,
-)
+from elwood.foundation.runtime import ActorTable, Address, Child, Mailbox, inline, supervise
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.disk import Calls, Disk

@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending.budget import (
-    Bill,
-    in_warning,
-    limit_reached,
-    warnings,
-)
+from elwood.agent.models.spending.budget import Bill, in_warning, limit_reached, warnings
 from elwood.agent.models.spending.ledger import (
     MAX_DAYS,
     MAX_JOB_DAYS,

@@ -9,12 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.models.embeddings import (
-    DEADLINE,
-    Embedder,
-    EmbeddingFailed,
-    embedder_of,
-)
+from elwood.agent.models.embeddings import DEADLINE, Embedder, EmbeddingFailed, embedder_of
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret

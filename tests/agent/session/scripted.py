@@ -5,14 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import (
-    Assistant,
-    Completion,
-    Stop,
-    Text,
-    ToolCall,
-    Usage,
-)
+from elwood.agent.conversation.message import Assistant, Completion, Stop, Text, ToolCall, Usage
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 

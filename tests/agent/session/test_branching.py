@@ -8,12 +8,7 @@ import trio.testing
 
 from elwood.agent.conversation.inbound import Taken
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import (
-    Assistant,
-    Human,
-    Notice,
-    Results,
-)
+from elwood.agent.conversation.message import Assistant, Human, Notice, Results
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import (

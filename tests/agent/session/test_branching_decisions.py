@@ -44,12 +44,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.replay_until import (
-    is_on,
-    moved_to,
-    spans,
-    state_at,
-)
+from elwood.agent.session.log.replay_until import is_on, moved_to, spans, state_at
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import call_key

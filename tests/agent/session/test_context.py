@@ -1,11 +1,6 @@
 """The system prompt."""
 
-from elwood.agent.session.turn.context import (
-    NAMES,
-    PRECEDENCE,
-    Documents,
-    assemble,
-)
+from elwood.agent.session.turn.context import NAMES, PRECEDENCE, Documents, assemble
 from elwood.foundation.text.tokens import estimate
 
 LINE = "some words that say very little about anything\n"

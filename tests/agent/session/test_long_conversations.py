@@ -27,13 +27,7 @@ from elwood.agent.models.client import ApiEndpoint
 from elwood.agent.models.messages import BadHistory, Complete, Completed
 from elwood.agent.models.openai import Form
 from elwood.agent.models.provider import ModelFailure, ModelRequest
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    Compacted,
-    Entry,
-    Prompted,
-    Said,
-)
+from elwood.agent.session.log.entries import CallDecided, Compacted, Entry, Prompted, Said
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
 from tests.agent.session.gates import Approver

@@ -12,13 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import (
-    Assistant,
-    Human,
-    Prompt,
-    ToolCall,
-    Usage,
-)
+from elwood.agent.conversation.message import Assistant, Human, Prompt, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.provider import Provider

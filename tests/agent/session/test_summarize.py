@@ -6,13 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.message import (
-    Assistant,
-    Human,
-    Message,
-    Notice,
-    Results,
-)
+from elwood.agent.conversation.message import Assistant, Human, Message, Notice, Results
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -23,12 +17,7 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.session.log.branch import node_of
 from elwood.agent.session.log.entries import Compacted, Node
-from elwood.agent.session.turn.compaction import (
-    CUT_NOTICE,
-    HEAD,
-    HIGH,
-    is_notice_of_cut,
-)
+from elwood.agent.session.turn.compaction import CUT_NOTICE, HEAD, HIGH, is_notice_of_cut
 from elwood.agent.session.turn.summarize import DEADLINE, ROLE
 from elwood.agent.session.turn.turn import MAX_SHRUNK
 from elwood.foundation.runtime import ActorCrashed

@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.message import (
-    Assistant,
-    Completion,
-    Human,
-    Notice,
-    Prompt,
-    Results,
-)
+from elwood.agent.conversation.message import Assistant, Completion, Human, Notice, Prompt, Results
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (

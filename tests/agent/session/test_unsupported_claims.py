@@ -13,13 +13,7 @@ import pytest
 from elwood.agent.conversation.calls import Effect, Outcome
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    CallStarted,
-    Received,
-    Said,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import CallEnded, CallStarted, Received, Said, TurnStarted
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import Turn
 from elwood.agent.session.reading.receipts import HEAD, NOTHING, NOTHING_ELSE

@@ -5,12 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.backup.rules import (
-    WEEKS,
-    name_of,
-    surplus,
-    taken_at,
-)
+from elwood.features.backup.rules import WEEKS, name_of, surplus, taken_at
 
 # Seconds from 2001 to 2100.
 TIMES = st.integers(1_000_000_000, 4_100_000_000).map(float)

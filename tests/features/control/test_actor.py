@@ -27,20 +27,9 @@ from elwood.agent.approvals.state import CONTROL
 from elwood.agent.session.core import look
 from elwood.agent.session.inspection import House, SessionSeen, StuckSeen, WaitSeen
 from elwood.features.control import protocol as wire
-from elwood.features.control.actor import (
-    MAX_CLIENTS,
-    Control,
-    ControlUnavailable,
-    listen,
-)
+from elwood.features.control.actor import MAX_CLIENTS, Control, ControlUnavailable, listen
 from elwood.features.control.client import ask
-from elwood.foundation.runtime import (
-    ActorTable,
-    Mailbox,
-    inline,
-    report_error,
-    waiting,
-)
+from elwood.foundation.runtime import ActorTable, Mailbox, inline, report_error, waiting
 from tests.foundation.runtime.scene import child, house
 
 SECRET = "sk-very-secret"

@@ -12,14 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.channels.messages import (
-    OutboxMail,
-    Post,
-    Sent,
-    Undeliverable,
-    Unsent,
-    Unsure,
-)
+from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
 from elwood.app.events import listener
 from elwood.features.health.actor import VITAL, Health

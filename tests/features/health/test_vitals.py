@@ -8,19 +8,8 @@ import trio.testing
 
 from elwood.agent.session.core import Admission
 from elwood.agent.session.inspection import House, Inspection
-from elwood.features.health.disk_monitor import (
-    EVERY,
-    LITTLE,
-    NONE,
-    HealthFile,
-    Vitals,
-)
-from elwood.foundation.runtime import (
-    ActorTable,
-    Child,
-    Mailbox,
-    supervise,
-)
+from elwood.features.health.disk_monitor import EVERY, LITTLE, NONE, HealthFile, Vitals
+from elwood.foundation.runtime import ActorTable, Child, Mailbox, supervise
 from elwood.foundation.storage.disk import DiskFull, Space
 
 SEEN = Inspection(House("1", 0.0), ())

@@ -12,12 +12,7 @@ from elwood.features.memory.actor import Memory
 from elwood.features.memory.messages import MemoryMail
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch, NoteTools
-from elwood.foundation.runtime import (
-    Address,
-    Blocking,
-    Mailbox,
-    inline,
-)
+from elwood.foundation.runtime import Address, Blocking, Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 
 

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.features.memory.note import (
-    MAX_NOTE,
-    Note,
-    NoteDraft,
-    expires,
-    parse,
-    render,
-    wrong,
-)
+from elwood.features.memory.note import MAX_NOTE, Note, NoteDraft, expires, parse, render, wrong
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.words import KEY, slug
 

@@ -18,19 +18,8 @@ from elwood.features.memory.learning import (
     fact_of,
     observation_of,
 )
-from elwood.features.memory.messages import (
-    Forgotten,
-    Saved,
-    Undone,
-    Unsaved,
-)
-from elwood.features.memory.note import (
-    Note,
-    NoteDraft,
-    above,
-    parse,
-    render,
-)
+from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
+from elwood.features.memory.note import Note, NoteDraft, above, parse, render
 from elwood.features.memory.undo import UndoBatch
 from tests.features.memory.notebook import kept, seen
 from tests.features.memory.store_alone import draft, holding, opened, pending, save

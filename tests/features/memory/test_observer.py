@@ -6,12 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.models.messages import (
-    BudgetSpent,
-    Complete,
-    Completed,
-    ModelUnavailable,
-)
+from elwood.agent.models.messages import BudgetSpent, Complete, Completed, ModelUnavailable
 from elwood.agent.session.settings import LearningSettings
 from tests.agent.session.scripted import answer
 from tests.features.memory.notebook import kept

@@ -20,19 +20,8 @@ from elwood.agent.conversation.message import (
     Text,
     ToolCall,
 )
-from elwood.features.memory.learning import (
-    MAX_FACTS,
-    MAX_TEXT,
-    KnownFact,
-    Observation,
-)
-from elwood.features.memory.observe import (
-    SHOWN_TOKENS,
-    FactSource,
-    Unreadable,
-    read,
-    request,
-)
+from elwood.features.memory.learning import MAX_FACTS, MAX_TEXT, KnownFact, Observation
+from elwood.features.memory.observe import SHOWN_TOKENS, FactSource, Unreadable, read, request
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import KEY
 from tests.agent.session.scripted import answer

@@ -7,22 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.models.vectors import (
-    HASHED,
-    cosine,
-    hashed,
-    unit,
-)
+from elwood.agent.models.vectors import HASHED, cosine, hashed, unit
 from elwood.features.memory.note import Note
 from elwood.features.memory.ranking import fused, offered, relevant
 from elwood.foundation.storage.search_index import SearchHit, ranked
 from elwood.foundation.text.tokens import estimate
-from elwood.foundation.text.words import (
-    asked,
-    expression,
-    saying,
-    words,
-)
+from elwood.foundation.text.words import asked, expression, saying, words
 
 MINE = Label(private=True)
 

@@ -8,12 +8,7 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.labels import Label
 from elwood.features.memory.learning import digests
-from elwood.features.memory.messages import (
-    Forgotten,
-    Saved,
-    Undone,
-    Unsaved,
-)
+from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import EXPIRED_STAY, NoteStore
 from elwood.features.memory.undo import MAX_BATCHES

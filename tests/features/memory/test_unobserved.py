@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import (
-    Assistant,
-    Human,
-    Message,
-    Text,
-    Usage,
-)
+from elwood.agent.conversation.message import Assistant, Human, Message, Text, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.branch import resumed
 from elwood.agent.session.log.entries import (
@@ -30,12 +24,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.state import Session
-from elwood.agent.session.log.tree import (
-    MAX_OWED,
-    Unobserved,
-    UnobservedRange,
-    fresh,
-)
+from elwood.agent.session.log.tree import MAX_OWED, Unobserved, UnobservedRange, fresh
 
 ROUTE = Route("console")
 YES = Assistant((Text("yes"),), "fake", "m", msgspec.Raw(b"null"))

@@ -4,12 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from elwood.features.shell.judge import (
-    READ_CONFIGURATION,
-    CommandPlan,
-    overridden,
-    overrides,
-)
+from elwood.features.shell.judge import READ_CONFIGURATION, CommandPlan, overridden, overrides
 from elwood.features.shell.shell_words import Unclear
 from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.features.shell.danger import is_wrapper, wrapper
-from elwood.features.shell.judge import (
-    CommandPlan,
-    CommandRules,
-    Forbidden,
-    Safe,
-    judge,
-    programs,
-)
+from elwood.features.shell.judge import CommandPlan, CommandRules, Forbidden, Safe, judge, programs
 from elwood.features.shell.shell_words import MAX_COMMAND, Unclear
 from tests.features.shell.command_running import repository, run
 

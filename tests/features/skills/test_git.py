@@ -10,12 +10,7 @@ import attrs
 import pytest
 import trio
 
-from elwood.features.skills.git_client import (
-    Git,
-    GitFailed,
-    clone,
-    environment,
-)
+from elwood.features.skills.git_client import Git, GitFailed, clone, environment
 from elwood.features.skills.offered import MAX_FILES, SkillFile
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.urls import Url

@@ -5,12 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.features.skills.installer import (
-    Offer,
-    SkillInstaller,
-    SkillRefused,
-    read_tree,
-)
+from elwood.features.skills.installer import Offer, SkillInstaller, SkillRefused, read_tree
 from elwood.features.skills.offered import Candidate, SkillFile, candidate
 from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline

@@ -10,11 +10,7 @@ import trio
 
 from elwood.agent.approvals.messages import Verdict
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.conversation.message import (
-    Assistant,
-    ToolCall,
-    Usage,
-)
+from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, TurnStarted
 from elwood.agent.session.log.state import Session

@@ -29,14 +29,7 @@ from elwood.features.tasks.rules import Agenda, DueRun
 from elwood.features.tasks.state import PlannedRun, Timetable, TimetableEntry
 from elwood.features.tasks.task import Result, Task, TaskStatus
 from elwood.features.tasks.when import Every, Once
-from elwood.foundation.runtime import (
-    ActorTable,
-    Child,
-    Mailbox,
-    RestartPolicy,
-    inline,
-    supervise,
-)
+from elwood.foundation.runtime import ActorTable, Child, Mailbox, RestartPolicy, inline, supervise
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal
 

@@ -20,11 +20,7 @@ from elwood.features.tasks.state import (
     Timetable,
     TimetableEntry,
 )
-from elwood.features.tasks.task import (
-    PAUSE_AFTER,
-    TELL_AFTER,
-    Task,
-)
+from elwood.features.tasks.task import PAUSE_AFTER, TELL_AFTER, Task
 from elwood.features.tasks.when import Cron, Every, Once
 from tests.features.tasks.book import ZONE, Book
 

@@ -16,11 +16,7 @@ from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.actor import MAX_REMINDERS, MAX_RUNS
 from elwood.features.tasks.run import RUN_LIMIT
-from elwood.features.tasks.state import (
-    RunFinished,
-    RunsMissed,
-    RunStarted,
-)
+from elwood.features.tasks.state import RunFinished, RunsMissed, RunStarted
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.texts import ACTED
 from elwood.features.tasks.when import Cron, Every, Once

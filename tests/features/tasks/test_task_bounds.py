@@ -4,11 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.task_run import Purse, TaskRun
-from elwood.features.tasks.bounds import (
-    Bounds,
-    Reach,
-    bounded,
-)
+from elwood.features.tasks.bounds import Bounds, Reach, bounded
 
 NAMES = ("read_file", "schedule", "shell", "web_search")
 names = st.lists(st.sampled_from((*NAMES, "fly")), max_size=5).map(tuple)

@@ -18,14 +18,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import Purse, TaskRun
-from elwood.agent.policy.decide import (
-    Allow,
-    Ask,
-    Rules,
-    Situation,
-    Who,
-    decide,
-)
+from elwood.agent.policy.decide import Allow, Ask, Rules, Situation, Who, decide
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.tools.messenger import Messenger

@@ -11,13 +11,7 @@ import trio
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.features.tasks.actor import TimetableActor
-from elwood.features.tasks.messages import (
-    Change,
-    ListTasks,
-    PlanTask,
-    TimetableMail,
-    Unscheduled,
-)
+from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail, Unscheduled
 from elwood.features.tasks.state import Timetable as Kept
 from elwood.features.tasks.state import TimetableEntry
 from elwood.features.tasks.task import Result, Task, TaskStatus

@@ -16,12 +16,7 @@ from elwood.foundation.runtime import (
     report_warning,
     waiting,
 )
-from elwood.foundation.runtime.actor_table import (
-    CALM,
-    DEAF,
-    FAILING,
-    STALE,
-)
+from elwood.foundation.runtime.actor_table import CALM, DEAF, FAILING, STALE
 from tests.foundation.runtime.scene import Scene, child, house
 
 

@@ -8,14 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.foundation.runtime import (
-    Child,
-    Halt,
-    Mailbox,
-    PoolPolicy,
-    RestartPolicy,
-    run_pool,
-)
+from elwood.foundation.runtime import Child, Halt, Mailbox, PoolPolicy, RestartPolicy, run_pool
 from tests.foundation.runtime.scene import Say, Scene, house
 
 

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.runtime import (
-    Again,
-    Finished,
-    GaveUp,
-    RestartPolicy,
-    after_exit,
-)
+from elwood.foundation.runtime import Again, Finished, GaveUp, RestartPolicy, after_exit
 
 Mode = Literal["permanent", "transient", "temporary"]
 MODES: tuple[Mode, ...] = ("permanent", "transient", "temporary")

@@ -5,12 +5,7 @@ from pathlib import Path
 import pytest
 
 from elwood.foundation.sandbox.command import Command, Executor
-from elwood.foundation.sandbox.layout import (
-    MAX_COVERED,
-    MAX_DEPTH,
-    Guarded,
-    guarded,
-)
+from elwood.foundation.sandbox.layout import MAX_COVERED, MAX_DEPTH, Guarded, guarded
 from tests.foundation.sandbox.scene import Home
 
 

@@ -11,12 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from elwood.foundation.text.characters import clean
-from elwood.foundation.text.markdown import (
-    Rich,
-    as_terminal,
-    mark_repeat,
-    to_entities,
-)
+from elwood.foundation.text.markdown import Rich, as_terminal, mark_repeat, to_entities
 from elwood.foundation.text.splitting import NOTHING, split
 from tests.foundation.text.documents import documents
 from tests.foundation.text.entity_rules import check_entities, check_message, slice_of

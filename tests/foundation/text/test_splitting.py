@@ -5,12 +5,7 @@ import random
 import pytest
 
 from elwood.foundation.text.markdown import Entity, Rich, to_entities
-from elwood.foundation.text.splitting import (
-    LIMIT,
-    MAX_ENTITIES,
-    NOTHING,
-    split,
-)
+from elwood.foundation.text.splitting import LIMIT, MAX_ENTITIES, NOTHING, split
 from tests.foundation.text.entity_rules import check_message, slice_of, units
 
 

@@ -7,12 +7,7 @@ import msgspec
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending.budget import dollars, money, share
-from elwood.agent.models.spending.ledger import (
-    Account,
-    Ledger,
-    Tally,
-    day_of,
-)
+from elwood.agent.models.spending.ledger import Account, Ledger, Tally, day_of
 from elwood.foundation.text.lines import clip, width
 
 # Lines of jobs, of other conversations and of models in the table; the rest is one line.

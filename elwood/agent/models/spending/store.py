@@ -8,12 +8,7 @@ import trio
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending.budget import (
-    Bill,
-    in_warning,
-    limit_reached,
-    warnings,
-)
+from elwood.agent.models.spending.budget import Bill, in_warning, limit_reached, warnings
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry, charge
 from elwood.agent.models.spending.report import Spent, spent
 from elwood.foundation.runtime import clear_error, report_error

@@ -21,22 +21,10 @@ from elwood.agent.channels.messages import (
 )
 from elwood.agent.conversation.choices import typing
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.entries import (
-    Delivered,
-    Entry,
-    Posted,
-    Posting,
-    Received,
-    Replied,
-)
+from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
-from elwood.foundation.runtime import (
-    ActorCrashed,
-    ActorDown,
-    Blocking,
-    waiting,
-)
+from elwood.foundation.runtime import ActorCrashed, ActorDown, Blocking, waiting
 from elwood.foundation.text.splitting import parts
 
 log = logging.getLogger("elwood.delivery")

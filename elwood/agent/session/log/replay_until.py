@@ -6,14 +6,7 @@ of it than they give.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from elwood.agent.session.log.entries import (
-    Archived,
-    Entry,
-    Received,
-    Resumed,
-    Retried,
-    Rewound,
-)
+from elwood.agent.session.log.entries import Archived, Entry, Received, Resumed, Retried, Rewound
 from elwood.agent.session.log.state import Session
 
 Log = Iterable[tuple[int, float, Entry]]

@@ -19,12 +19,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.receipts import (
-    MARKS,
-    allowed_by,
-    outcome_line,
-    what_was_called,
-)
+from elwood.agent.session.reading.receipts import MARKS, allowed_by, outcome_line, what_was_called
 from elwood.agent.session.reading.records import CallRecord, TurnRecord
 from elwood.foundation.text.lines import columns, one_line
 

@@ -26,12 +26,7 @@ from elwood.agent.conversation.labels import NAMELESS
 from elwood.agent.conversation.plans import Plan, bound
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.policy.decide import Ask
-from elwood.agent.session.log.entries import (
-    CallDecided,
-    CallPending,
-    Endorsed,
-    Entry,
-)
+from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall, call_key

@@ -39,12 +39,7 @@ from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, ExaminedCall
-from elwood.agent.tools.tool import (
-    Output,
-    Tool,
-    ToolContext,
-    ToolFailure,
-)
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import ActorUnavailable, Signal, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull

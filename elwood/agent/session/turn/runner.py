@@ -11,21 +11,9 @@ from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.session.delivery.delivery import Delivery
 from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log import archive
-from elwood.agent.session.log.entries import (
-    Received,
-    Replied,
-    Rewound,
-    TurnStarted,
-)
+from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import (
-    GiveUpTurn,
-    Nothing,
-    Resume,
-    Start,
-    is_command,
-    next_work,
-)
+from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Start, is_command, next_work
 from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, WithdrawCalls
 from elwood.agent.session.turn.compaction import told
