@@ -23,12 +23,6 @@ class TelegramUser(msgspec.Struct):
         return f"{self.first_name} {self.last_name or ''}".strip() or self.username or ""
 
 
-class BotUser(TelegramUser):
-    """Ourselves."""
-
-    can_read_all_group_messages: bool = False
-
-
 class TelegramChat(msgspec.Struct):
     """Where messages stand."""
 

@@ -7,8 +7,8 @@ import msgspec
 
 from elwood.agent.channels.messages import Attachment
 from elwood.features.telegram.bot_api import (
-    BotUser,
     SentMessage,
+    TelegramUser,
     UnreadableUpdate,
     Update,
     WebhookInfo,
@@ -63,9 +63,9 @@ class Bot:
     def __repr__(self) -> str:
         return f"Bot({self._base_url})"
 
-    async def get_me(self) -> BotUser:
+    async def get_me(self) -> TelegramUser:
         """Return who we are."""
-        return await self._call("getMe", {}, BotUser)
+        return await self._call("getMe", {}, TelegramUser)
 
     async def get_updates(
         self, offset: int | None, *, wait: int, limit: int = BATCH

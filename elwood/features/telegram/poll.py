@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import trio
 
 from elwood.agent.channels.pacing import Budget, Window
-from elwood.features.telegram.bot_api import BotUser, UnreadableUpdate, Update
+from elwood.features.telegram.bot_api import TelegramUser, UnreadableUpdate, Update
 from elwood.features.telegram.client import POLL_MARGIN, Bot
 from elwood.features.telegram.errors import FAILURES, Failure, TelegramError, explain
 from elwood.features.telegram.settings import TelegramSettings
@@ -63,7 +63,7 @@ class Poll:
         self._not_before = float("-inf")
         self._began = float("-inf")
 
-    async def introduce(self) -> BotUser:
+    async def introduce(self) -> TelegramUser:
         """Wait until Telegram says who we are."""
         while (me := await self._tried("the bot's name", 0, self._bot.get_me)) is None:
             pass

@@ -30,12 +30,6 @@ def in_quotes(text: str) -> str:
 _IN_QUOTES = str.maketrans("“”„«»`", '"""""\'')
 
 
-def quoted_lines(*lines: str) -> str:
-    """Quote *lines* of others as a block, each one line; empty ones are left out."""
-    shown = (literal(" ".join(line.split())) for line in lines)
-    return "\n".join(f"> {line}" for line in shown if line)
-
-
 def fenced(text: str) -> str:
     """Show *text* as it is, whatever marks it contains."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
