@@ -1,4 +1,4 @@
-"""The order of the house, read from the import statements: docs/architecture.md draws it."""
+"""The order of Elwood, read from the import statements: docs/architecture.md draws it."""
 
 import ast
 from collections import Counter

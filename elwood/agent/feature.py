@@ -18,7 +18,7 @@ from elwood.foundation.runtime import Mailbox, RestartPolicy
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.storage.files import Root
 
-# Failures of the world are waited for; failures of ours stop the house, and systemd starts it anew.
+# Failures of the world are waited for; failures of ours stop Elwood, and systemd starts it anew.
 WORLD = RestartPolicy(max_crashes=None)
 OURS = RestartPolicy()
 

@@ -199,7 +199,7 @@ def _memory(config: "Config", given: Namespace) -> int:
             return cli.show(paths.state, given.key)
         case "forget":
             keys = tuple(given.keys)
-            # A house that hangs is one, too, and its word is waited for.
+            # A process that hangs is one, too, and its word is waited for.
             if client.is_reachable(paths.runtime):
                 return client.settle(paths.runtime, wire.Do("forget", keys))
             return cli.forget(paths.state, keys, others)

@@ -1,4 +1,4 @@
-"""The ways to run the house: as a service, on the console, for one message, as a demonstration."""
+"""The ways to run Elwood: as a service, on the console, for one message, as a demonstration."""
 
 import gc
 import logging

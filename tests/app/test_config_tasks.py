@@ -135,7 +135,7 @@ WRONG = [
     (SOUND + 'promt = "y"', ": tasks[0].promt: no such key; did you mean prompt?"),
     (SOUND + "idle = 5", ": tasks[0].idle: no such key; did you mean …"),
     (SOUND + 'id = "No!"', ": tasks[0].id: 'No!' is no id; write small letters, digits and …"),
-    (SOUND + 'id = "backup"', ": tasks[0].id: the id 'backup' is that of a task of the house; …"),
+    (SOUND + 'id = "backup"', ": tasks[0].id: the id 'backup' is that of a task of Elwood; …"),
     (SOUND + 'id = "heartbeat"', ": tasks[0].id: ids like 'heartbeat' are those of …"),
     ('when = "hourly"\nprompt = "今天"',
      ": tasks[0].id: no id can be made of the title; write one, like water-plants"),

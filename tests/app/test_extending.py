@@ -124,7 +124,7 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             await line.ask("hello")
             assert "[on their way: P17]" in str(model.asked[-1].messages)
             assert "Parcels have numbers that begin with P." in model.asked[-1].prompt.system
-            # The chore is a task of the house, and can be run.
+            # The chore is a task of Elwood, and can be run.
             assert "look after parcels" in await line.ask("/tasks all")
             assert core.config.of(ParcelSettings).every == 6.0
             # What the command line asks of it, and what `elwood inspect` shows.

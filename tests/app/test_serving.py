@@ -1,4 +1,4 @@
-"""How the program ends when the house cannot go on."""
+"""How the program ends when Elwood cannot go on."""
 
 import gc
 from pathlib import Path

@@ -1,7 +1,7 @@
 """One conversation between an owner, a scripted model and AgentDojo's accounts, by the real gate.
 
 The model makes its calls by a script; the gate judges, asks, runs and records each of them as in
-the house.  The owner says yes to whatever serves what they asked for.
+Elwood.  The owner says yes to whatever serves what they asked for.
 """
 
 from collections.abc import Sequence

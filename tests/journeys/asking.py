@@ -163,7 +163,7 @@ class AskingHouse(House):
 
 
 class Owner:
-    """Sees the questions, and presses buttons; outlives the house as people do.
+    """Sees the questions, and presses buttons; outlives Elwood as people do.
 
     *owed* are presses that nobody has confirmed: Telegram brings them again.
     """

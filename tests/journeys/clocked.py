@@ -1,6 +1,6 @@
 """A house with tasks that is killed at chosen steps, started anew each time, and judged in the end.
 
-All of it is the real house but for the kernel below: the disk counts steps and dies at them, and
+All of it is the real Elwood but for the kernel below: the disk counts steps and dies at them, and
 Telegram is reached without sockets, so that hours pass in moments.  A step is each thing that a
 kill can fall behind, and that is seen from outside: half a line on the disk, a whole one, a file
 replaced, an answer of the model, an effect of a tool, a message sent.  What lies between two of
@@ -121,7 +121,7 @@ class Trial:
             self.ended_at = h.now()
 
     async def _keep(self) -> None:
-        """Start the house whenever it has died, as systemd does."""
+        """Start Elwood whenever it has died, as systemd does."""
         while not self._over.is_set():
             async with self.home.life() as self.life:
                 self.lives += 1
@@ -189,7 +189,7 @@ class Trial:
                 await trio.sleep(LOOK)
 
     async def quiet(self) -> None:
-        """Wait until the house lives and nothing is left to do."""
+        """Wait until Elwood lives and nothing is left to do."""
         await trio.sleep(LOOK)
         await self.until(lambda: not self.life.over.is_set() and not self.left())
 

@@ -1,4 +1,4 @@
-"""The real house in this process, on a disk, a Telegram and a model that fail as told.
+"""The real Elwood in this process, on a disk, a Telegram and a model that fail as told.
 
 `Home` is what outlives a process; `Life` is one process.  Time is virtual: it jumps ahead when
 nothing has happened for a few milliseconds, which both ends of a loopback socket here survive.
@@ -54,7 +54,7 @@ from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
 
 T = TypeVar("T")
-# When the house was first started, Unix seconds.
+# When Elwood was first started, Unix seconds.
 EPOCH = 1_780_000_000.0
 MODEL = "scripted/m"
 # A second owner of the bot, with a session of their own.
@@ -143,7 +143,7 @@ class Home:
     )
     model: str = MODEL
     hold: trio.Event | None = None
-    # What the clients of the house are connected by, if not by the kernel.
+    # What the clients of Elwood are connected by, if not by the kernel.
     network: httpcore2.AsyncNetworkBackend | None = None
     numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
@@ -404,7 +404,7 @@ class Life:
         home = self.home
 
         def is_settled() -> bool:
-            assert not self.over.is_set(), f"the house ended: {self.escalated}"
+            assert not self.over.is_set(), f"Elwood ended: {self.escalated}"
             idle = all(home.fold(session).is_idle for session in home.sessions)
             return idle and not home.fake.unconfirmed
 

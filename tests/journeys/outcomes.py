@@ -2,7 +2,7 @@
 
 Where the clock was put back far, a time that was passed over before may have one more outcome,
 which takes the place of the first; one that has run may not.  It shares `next_at` and `is_active`
-with the house and nothing of its rules.
+with Elwood and nothing of its rules.
 """
 
 import math

@@ -246,7 +246,7 @@ class House:
             extensions = Extensions(
                 sessions=[CookExtension, *world.extend(self)],
                 commands=world.commands(self),
-                status=[lambda: "The house is well."],
+                status=[lambda: "Elwood is well."],
             )
             tools = list(world.effects.tools())
             messenger = Messenger(core.channels, core.approvals)

@@ -1,4 +1,4 @@
-"""kill -9 at every step of a run, in the whole house: done once, told once, with one outcome."""
+"""kill -9 at every step of a run, in all of Elwood: done once, told once, with one outcome."""
 
 import random
 from collections import Counter
@@ -151,7 +151,7 @@ class Bug(Exception):
 def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """The house goes on living: only the actor that writes, or thinks, begins anew."""
+    """Elwood goes on living: only the actor that writes, or thinks, begins anew."""
     every = request.config.getoption("--clock-every")
     story = STORIES[name]
     calm = Trial(tmp_path / "calm", story).run()

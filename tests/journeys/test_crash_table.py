@@ -1,6 +1,6 @@
 """The 37 rows of crash_points.jsonl, each a test that bears its id.
 
-The whole house runs: Telegram's two actors against a fake of its server, sessions, approvals,
+all of Elwood runs: Telegram's two actors against a fake of its server, sessions, approvals,
 models.  Each row kills it at the place that the row names, starts it anew on what the disk holds,
 and judges what came of it; `Home.broken` looks for promises that were not kept in all of them.
 """
@@ -239,7 +239,7 @@ async def test_cp_07_a_request_in_flight_is_sent_again(
 
 
 def over_http(h: Home, url: str) -> None:
-    """Let the house think with the Messages API at *url*."""
+    """Let Elwood think with the Messages API at *url*."""
 
     def make(client: Client, now: Callable[[], float]) -> Provider:
         settings = ProviderSettings(api="anthropic", base_url=url, key=Secret("k"))
@@ -521,7 +521,7 @@ async def test_cp_13_what_was_approved_runs_once_if_it_is_still_that(
         if change == "the file":
             file.write_text("new")
         elif change == "the day":
-            h.clock_error = -2 * DAY  # a yes counts for one; the house was down that long
+            h.clock_error = -2 * DAY  # a yes counts for one; Elwood was down that long
         before = len(asked(h))
         # Of a call that it has gone on without, and whose yes it has not heard of, a conversation
         # learns that nobody answered in time; any other is asked about again.
@@ -915,7 +915,7 @@ RECOVERY = ("turn", "ended", "said", "replied", "posted")
 async def test_cp_29_a_crash_during_recovery_is_one_more_crash(
     tmp_path: Path, mock_clock: MockClock, when: str
 ) -> None:
-    """Here with the whole house, at each write of a recovery; every pair of steps is tried in
+    """Here with all of Elwood, at each write of a recovery; every pair of steps is tried in
     test_crash_points."""
     for tag in RECOVERY:
         async with home(tmp_path / tag, mock_clock) as h:
@@ -971,7 +971,7 @@ async def test_cp_31_no_record_no_effect(tmp_path: Path, mock_clock: MockClock) 
 async def test_cp_32_the_reserve_is_kept_for_the_truth(
     tmp_path: Path, mock_clock: MockClock, left: str
 ) -> None:
-    """Without even the reserve the house waits for room with the result in hand; dying so makes
+    """Without even the reserve Elwood waits for room with the result in hand; dying so makes
     the call unknown."""
     async with home(tmp_path, mock_clock) as h:
         if left != "reserve":

@@ -193,7 +193,7 @@ async def test_every_code_that_is_shown_can_be_typed(tmp_path: Path, mock_clock:
 
 
 async def test_a_fresh_installation(tmp_path: Path, mock_clock: MockClock) -> None:
-    """`elwood init`, the token, and the house stands."""
+    """`elwood init`, the token, and Elwood stands."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     environ = {**kept, "HOME": str(tmp_path), "ELWOOD_TELEGRAM_TOKEN": "4242:fake-token"}
     command = [sys.executable, "-m", "elwood", "init"]

@@ -47,7 +47,7 @@ class Desk:
 
     @property
     def channel(self) -> Feature:
-        """What the house is given."""
+        """What Elwood is given."""
         return Feature(name="desk", build=self._build)
 
     async def _build(self, core: Core, others: Gathered) -> Parts:

@@ -1,7 +1,7 @@
 """A house with nothing but a clock, through as much time and as many deaths as a test wants.
 
 The timetable and the scheduler are the real ones, on a real file; sessions, chores and the owner
-are fakes that survive the house, as what they stand for does.
+are fakes that survive Elwood, as what they stand for does.
 """
 
 import random
@@ -64,7 +64,7 @@ class Work:
 
 @attrs.define
 class World:
-    """What survives the house.
+    """What survives Elwood.
 
     *true* is the time as it is, *skew* how much the clock on the wall is ahead of it.
     """

@@ -1,6 +1,6 @@
 """Who was let in: a fold over requests for access, their answers, and chats that moved.
 
-A pairing code is shown to a stranger; whoever owns the house lets them in by it.  What may be done
+A pairing code is shown to a stranger; whoever owns Elwood lets them in by it.  What may be done
 stands in the same journal (`state.py`).
 """
 

@@ -20,7 +20,7 @@ from elwood.agent.conversation.calls import OwnerAnswer, Ruling
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.lines import one_line
 
-# Questions that may be open at a time, in the house and in one conversation: an owner who has
+# Questions that may be open at a time, in Elwood and in one conversation: an owner who has
 # more before them decides nothing with care.
 MAX_OPEN, MAX_OPEN_HERE = 100, 10
 # Permissions that may stand at a time: beyond, nobody knows what they have permitted.

@@ -15,7 +15,7 @@ from elwood.foundation.text.markdown import Rich
 M = TypeVar("M")
 T = TypeVar("T")
 
-# Seconds for an answer from inside the house, and how often to ask.
+# Seconds for an answer from inside Elwood, and how often to ask.
 PATIENCE, TRIES = 10.0, 3
 # Seconds between two notices to one chat that too much is waiting.
 BUSY_NOTICE = 60.0

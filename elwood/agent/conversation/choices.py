@@ -6,7 +6,7 @@ A press says nothing that a person could not type; what it means stands on the b
 from collections.abc import Iterable
 
 # With what the data of such a button begins; others belong to approvals.  Answers to what the model
-# asks are words to it, whatever stands on them; those to what the house asks are its commands.
+# asks are words to it, whatever stands on them; those to what Elwood asks are its commands.
 PREFIX, TYPES = "q:", "c:"
 
 
@@ -20,7 +20,7 @@ def choice(number: int) -> str:
 
 
 def typing(number: int) -> str:
-    """Name the command *number* (from 0) that a button of the house's own question types.
+    """Name the command *number* (from 0) that a button of Elwood's own question types.
 
     >>> typing(2)
     'c:2'

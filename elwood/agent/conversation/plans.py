@@ -14,7 +14,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     *subject* is what will run, complete, as the owner is asked about it.  *facts* are what the
     outcome hangs on besides the arguments: argv after parsing, hashes of named files, resolved
-    references, the sandbox.  *outgoing* is the text that would leave the house, if any.
+    references, the sandbox.  *outgoing* is the text that would leave Elwood, if any.
     """
 
     action: Action

@@ -1,4 +1,4 @@
-"""What a model provider is to the rest of the house, and how it fails."""
+"""What a model provider is to the rest of Elwood, and how it fails."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable

@@ -52,7 +52,7 @@ class SessionSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class House(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the house says of itself; *started* is Unix seconds."""
+    """What Elwood says of itself; *started* is Unix seconds."""
 
     version: str
     started: float

@@ -1,4 +1,4 @@
-"""The local control socket: answers the owner's command line about the running house."""
+"""The local control socket: answers the owner's command line about the running Elwood."""
 
 import os
 import socket
@@ -194,7 +194,7 @@ def is_allowed(peer: socket.socket | trio.socket.SocketType) -> bool:
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket of a house that is no more."""
+    """Remove the socket of a process that is no more."""
     try:
         status = path.lstat()
     except FileNotFoundError:

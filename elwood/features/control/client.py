@@ -12,19 +12,19 @@ from pathlib import Path
 from elwood.agent.session.inspection import Inspection
 from elwood.features.control import protocol as wire
 
-# Seconds that we wait for an answer: the house gives up after PATIENCE and says so.
+# Seconds that we wait for an answer: Elwood gives up after PATIENCE and says so.
 DEADLINE = 2 * wire.PATIENCE
 
 
 class ServiceUnreachable(Exception):
-    """No answer from a house; the text says why and what to do."""
+    """No answer from a process; the text says why and what to do."""
 
 
 Settling = wire.Pair | wire.ShowApprovals | wire.Rule | wire.Revoke | wire.Do
 
 
 def is_reachable(runtime_dir: Path) -> bool:
-    """Tell whether somebody listens on the socket of the house."""
+    """Tell whether somebody listens on the control socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(DEADLINE)
         try:
@@ -54,7 +54,7 @@ def settle(runtime_dir: Path, request: Settling) -> int:
 
 
 def fetch(runtime_dir: Path) -> Inspection:
-    """Look at the running house.  Raises Unreachable."""
+    """Look at the Elwood that runs.  Raises ServiceUnreachable."""
     answer = ask(runtime_dir, wire.Inspect())
     if isinstance(answer, wire.Inspected):
         return answer.inspection
@@ -62,7 +62,7 @@ def fetch(runtime_dir: Path) -> Inspection:
 
 
 def ask(runtime_dir: Path, request: wire.Request) -> wire.Answer:
-    """Ask the house that runs in *runtime_dir*.  Raises Unreachable."""
+    """Ask the Elwood that runs in *runtime_dir*.  Raises ServiceUnreachable."""
     path = runtime_dir / wire.NAME
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(DEADLINE)

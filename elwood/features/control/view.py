@@ -1,6 +1,6 @@
-"""What ``elwood inspect`` sees of a running house, and how it draws it.
+"""What ``elwood inspect`` sees of the running Elwood, and how it draws it.
 
-Times are ages in seconds, since the clock of the house means nothing outside of it.
+Times are ages in seconds, since its clock means nothing outside of it.
 """
 
 import textwrap
@@ -19,7 +19,7 @@ _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m
 
 
 def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:
-    """Draw the house as a tree, at most *width* columns wide; *now* is Unix seconds.
+    """Draw Elwood as a tree, at most *width* columns wide; *now* is Unix seconds.
 
     >>> from elwood.agent.session.inspection import House
     >>> house = House("0.1.0", started=100.0, pid=7)

@@ -1,6 +1,6 @@
 """Which weeks and months are over and not yet reflected on, and how a reflecting turn is asked.
 
-The turns themselves are those of a task of the house (`core.house_tasks`).
+The turns themselves are those of a task of Elwood (`core.house_tasks`).
 """
 
 from collections.abc import Collection

@@ -48,7 +48,7 @@ LOOK_EVERY = 5.0
 
 
 class DailyNotes:
-    """The notes in ``threads/`` of the folder *root*; make one for the house.
+    """The notes in ``threads/`` of the folder *root*; make one for Elwood.
 
     Days begin at midnight in *zone*.  *redact* takes the secrets out of what comes back.  Raises
     PathRefused and Unconfined if the folder cannot be used.
@@ -238,7 +238,7 @@ class PageFiles:
 
 
 class DailyNoteSearch:
-    """Searches the daily notes and reflections of *workspace*; make one for the house.
+    """Searches the daily notes and reflections of *workspace*; make one for Elwood.
 
     Their index, *state*/threads.db, is brought up to them when somebody searches: whoever edits or
     removes a page changes what is found.

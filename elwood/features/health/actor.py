@@ -1,4 +1,4 @@
-"""Watches the house: tells the owner what is stuck, and systemd that we are alive."""
+"""Watches Elwood: tells the owner what is stuck, and systemd that we are alive."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,8 @@ class Health:
 
     It asks the outbox, one step above: no circle of waiting can form, because everybody else
     only offers to it.  *owner* is where the owner reads, best first, *outboxes* are the channels
-    by name.  *vital* names the actors without which the house is not alive, each with the
-    seconds that it may be away or leave its messages unread.  *up* is set when the house is
+    by name.  *vital* names the actors without which Elwood is not alive, each with the
+    seconds that it may be away or leave its messages unread.  *up* is set when Elwood is
     ready for the world, *stop* when it begins to stop.  *redact* takes secrets out of texts;
     *vitals* watch over the disk.
     What the owner has been told outlives a crash of this actor, but not the process.
@@ -133,7 +133,7 @@ class Health:
             self._status = status
 
     def _how(self) -> str:
-        """Say how the house does."""
+        """Say how Elwood does."""
         subjects = sorted(self._subjects())
         if self._stop.is_set():
             return "stopping"

@@ -1,4 +1,4 @@
-"""Watches over the disks, and writes down how the house does for those who look from outside."""
+"""Watches over the disks, and writes down how Elwood does for those who look from outside."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -58,7 +58,7 @@ class Vitals:
         self._now = now
 
     async def run(self, status: Callable[[], str]) -> None:
-        """Look until cancelled; *status* says in a few words how the house does."""
+        """Look until cancelled; *status* says in a few words how Elwood does."""
         looks = 0
         while True:
             await self._look()

@@ -1,7 +1,7 @@
-"""What ``elwood memory`` does: shows, finds and forgets notes, beside a running house or without.
+"""What ``elwood memory`` does: shows, finds and forgets notes, while Elwood runs or not.
 
-Reading goes by the files and the index, which is brought up to them first unless a house keeps it.
-What changes something is the house's to do while one runs; else it is done here, under the lock of
+Reading goes by the files and the index, which is brought up to them first unless Elwood keeps it.
+What changes something is Elwood's to do while it runs; else it is done here, under the lock of
 the state folder.
 """
 
@@ -82,7 +82,7 @@ def show(state: Path, key: str) -> int:
 
 
 def forget(state: Path, keys: tuple[str, ...], others: Sequence[TextSearch]) -> int:
-    """Forget notes for good, while no house runs; return the exit code."""
+    """Forget notes for good, while Elwood is not running; return the exit code."""
 
     def act(store: NoteStore) -> int:
         notes = store.read(keys)
@@ -95,7 +95,7 @@ def forget(state: Path, keys: tuple[str, ...], others: Sequence[TextSearch]) -> 
 
 
 def rebuild(state: Path) -> int:
-    """Make the index anew, while no house runs; return the exit code."""
+    """Make the index anew, while Elwood is not running; return the exit code."""
 
     def act(store: NoteStore) -> int:
         store.indexed.index.discard()
@@ -106,7 +106,7 @@ def rebuild(state: Path) -> int:
 
 
 def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[Note] | None:
-    """Read by the index, made anew if it is no good and no house keeps it; None if it cannot be."""
+    """Read by the index, made anew if it may and must be; None if it cannot be."""
     try:
         try:
             with holding(state):
@@ -121,7 +121,7 @@ def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[N
 
 
 def _alone(state: Path, act: Callable[[NoteStore], int]) -> int:
-    """Change something while no house runs, and no other command does."""
+    """Change something while Elwood is not running, and no other command does."""
     try:
         with holding(state):
             store = _store(state)

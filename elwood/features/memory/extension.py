@@ -167,7 +167,7 @@ class OwnerQuestions:
 
 @attrs.frozen(kw_only=True)
 class Learning:
-    """What observers share: make one for the house.
+    """What observers share: make one for Elwood.
 
     *redact* takes secrets out of a text; *now* is Unix time, *zone* that of the days of *quota*.
     """

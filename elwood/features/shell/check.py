@@ -13,7 +13,7 @@ async def check(context: CheckContext) -> list[Finding]:
     if not (paths.state.is_dir() and paths.workspace.is_dir()):
         return []  # told with the folders
     if settings.kind == "docker":
-        # Taking it removes the containers of a house before, perhaps of one that runs now.
+        # Taking it removes the containers of a process before, perhaps of one that runs now.
         return [Finding("ok", "sandbox", "a container is tried when Elwood starts, not here")]
     try:
         folders = (paths.workspace, paths.state, ())

@@ -1,4 +1,4 @@
-"""The clock of the house: the timetable, the scheduler, and what they act with."""
+"""The clock of Elwood: the timetable, the scheduler, and what they act with."""
 
 import logging
 from collections.abc import Sequence

@@ -31,7 +31,7 @@ class PlanTask(Request[TaskStatus | Unscheduled]):
 
 @attrs.frozen(kw_only=True)
 class ListTasks(Request[tuple[TaskStatus, ...]]):
-    """All tasks, those that run next first; with *chores* also what the house does itself."""
+    """All tasks, those that run next first; with *chores* also what Elwood does itself."""
 
     chores: bool = False
 

@@ -45,7 +45,7 @@ from elwood.foundation.text.words import slug
 
 # Tasks at once; a person has dozens.  All are looked at each minute, and all may be told about.
 MAX_TASKS = 200
-# Characters of a title, and of what is to be done: what files may have, and the house's own words.
+# Characters of a title, and of what is to be done: what files may have, and Elwood's own words.
 MAX_TITLE, MAX_TEXT = 200, 21_000
 # Seconds after a failed try until the next; a task that fails for longer is paused.
 BACKOFF = (60.0, 300.0, 900.0, 3600.0)
@@ -68,7 +68,7 @@ CHANGED, CANCELLED, PAUSED = "the task was changed", "the task was cancelled", "
 _FILES = {
     "config": "config.toml",
     "heartbeat": "HEARTBEAT.md",
-    "house": "the house itself",
+    "house": "Elwood itself",
     "talk": "agent.toml",
 }
 
@@ -279,7 +279,7 @@ def _removed(one: TaskState, now: float, why: str, *, cancelled: bool) -> list[T
 def _cancel(one: TaskState, by: str, now: float, *, stop: bool, own: bool) -> Decision:
     origin = one.task.origin
     if origin == "house":
-        return Decision(words="The house does it by itself: it can be paused.", ok=False)
+        return Decision(words="Elwood does it by itself: it can be paused.", ok=False)
     if origin != "talk":
         words = f"It stands in {_FILES[origin]}: take it out there, or pause it."
         return Decision(words=words, ok=False)
@@ -309,7 +309,7 @@ def _stop(one: TaskState) -> Decision:
     if task.message:
         return Decision(words="It is being said: that cannot be stopped.", ok=False)
     if task.chore:
-        words = "What the house does itself goes on to its end; a model that works on it stops."
+        words = "What Elwood does itself goes on to its end; a model that works on it stops."
         return Decision(words=words, stop=True)
     return Decision(words="Stopped.", stop=True)
 

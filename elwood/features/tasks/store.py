@@ -66,7 +66,7 @@ class AgentFile:
 
 
 def agent_toml(tasks: Sequence[Task], version: int) -> str:
-    """Write *tasks*, by their ids, but for those of the house."""
+    """Write *tasks*, by their ids, but for those of Elwood."""
     import tomli_w  # many houses never write one
 
     parts = [f"{_HEAD}version = {version}\n"]

@@ -20,7 +20,7 @@ MAX_ID = 64
 ID = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{MAX_ID - 1}}}")
 # The id of the checklist of HEARTBEAT.md; those of its entries begin with it.
 HEARTBEAT = "heartbeat"
-# What the house does itself has these ids, also when it is off: nobody else's task is to be in its
+# What Elwood does itself has these ids, also when it is off: nobody else's task is to be in its
 # way when it is on again.
 RESERVED = frozenset({"backup", "sweep", "memory", "daily-notes", "reflections"})
 # Failed tries in a row: after so many the owner is told, and after so many the task is paused.
@@ -34,7 +34,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something to be done at the times of *when*, in the zone *zone* (IANA name).
 
     *id* is of small letters, digits and dashes.  One of *prompt* (what the model is asked),
-    *message* (said as it stands, without a model) and *chore* (what the house does itself) is
+    *message* (said as it stands, without a model) and *chore* (what Elwood does itself) is
     given.  Outside of *hours* nothing runs.  *session* names the conversation that it runs in; else
     each run has an empty one of its own.  *route* is where the answer goes; else where the owner
     was heard last.  *silent* posts no answer.  *role*, *tools* and *purse* bound the runs
@@ -115,4 +115,4 @@ def bad_id(text: str) -> str:
     if text == HEARTBEAT or text.startswith(f"{HEARTBEAT}-"):
         return f"ids like {text!r} are those of HEARTBEAT.md: write another"
     taken = text in RESERVED
-    return f"the id {text!r} is that of a task of the house: write another" if taken else ""
+    return f"the id {text!r} is that of a task of Elwood: write another" if taken else ""

@@ -26,7 +26,7 @@ ON_TIME = 120.0
 ACTED = " It may have done something already, so I do not try it again."
 USAGE = (
     "/tasks pause ID, /tasks resume ID, /tasks cancel ID, /tasks run ID (now), /tasks stop ID (the "
-    "run under way); /tasks all lists what the house does by itself, too."
+    "run under way); /tasks all lists what Elwood does by itself, too."
 )
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 

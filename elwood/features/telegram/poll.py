@@ -185,7 +185,7 @@ class Poll:
         )
 
     async def _need_a_person(self, why: str) -> None:
-        """Stop the channel, not the house, and look again now and then."""
+        """Stop the channel, not Elwood, and look again now and then."""
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
         with waiting(f"a person, as {why}", limit=ALARM):
             await trio.sleep(SLOW)

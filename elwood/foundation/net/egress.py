@@ -1,4 +1,4 @@
-"""What may leave the house for the web: whose domains, which ports, how often.
+"""What may leave Elwood for the web: whose domains, which ports, how often.
 
 That an address is public, and a URL understood in one way only, is checked besides and always
 (`core.addresses`, `core.urls`): no rule and no approval lifts that (AP-11).

@@ -1,4 +1,4 @@
-"""HTTP as the house speaks it: a lean client, and failures without secrets.
+"""HTTP as Elwood speaks it: a lean client, and failures without secrets.
 
 The only importer of the HTTP library.  It uses httpx2's engine (httpcore2) without its client on
 top, which would add a tenth to what a turn costs (docs/decisions/0001); forms are httpx2's.

@@ -61,7 +61,7 @@ class Notify:
         flags = socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)
         try:
             with socket.socket(socket.AF_UNIX, flags) as sender:
-                sender.setblocking(False)  # a full queue must not hold up the house
+                sender.setblocking(False)  # a full queue must not hold up Elwood
                 sender.sendto(message.encode("utf-8", "replace"), address)
         except OSError:
             return False

@@ -1,7 +1,7 @@
 """One strict grammar of web addresses: what is understood in one way only.
 
 Parsers of URLs disagree, and an address that one reads as harmless another reads as the way into
-the house.  So whatever more than one reading is known of is refused, not mended.
+Elwood.  So whatever more than one reading is known of is refused, not mended.
 """
 
 import re

@@ -14,7 +14,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     *mode*: permanent, always again; transient, again after a crash and done after a normal end;
     temporary, never again.  The wait doubles from *first_delay* to *max_delay* (seconds).  More
-    than *max_crashes* within *within* seconds is too many: *escalate* stops the house, *drop*
+    than *max_crashes* within *within* seconds is too many: *escalate* stops Elwood, *drop*
     leaves this child stopped.  ``max_crashes=None`` never gives up.  A quiet *within* forgets
     old crashes, which also resets the delay.
     """
@@ -39,7 +39,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class GaveUp(msgspec.Struct, frozen=True):
-    """It crashed too often; *escalate* says whether the house must stop."""
+    """It crashed too often; *escalate* says whether Elwood must stop."""
 
     escalate: bool
 

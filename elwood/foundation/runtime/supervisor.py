@@ -18,11 +18,11 @@ from elwood.foundation.runtime.restart import Again, Finished, GaveUp, RestartPo
 
 
 class Halt(Exception):
-    """Going on would be a lie (a disk that fails fsync): stop the house, whatever the policy."""
+    """Going on would be a lie (a disk that fails fsync): stop Elwood, whatever the policy."""
 
 
 class Escalated(Exception):
-    """The house was stopped because of the child *name*; the process should exit with 1."""
+    """Elwood was stopped because of the child *name*; the process should exit with 1."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")

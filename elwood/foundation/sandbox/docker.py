@@ -126,7 +126,7 @@ class Docker:
             await self.remove_orphans()
 
     async def remove_orphans(self) -> None:
-        """Remove all containers that a house with this state made.  Raises EngineFailed."""
+        """Remove all containers that a process with this state made.  Raises EngineFailed."""
         query = f"all=true&{filters(label=self._label)}"
         for found in await self._engine.get(f"/containers/json?{query}", list[_Id]):
             await self._remove(found.id)

@@ -1,7 +1,7 @@
 """Runs one command, confined by Landlock if asked for, and ends all that comes of it.
 
 A program of its own, started by `python3 -IS` with the numbers of two pipes: from the first it
-reads what to do, as marshal writes it; that pipe's end means that the house is done with the
+reads what to do, as marshal writes it; that pipe's end means that Elwood is done with the
 command, or dead, and then everything is killed.  To the second it writes the exit code.  It stays
 outside the walls and adopts what its descendants leave behind, so that nothing gets away.
 
@@ -217,7 +217,7 @@ def main() -> None:
     while len(told) < LENGTH.size or len(told) < LENGTH.size + LENGTH.unpack_from(told)[0]:
         part = os.read(life, 1 << 16)
         if not part:
-            return  # the house is dead, or has changed its mind
+            return  # Elwood is dead, or has changed its mind
         told += part
     todo = marshal.loads(told[LENGTH.size :])
     prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -1,4 +1,4 @@
-"""Which commands run, on the disk: what a killed house left behind is ended by the next one.
+"""Which commands run, on the disk: what a killed process left behind is ended by the next one.
 
 Every running command has a file in ``<state>/running`` that names its processes by id and start
 time.  It is written before the command may begin, and needs no sync: a crash of the machine ends
@@ -75,9 +75,9 @@ class Running:
 
 
 def reap(folder: Path) -> int:
-    """End the commands in *folder* that a house before this one left; say how many lived.
+    """End the commands in *folder* that a process before this one left; say how many lived.
 
-    For the start of the house, before anything else is started; blocks until they are gone.
+    For the start of Elwood, before anything else is started; blocks until they are gone.
     """
     alive = _end_strays(Running(folder).title)
     if not folder.is_dir():
@@ -94,7 +94,7 @@ def reap(folder: Path) -> int:
 
 
 def _end_strays(title: str) -> int:
-    """End what was started and not noted yet when the house died.
+    """End what was started and not noted yet when Elwood died.
 
     A bwrap whose parent dies before it has asked for a signal on that lives on, and waits for ever.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from elwood.foundation.text.commonmark import Parser
 
 # Markdown longer than this, in characters, is shown as it stands.  Hostile text costs the parser
-# up to 20 µs a character, and the answer must not hold up the house; it is 15 messages long.
+# up to 20 µs a character, and the answer must not hold up Elwood; it is 15 messages long.
 MAX_MARKDOWN = 64_000
 REPEAT_MARK = "(again) "
 

@@ -529,7 +529,7 @@ async def later(world: World, seconds: float) -> None:
 async def test_ap_25_what_nobody_has_seen_does_not_expire(
     world: World, autojump_clock: MockClock, restart: str
 ) -> None:
-    """Its time begins when it is shown, however long the night, or the house is off after it."""
+    """Its time begins when it is shown, however long the night, or Elwood is off after it."""
     morning = world.now + 6 * HOURS
     world.awake = lambda now: max(now, morning)
     world.settings = ApprovalSettings(expires=HOURS)

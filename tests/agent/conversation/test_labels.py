@@ -82,7 +82,7 @@ def of_a_failure() -> Label:
 
 
 def of_receipts() -> Label:
-    """What the house itself writes adds nothing; what a call brought, it brought before."""
+    """What Elwood itself writes adds nothing; what a call brought, it brought before."""
     own = (*STARTED, CallStarted("t1", "c1", "tool", "pure"), ended(CLEAN), Noticed("t1", "done"))
     assert after(*own[:4], ended(U, "evil.example")) == U
     return after(*own)

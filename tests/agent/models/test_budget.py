@@ -331,7 +331,7 @@ def test_no_job_gets_a_call_when_its_purse_is_empty(bills: list[Bill]) -> None:
 
 @given(st.lists(BILLS, max_size=60), st.lists(st.integers(1, 5), min_size=60, max_size=60))
 def test_each_limit_is_warned_of_once_in_its_period(bills: list[Bill], sizes: list[int]) -> None:
-    """However the calls come together, and whenever the house starts anew."""
+    """However the calls come together, and whenever Elwood starts anew."""
     limits = Limits(session_tokens=200, day_usd=3.0, month_tokens=400)
     log: list[UsageEntry] = []
     for size in sizes:

@@ -214,7 +214,7 @@ async def test_status_answers_while_a_turn_hangs(world: World, autojump_clock: o
         await h.quiet()
 
     assert world.said[0].startswith("Working on the model's answer.\nElwood ")
-    assert "The house is well." in world.said[0]
+    assert "Elwood is well." in world.said[0]
 
 
 async def test_stop_ends_the_turn_and_says_what_was_under_way(

@@ -1,4 +1,4 @@
-"""What /status says of the house."""
+"""What /status says of Elwood."""
 
 from pathlib import Path
 

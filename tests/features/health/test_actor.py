@@ -512,7 +512,7 @@ async def test_pings_come_again_when_it_is_back_and_while_the_house_stops(
         await trio.sleep(200)
         async for _ in mailbox:
             pass
-        await trio.sleep(20)  # the last turn ends while the house stops
+        await trio.sleep(20)  # the last turn ends while Elwood stops
 
     it = child("sessions", sessions, grace=60)
     async with watched(it, systemd=systemd, vital={"sessions": 90}) as setting:

@@ -14,7 +14,7 @@ from elwood.foundation.storage.disk import Disk
 
 
 class Notebook(Address[MemoryMail]):
-    """Outlives the house that asks it; *full* is why nothing can be written."""
+    """Outlives the process that asks it; *full* is why nothing can be written."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(Mailbox("memory", 1))

@@ -51,7 +51,7 @@ def test_what_tools_gave_and_notices_are_not_shown() -> None:
             Human("Deploy it."),
             said(Text("I do."), ToolCall("c", "run_command", '{"command": "make"}')),
             Results((Result("c", "secret of a page"), Result("d", "no", failed=True))),
-            Notice("of the house"),
+            Notice("of Elwood"),
         ],
         [],
         Label(),
@@ -59,7 +59,7 @@ def test_what_tools_gave_and_notices_are_not_shown() -> None:
     assert "make" in shown
     assert "ok, failed" in shown
     assert "secret of a page" not in shown
-    assert "of the house" not in shown
+    assert "of Elwood" not in shown
 
 
 def test_what_came_back_from_yesterday_is_not_learned_again() -> None:

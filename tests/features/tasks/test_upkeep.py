@@ -1,4 +1,4 @@
-"""The chores of the house."""
+"""The chores of Elwood."""
 
 import os
 from datetime import UTC

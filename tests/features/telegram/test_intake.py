@@ -1,4 +1,4 @@
-"""Intake: what reaches the house, when it is confirmed, and what the sender is told."""
+"""Intake: what reaches Elwood, when it is confirmed, and what the sender is told."""
 
 from collections.abc import Iterator
 from typing import Any

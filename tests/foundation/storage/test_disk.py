@@ -235,7 +235,7 @@ async def test_a_torn_tail_is_kept_even_on_a_full_disk(tmp_path: Path) -> None:
     ],
 )
 async def test_a_disk_that_fails_ends_the_journal(tmp_path: Path, call: str, code: int) -> None:
-    """CP-33: nothing is tried again after an fsync that failed; the house halts."""
+    """CP-33: nothing is tried again after an fsync that failed; Elwood halts."""
     calls = Failing()
     journal = await opened(tmp_path / "a.jsonl", make_disk(calls))
     await journal.append(Wrote("one"))

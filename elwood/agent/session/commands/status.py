@@ -1,4 +1,4 @@
-"""What /status and /budget say of the house."""
+"""What /status and /budget say of Elwood."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,7 +17,7 @@ PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
 
 
 class Status:
-    """Says how the house does; *model* is the one that thinks, *more* are lines of features."""
+    """Says how Elwood does; *model* is the one that thinks, *more* are lines of features."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Status:
         self._started = now()
 
     async def lines(self, session: str, *, owner: bool) -> str:
-        """Write the lines, for the *owner* with what *session* has cost and how the house is made.
+        """Write the lines, for the *owner* with what *session* has cost and how Elwood is made.
 
         What is stuck names other conversations and files, so nobody else is told.
         """

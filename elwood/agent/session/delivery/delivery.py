@@ -148,6 +148,6 @@ class Delivery:
 
     async def _ask(self, post: Post) -> Sent | Unsure | Unsent | Undeliverable:
         outbox = self._channels.outboxes.get(post.route.channel)
-        if outbox is None:  # a house that runs without it: another one will send it
+        if outbox is None:  # a process that runs without it: another one will send it
             return Unsent(f"there is no channel {post.route.channel} here")
         return await outbox.ask(post)

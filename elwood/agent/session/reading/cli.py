@@ -1,6 +1,6 @@
 """What ``elwood receipts`` and ``elwood session`` do: they show what stands in the journals.
 
-They work while a house runs, and when none can: nothing is opened for writing.  Each function
+They work while Elwood runs, and when none can: nothing is opened for writing.  Each function
 prints, and returns the exit code.
 """
 

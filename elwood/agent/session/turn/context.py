@@ -33,7 +33,7 @@ def assemble(documents: Documents, tools_note: str, budget: int) -> str:
     r"""Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
 
     What does not fit is cut, the least important document first, and the prompt says so.
-    *tools_note* is what the house says about its tools; it is never cut.
+    *tools_note* is what Elwood says about its tools; it is never cut.
 
     >>> print(assemble(Documents({"SOUL": "Be kind.", "USER": "Ada."}), "Tools are real.", 1000))
     <document name="SOUL.md">
