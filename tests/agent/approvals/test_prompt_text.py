@@ -1,5 +1,7 @@
 """How questions look, whatever is in them."""
 
+import re
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,9 +123,11 @@ def test_an_overview_has_one_line_for_each(subject: str) -> None:
     assert overview([case(subject)], []).count("\n") == 2
 
 
-def test_a_question_gives_a_long_reason_whole_and_names_five_sources() -> None:
-    why = "x" * 300
-    asked = case("rm -rf /", why=why, origins="|".join("abcdefg"))
+def test_a_question_cuts_a_reason_and_sources_where_it_says() -> None:
+    """300 characters of the reason, 80 of each of five sources."""
+    sources = ["s" * 200, *"abcdef"]
+    asked = case("rm -rf /", why="x" * 900, origins="|".join(sources))
     (rich,) = request_messages(asked, Route("telegram", 1))
-    assert why in rich.text
-    assert "words from a, b, c, d, e and 2 more." in rich.text
+    runs = [len(run) for run in re.findall("x{20,}|s{20,}", rich.text)]
+    assert runs == [299, 79]  # and an ellipsis
+    assert "a, b, c, d and 2 more." in rich.text
