@@ -17,6 +17,7 @@ from elwood.agent.session.log.entries import CallStarted, Received, Replied
 from tests.fake_model_rules import Bindings, Json
 from tests.fake_models import obey
 from tests.fake_telegram import OWNER, SentMessage
+from tests.journeys import dated
 from tests.journeys.service import QUESTION, ROOT, Town, town
 
 ARCHIVE = ROOT / "tests" / "fixtures" / "state-47105e8.tar.gz"
@@ -244,10 +245,10 @@ async def test_its_backup_is_put_in_place_elsewhere(tmp_path: Path) -> None:
         await output(here, "backup", "restore", str(tmp_path / member.name), "--yes")
         await here.verify()
         await here.start()
-        # What was said up to the restore may have been answered by the state that it replaced.
-        here.telegram.push(
-            {"message": here.telegram.message("Are you well?") | {"date": int(AT) + 3600}}
-        )
+        # What was said up to the second of the restore may have been answered by the state that it
+        # replaced.
+        here.telegram.clock = dated.ahead(AT - time.time() + 3600)
+        here.telegram.say("Are you well?", chat=OWNER, user=OWNER)
         await here.until(lambda: "You said: Are you well?" in told(here, OWNER))
         assert "sail to Stavanger" in heard(here.models.bodies[-1])
         assert "Nothing waits for a decision" in await say(here, "/approvals")
