@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.conversation.actions import Other
+from elwood.agent.conversation.calls import Other
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered, Parts, Report
 from elwood.agent.session.core import Core

@@ -8,8 +8,7 @@ import trio
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
 from elwood.agent.models.provider import Provider

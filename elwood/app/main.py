@@ -14,8 +14,7 @@ from elwood.agent.channels.channel import Channels
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
-from elwood.agent.conversation.hours import next_active, read_hours
-from elwood.agent.conversation.settings import Owner
+from elwood.agent.conversation.settings import Owner, next_active, read_hours
 from elwood.agent.feature import Actor, Chore, Feature, Gathered, Parts, Report
 from elwood.agent.models.actor import Models
 from elwood.agent.models.embeddings import Embedder

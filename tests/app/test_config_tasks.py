@@ -5,9 +5,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.route import Route
-from elwood.agent.conversation.settings import Owner
+from elwood.agent.conversation.settings import Hours, Owner
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import ModelSettings, models_in_use
 from elwood.features.tasks.rules import problem

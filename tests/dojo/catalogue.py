@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from elwood.agent.conversation.actions import (
+from elwood.agent.conversation.calls import (
     Action,
     CallRemote,
     FetchUrl,

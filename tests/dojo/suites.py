@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.calls import Plan
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from tests.dojo.catalogue import CLASSES, Class
 from tests.dojo.obedience import SCRIPTS, Call

@@ -20,8 +20,15 @@ from trio.testing import MockClock
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.brought_along import OFFERED, without_days
-from elwood.agent.conversation.message import Completion, Human, Message, Notice, Results
+from elwood.agent.conversation.message import (
+    OFFERED,
+    Completion,
+    Human,
+    Message,
+    Notice,
+    Results,
+    without_days,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
 from elwood.agent.models.embeddings import Embedder

@@ -25,10 +25,8 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.brought_along import without_days
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Reception
-from elwood.agent.conversation.message import Human, Results
+from elwood.agent.conversation.inbound import Inbound, Principal, Reception
+from elwood.agent.conversation.message import Human, Results, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail, Unembedded

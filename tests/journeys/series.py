@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from elwood.agent.conversation.hours import is_active
+from elwood.agent.conversation.settings import is_active
 from elwood.features.tasks import when as timing
 from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import trio
 
-from elwood.agent.conversation.brought_along import without_days
+from elwood.agent.conversation.message import without_days
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.turns import UNANSWERED
 from elwood.features.telegram.outbox import UNFINISHED

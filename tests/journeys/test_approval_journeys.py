@@ -8,9 +8,8 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.conversation.actions import SendMessage
+from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.message import Completion, Notice
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.policy.settings import PolicySettings

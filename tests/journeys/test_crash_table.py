@@ -19,9 +19,8 @@ from trio.testing import MockClock
 from elwood.agent.approvals.people import AccessDecided, AccessRequested, PeopleEntry
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import ApprovalDecided, ApprovalEntry, ApprovalRequested
-from elwood.agent.conversation.actions import Other
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.calls import Other, Plan
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import (
     Assistant,
     Completion,
@@ -31,7 +30,6 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.providers import make_provider

@@ -6,9 +6,8 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.conversation.brought_along import OFFERED
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import Completion, Human, Notice
+from elwood.agent.conversation.message import OFFERED, Completion, Human, Notice
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
 from tests.agent.session.scripted import answer, call

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from elwood.agent.channels.messages import Button, Post, Sent, Undeliverable, Unsent, Unsure
-from elwood.agent.conversation.choices import typing
+from elwood.agent.conversation.inbound import typing
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.messages import ListTasks, PlanTask, TimetableMail, Unscheduled, Woken

@@ -11,8 +11,7 @@ from trio.testing import MockClock
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Actor, Feature, Gathered, Parts

@@ -9,8 +9,8 @@ import pytest
 import trio.testing
 from msgspec.structs import replace
 
-from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
+from elwood.agent.conversation.settings import Hours
 from elwood.agent.feature import Report
 from elwood.agent.session.log.inbox import RunResult
 from elwood.features.tasks.rules import Verb

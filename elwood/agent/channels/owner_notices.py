@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
-from elwood.agent.conversation.choices import typing
+from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.route import Route
 from elwood.foundation.text.markdown import Rich
 

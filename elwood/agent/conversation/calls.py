@@ -1,6 +1,11 @@
-"""What may become of a call of a tool: how it repeats, who allowed it, how it ended."""
+"""A call of a tool: what it would do, what exactly will run, and what may become of it."""
 
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Literal
+
+import msgspec
 
 Effect = Literal["pure", "keyed", "probe", "once"]
 # `waiting` is not the end: the call is kept, and runs when the owner allows it.
@@ -22,3 +27,164 @@ def allows(ruling: Ruling | None) -> bool:
     (True, False, False)
     """
     return ruling not in (None, "denied", "expired", "withdrawn")
+
+
+Risk = Literal["read", "write", "destructive"]
+# What the owner's rules say about a host: on their list, to be asked about, forbidden, or nothing.
+Destination = Literal["allowed", "ask", "blocked", "open"]
+
+
+class ReadFiles(msgspec.Struct, frozen=True):
+    """Look at files of the workspace; whoever is answered learns of them."""
+
+
+class WriteFile(msgspec.Struct, frozen=True):
+    """Write a file of the workspace.
+
+    *protected* files instruct Elwood or start programs; *foreign* ones exist already and were
+    not written by Elwood in this conversation.
+    """
+
+    protected: bool = False
+    foreign: bool = False
+
+
+class RunCommand(msgspec.Struct, frozen=True):
+    """Run a command in the sandbox, judged by its words."""
+
+    judged: Literal["safe", "unclear", "forbidden"]
+    why: str = ""
+
+
+class FetchUrl(msgspec.Struct, frozen=True):
+    """Read a page.  *url* is canonical; *extra* counts the characters of its path and query."""
+
+    url: str
+    host: str
+    destination: Destination = "open"
+    extra: int = 0
+
+
+class SearchWeb(msgspec.Struct, frozen=True):
+    """Ask a search engine.  *quotes* says that the words contain some of the private data."""
+
+    quotes: bool = False
+
+
+class SendRequest(msgspec.Struct, frozen=True):
+    """Change something on a web server."""
+
+    host: str
+    destination: Destination = "open"
+
+
+class SendMessage(msgspec.Struct, frozen=True):
+    """Say something, to the owner, to a group, or to a third person."""
+
+    to: Literal["owner", "group", "person"]
+
+
+class AskOwner(msgspec.Struct, frozen=True):
+    """Put a question to the owner."""
+
+
+class SaveMemory(msgspec.Struct, frozen=True):
+    """Keep a fact for later conversations."""
+
+
+class SearchMemory(msgspec.Struct, frozen=True):
+    """Look facts up."""
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """Have something done later."""
+
+
+class Reschedule(msgspec.Struct, frozen=True):
+    """Pause, resume or cancel a task; *own* is the one whose run this is."""
+
+    own: bool = False
+
+
+class CreateTool(msgspec.Struct, frozen=True):
+    """Make or change a tool or a skill of Elwood's own."""
+
+
+class CallRemote(msgspec.Struct, frozen=True):
+    """Call a tool of an MCP server, of the class our catalogue gives it."""
+
+    risk: Risk
+    open_world: bool = False
+
+
+class Approve(msgspec.Struct, frozen=True):
+    """Decide in the owner's place."""
+
+
+class Other(msgspec.Struct, frozen=True):
+    """Anything else, of which only the risk is known."""
+
+    risk: Risk
+
+
+Action = (
+    ReadFiles
+    | WriteFile
+    | RunCommand
+    | FetchUrl
+    | SearchWeb
+    | SendRequest
+    | SendMessage
+    | AskOwner
+    | SaveMemory
+    | SearchMemory
+    | Schedule
+    | Reschedule
+    | CreateTool
+    | CallRemote
+    | Approve
+    | Other
+)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One call, examined.
+
+    *subject* is what will run, complete, as the owner is asked about it.  *facts* are what the
+    outcome hangs on besides the arguments: argv after parsing, hashes of named files, resolved
+    references, the sandbox.  *outgoing* is the text that would leave Elwood, if any.
+    """
+
+    action: Action
+    subject: str
+    facts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    outgoing: str = ""
+
+
+def exact(tool: str, definition: str, arguments: object, plan: Plan) -> str:
+    """Hash the call itself: equal only if the very same thing would run.
+
+    *definition* is the hash of the tool's definition, *arguments* what JSON gave.
+
+    >>> from elwood.agent.conversation.calls import Other
+    >>> a = exact("t", "d", {"b": 1, "a": 2}, Plan(Other("write"), ""))
+    >>> a == exact("t", "d", {"a": 2, "b": 1}, Plan(Other("write"), ""))
+    True
+    >>> a == exact("t", "d", {"a": 2, "b": 1}, Plan(Other("write"), "", {"file": "x"}))
+    False
+    """
+    return _hash([tool, definition, arguments, dict(plan.facts)])
+
+
+def bound(exact_hash: str, untrusted: bool, policy: str) -> str:
+    """Hash the call in its circumstances: an approval is good for these only.
+
+    *untrusted* is whether strangers' words had been read, *policy* names the version of the rules.
+    Private data are not part of it: what would run is fixed, so it cannot carry what is read later.
+    """
+    return _hash([exact_hash, untrusted, policy])
+
+
+def _hash(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

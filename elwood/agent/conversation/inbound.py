@@ -1,12 +1,53 @@
-"""A message on its way to a session, and what became of it."""
+"""A message on its way to a session: who sends it or presses a button, and what became of it."""
+
+from collections.abc import Iterable, Mapping
 
 import attrs
 import msgspec
 
-from elwood.agent.conversation.identity import Principal
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.foundation.runtime import Request
+
+# With what the names of Telegram's sessions begin.
+PREFIX = "tg-"
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """A person: *id* as the channel proves it (``tg:<user id>``), never a name they chose."""
+
+    id: str
+    name: str
+    owner: bool
+
+
+def person(user: int) -> str:
+    """Name the Telegram user *user* as principals are named.
+
+    >>> person(12)
+    'tg:12'
+    """
+    return f"tg:{user}"
+
+
+def user_of(principal: str) -> int | None:
+    """Return the Telegram user that *principal* names, whose private chat has the same id.
+
+    >>> user_of("tg:12"), user_of("console"), user_of("tg:-5")
+    (12, None, None)
+    """
+    head, _, number = principal.partition(":")
+    return int(number) if head == "tg" and number.isascii() and number.isdigit() else None
+
+
+def session_of(chat: int, topic: int | None, moved: Mapping[int, int]) -> str:
+    """Name the session of a chat and topic: safe as a file name, the same after an upgrade.
+
+    >>> session_of(-100, 4, {-100: -5}), session_of(7, None, {})
+    ('tg--5-4', 'tg-7')
+    """
+    first = moved.get(chat, chat)
+    return f"{PREFIX}{first}" if topic is None else f"{PREFIX}{first}-{topic}"
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -57,3 +98,53 @@ class Inbound(Request[Reception]):
     quote: str | None = None
     untrusted: bool = False
     errand: TaskRun | None = None
+
+
+# With what the data of a button begins that answers a question; others belong to approvals.
+# Answers to the model are words, whatever stands on them; those to Elwood are its commands.
+_ANSWER, _COMMAND = "q:", "c:"
+
+
+def choice(number: int) -> str:
+    """Name the answer *number* (from 0) as a button carries it.
+
+    >>> choice(2)
+    'q:2'
+    """
+    return f"{_ANSWER}{number}"
+
+
+def typing(number: int) -> str:
+    """Name the command *number* (from 0) that a button of Elwood's own question types.
+
+    >>> typing(2)
+    'c:2'
+    """
+    return f"{_COMMAND}{number}"
+
+
+def is_choice(data: str | None) -> bool:
+    """Tell whether a button with *data* is an answer to a question.
+
+    >>> is_choice("q:0"), is_choice("c:0"), is_choice("p:ABCD2345:y"), is_choice(None)
+    (True, True, False, False)
+    """
+    return data is not None and data.startswith((_ANSWER, _COMMAND))
+
+
+def types(data: str | None) -> bool:
+    """Tell whether a press on a button with *data* is as if a command had been typed.
+
+    >>> types("c:0"), types("q:0")
+    (True, False)
+    """
+    return data is not None and data.startswith(_COMMAND)
+
+
+def numbered(options: Iterable[str]) -> str:
+    r"""List *options* for whoever has no buttons to press.
+
+    >>> numbered(["tea", "no tea"])
+    '1. tea\n2. no tea'
+    """
+    return "\n".join(f"{number}. {option}" for number, option in enumerate(options, 1))

@@ -5,8 +5,7 @@ source.
 """
 
 import re
-from collections.abc import Collection, Iterable
-from datetime import datetime
+from collections.abc import Iterable
 
 import msgspec
 
@@ -17,11 +16,6 @@ MANY = "many sources"
 UNKNOWN = "an unknown source"
 # Names that stand for more than one source: an endorsement is of a single one.
 NAMELESS = frozenset({MANY, UNKNOWN})
-# Digits on each side of the point: more is no count, price or measure but a message.
-_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
-_DATE = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
-)
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -72,30 +66,57 @@ class Taint(msgspec.Struct):
                 self.sources.pop(origin, None)
 
 
-def typed_value(text: str, read: Label, allowed: Collection[str] = ()) -> Label:
-    """Label what a reader without tools made of content that is labelled *read*.
+# Addresses taken from one text; a longer list is not somebody naming a page.
+MAX_ADDRESSES = 50
+# Addresses that are remembered of one conversation.
+MAX_NAMED = 200
+# Compiled at the first use.
+_URL = r"(?i)(?<![A-Za-z0-9])https?://[^\s<>\"'`()\[\]{}|\\^]{1,2000}"
+_USUAL = {"http": ":80", "https": ":443"}
+_HOST = (
+    r"(?i)(?<![A-Za-z0-9@./_-])"
+    r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,8}[a-z]{2,24}(?![\w@-])"
+)
 
-    A number, a date, true, false or one of *allowed*, a list made before reading, is too narrow
-    to steer anybody: it is not untrusted any more (TA-46).  Free text keeps the label (TA-47).
-    What was private stays private either way.
 
-    >>> strange = Label(untrusted=True)
-    >>> typed_value("2026-11-22", strange), typed_value("spam", strange, ["spam", "work"])
-    (Label(untrusted=False, private=False), Label(untrusted=False, private=False))
-    >>> typed_value("12 apples", strange)
-    Label(untrusted=True, private=False)
+def addresses(text: str) -> list[str]:
+    """List the URLs in *text*, and the hosts that stand alone or in them.
+
+    >>> addresses("see HTTPS://Example.org:443/a?B=1#top, and news.example.com.")
+    ['https://example.org/a?B=1', 'example.org', 'news.example.com']
     """
-    typed = text in ("true", "false") or text in allowed
-    if typed or _NUMBER.fullmatch(text) or _is_date(text):
-        return Label(private=read.private)
-    return read
+    found: dict[str, None] = {}
+    for match in re.finditer(_URL, text):
+        url = match[0].rstrip(".,;:!?")
+        found[_in_one_form(url)] = None
+        found[host_of(url)] = None
+    for match in re.finditer(_HOST, re.sub(_URL, " ", text)):
+        found[match[0].lower()] = None
+    return list(found)[:MAX_ADDRESSES]
 
 
-def _is_date(text: str) -> bool:
-    if _DATE.fullmatch(text) is None:
-        return False
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+def remember(named: dict[str, None], text: str) -> None:
+    """Add the addresses in *text* to *named*, which is changed in place; the oldest go first."""
+    named.update(dict.fromkeys(addresses(text)))
+    while len(named) > MAX_NAMED:
+        del named[next(iter(named))]
+
+
+def host_of(url: str) -> str:
+    """Return what stands for the host in *url*, in lower case.
+
+    >>> host_of("https://Example.org:8080/a"), host_of("http://u@h.example?x")
+    ('example.org', 'h.example')
+    """
+    rest = url.split("://", 1)[-1]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    return authority.rsplit("@", 1)[-1].split(":")[0].lower()
+
+
+def _in_one_form(url: str) -> str:
+    scheme, rest = url.partition("#")[0].split("://", 1)
+    scheme = scheme.lower()
+    authority = re.split(r"[/?]", rest, maxsplit=1)[0]
+    target = rest[len(authority) :]
+    host = authority.lower().removesuffix(_USUAL[scheme])
+    return f"{scheme}://{host}{'' if target.startswith('/') else '/'}{target}"

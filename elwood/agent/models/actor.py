@@ -10,8 +10,7 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Completion
-from elwood.agent.conversation.token_counts import rough
+from elwood.agent.conversation.message import Completion, rough
 from elwood.agent.models import routing
 from elwood.agent.models.circuit_breaker import SHARED, CircuitBreaker, Ticket
 from elwood.agent.models.embeddings import Embedder, PaidEmbedding

@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from elwood.agent.conversation.actions import (
+from elwood.agent.conversation.calls import (
     Action,
     Approve,
     AskOwner,

@@ -16,7 +16,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.identity import user_of
+from elwood.agent.conversation.inbound import user_of
 from elwood.agent.conversation.route import Route
 from elwood.foundation.runtime import ActorCrashed, ActorDown, Address
 from elwood.foundation.text.markdown import Rich

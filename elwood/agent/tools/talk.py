@@ -10,9 +10,8 @@ import trio
 from msgspec import Meta
 
 from elwood.agent.channels.messages import Attachment, Button, Sent, Unsure
-from elwood.agent.conversation.actions import AskOwner, SendMessage
-from elwood.agent.conversation.choices import choice, numbered
-from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.calls import AskOwner, Plan, SendMessage
+from elwood.agent.conversation.inbound import choice, numbered
 from elwood.agent.tools.messenger import Messenger, Outcome, Place
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.agent.tools.workspace import path_failure

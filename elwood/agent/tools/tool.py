@@ -9,11 +9,9 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.actions import Action
-from elwood.agent.conversation.calls import Effect
+from elwood.agent.conversation.calls import Action, Effect, Plan
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import ToolSpec
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.policy.settings import Word

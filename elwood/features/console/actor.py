@@ -10,9 +10,16 @@ from typing import assert_never
 import trio
 
 from elwood.agent.channels.messages import Draft, OutboxMail, Post, Sent, Typing, Undeliverable
-from elwood.agent.conversation.choices import is_choice, numbered
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.inbound import (
+    Busy,
+    Inbound,
+    NotNow,
+    Principal,
+    Refused,
+    Taken,
+    is_choice,
+    numbered,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.console.client import MAX_LINE, Lines, TooLong, Write, printable, readable

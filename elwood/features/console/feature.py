@@ -5,8 +5,15 @@ from functools import partial
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.identity import PREFIX, Principal
-from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
+from elwood.agent.conversation.inbound import (
+    PREFIX,
+    Busy,
+    Inbound,
+    NotNow,
+    Principal,
+    Refused,
+    Taken,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
 from elwood.agent.session.core import Core

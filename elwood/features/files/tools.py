@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import ReadFiles
+from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.agent.tools.workspace import WorkspaceFiles, path_failure

@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import WriteFile
-from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.calls import Plan, WriteFile
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.agent.tools.workspace import path_failure
 from elwood.foundation.runtime import Blocking

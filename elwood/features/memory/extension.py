@@ -13,10 +13,9 @@ import attrs
 import trio
 
 from elwood.agent.channels.messages import Button, OutboxMail, Post
-from elwood.agent.conversation.brought_along import without_days
-from elwood.agent.conversation.choices import typing
+from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import Completion, Human
+from elwood.agent.conversation.message import Completion, Human, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, ModelsMail

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from elwood.agent.conversation.brought_along import without_days
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import (
     Assistant,
@@ -14,6 +13,7 @@ from elwood.agent.conversation.message import (
     Prompt,
     Results,
     repair_text,
+    without_days,
 )
 from elwood.features.memory.learning import (
     MAX_FACTS,

@@ -9,9 +9,8 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import Other, SaveMemory, SearchMemory
+from elwood.agent.conversation.calls import Other, Plan, SaveMemory, SearchMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.searches import SearchResult, TextSearch
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (

@@ -9,9 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import RunCommand
+from elwood.agent.conversation.calls import Plan, RunCommand
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.agent.tools.workspace import WorkspaceFiles
 from elwood.features.shell.judge import (

@@ -14,9 +14,8 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import CreateTool, FetchUrl, ReadFiles
+from elwood.agent.conversation.calls import CreateTool, FetchUrl, Plan, ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
 from elwood.agent.tools.workspace import path_failure
 from elwood.features.skills.git_client import Git, GitFailed

@@ -11,8 +11,7 @@ from hashlib import sha256
 
 import msgspec
 
-from elwood.agent.conversation.hours import Hours, read_hours
-from elwood.agent.conversation.settings import Owner
+from elwood.agent.conversation.settings import Hours, Owner, read_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import models_in_use

@@ -5,9 +5,15 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from zoneinfo import ZoneInfo
 
-from elwood.agent.conversation import timezones
-from elwood.agent.conversation.hours import DAYS, Hours, is_active, next_active
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import (
+    DAYS,
+    Hours,
+    is_active,
+    local_time,
+    moment_at,
+    next_active,
+)
 from elwood.features.tasks.when import (
     LATEST,
     Cadence,
@@ -86,7 +92,7 @@ def read_moment(text: str, zone: str, *, end: bool = False) -> float | str:
         given = datetime.fromisoformat(text.strip())
         if end and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text.strip()):
             given += timedelta(days=1)
-        at = timezones.moment(given, zone) if given.tzinfo is None else given.timestamp()
+        at = moment_at(given, zone) if given.tzinfo is None else given.timestamp()
     except (ValueError, OverflowError):
         return wrong
     return float(at) if 0 <= at <= LATEST else wrong
@@ -146,7 +152,7 @@ def placed(when: When, hours: Hours | None, zone: str, key: str) -> When:
     if isinstance(when, Every) and when.start == 0.0 and when.seconds > UNITS["hour"]:
         day = min(hours.days, default=0)
         shown = _MONDAY + timedelta(days=day, hours=1, minutes=begin)
-        return Every(when.seconds, start=float(timezones.moment(shown, zone)))
+        return Every(when.seconds, start=float(moment_at(shown, zone)))
     if not isinstance(when, Cadence) or when.word == "hourly":
         return when
     turn, minute = divmod(int.from_bytes(sha256(f"{when.word} {key}".encode()).digest()[:8]), 60)
@@ -222,7 +228,7 @@ def say_clock(at: float, zone: str) -> str:
     name = datetime.fromtimestamp(at, ZoneInfo(zone)).tzname() or zone
     if name[0] in "+-":
         name = f"UTC{name[:3]}" + (f":{name[3:5]}" if name[3:] else "")
-    here = timezones.local(at, zone)
+    here = local_time(at, zone)
     return f"{DAYS[here.weekday()]} {here:%Y-%m-%d %H:%M} {name}"
 
 
@@ -232,6 +238,6 @@ def say_moment(at: float, zone: str, now: float) -> str:
     >>> say_moment(118800, "UTC", 0), say_moment(10 * 86400, "UTC", 0)
     ('tomorrow, Fri 1970-01-02 09:00 UTC', 'Sun 1970-01-11 00:00 UTC')
     """
-    ahead = (timezones.local(at, zone).date() - timezones.local(now, zone).date()).days
+    ahead = (local_time(at, zone).date() - local_time(now, zone).date()).days
     near = {0: "today, ", 1: "tomorrow, ", -1: "yesterday, "}.get(ahead, "")
     return f"{near}{say_clock(at, zone)}"

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from msgspec.structs import replace
 
-from elwood.agent.conversation.hours import check_hours, is_active, next_active
+from elwood.agent.conversation.settings import check_hours, is_active, next_active
 from elwood.features.tasks import texts, when
 from elwood.features.tasks import watch as watching
 from elwood.features.tasks.state import (

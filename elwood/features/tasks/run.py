@@ -13,8 +13,7 @@ import trio
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation import task_run as errand
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Refused, Taken
+from elwood.agent.conversation.inbound import Inbound, Principal, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.feature import Do, Report

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from elwood.agent.conversation.hours import read_hours, write_hours
-from elwood.agent.conversation.settings import Owner
+from elwood.agent.conversation.settings import Owner, read_hours, write_hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.agent.models.settings import is_role
 from elwood.features.tasks import watch as patterns

@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import SESSION, Purse
 from elwood.features.tasks.when import When
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from elwood.agent.conversation.hours import next_active, write_hours
+from elwood.agent.conversation.settings import next_active, write_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
 from elwood.agent.models.spending.budget import dollars
 from elwood.features.tasks.notation import say_clock, say_moment, say_when
@@ -155,7 +155,7 @@ def next_runs(task: Task, now: float, most: int = SHOWN_RUNS) -> list[float]:
 def cadence(task: Task, zone: str) -> str:
     """Say when *task* runs, for who lives in *zone*.
 
-    >>> from elwood.agent.conversation.hours import Hours
+    >>> from elwood.agent.conversation.settings import Hours
     >>> from elwood.features.tasks.when import Cron
     >>> task = Task("a", "A", Cron("0 9 * * 1"), "Asia/Tokyo", hours=Hours("08:00", "20:00"))
     >>> cadence(task, "UTC")

@@ -9,11 +9,9 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import Other, Reschedule, Schedule
-from elwood.agent.conversation.calls import Effect
-from elwood.agent.conversation.hours import read_hours
+from elwood.agent.conversation.calls import Effect, Other, Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.settings import read_hours
 from elwood.agent.conversation.task_run import SESSION, Purse, job_of
 from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from elwood.agent.conversation import timezones
+from elwood.agent.conversation.settings import clock_change, local_time, moment_at
 
 # Seconds.  What runs more often than each minute should be a program, not a task.
 MIN_EVERY = 60.0
@@ -228,7 +228,7 @@ def cron_moments(expression: str, after: float, zone: str) -> Iterator[int]:
     treated like the others here.
 
     >>> first = next(cron_moments("30 1 * * *", 1774740000, "Europe/London"))
-    >>> timezones.local(first, "Europe/London").isoformat()
+    >>> local_time(first, "Europe/London").isoformat()
     '2026-03-29T02:00:00'
     """
     minute, hour = cron_fields(expression)[-5:-3]
@@ -238,17 +238,17 @@ def cron_moments(expression: str, after: float, zone: str) -> Iterator[int]:
 
 
 def _once_each(expression: str, after: float, zone: str) -> Iterator[int]:
-    for fitting in _matcher(expression, timezones.local(after, zone)):
-        if (at := timezones.moment(fitting, zone)) > after:
+    for fitting in _matcher(expression, local_time(after, zone)):
+        if (at := moment_at(fitting, zone)) > after:
             yield at
             after = at
 
 
 def _whenever_it_fits(expression: str, at: int, zone: str) -> Iterator[int]:
     while True:
-        changed = timezones.change(at, at + _WINDOW, zone)
+        changed = clock_change(at, at + _WINDOW, zone)
         end = changed or at + _WINDOW
-        here = timezones.local(at, zone)
+        here = local_time(at, zone)
         for fitting in _matcher(expression, here - _SECOND):
             then = at + int((fitting - here).total_seconds())  # as long as no clock changes
             if then >= end:
@@ -278,10 +278,10 @@ def _cron_planned(
     )
     newest: list[int] = []
     count = 0
-    day, end = timezones.local(until, zone).date(), until
+    day, end = local_time(until, zone).date(), until
     while end > after:
-        begin = max(timezones.moment(datetime.combine(day, time()), zone) - 1, after)
-        if end - begin == _DAY and timezones.change(int(begin), int(end) + 1, zone) is None:
+        begin = max(moment_at(datetime.combine(day, time()), zone) - 1, after)
+        if end - begin == _DAY and clock_change(int(begin), int(end) + 1, zone) is None:
             fits = day.month in matcher.months and matcher.match_day(day)
             count += len(clock) if fits else 0
             if fits and len(newest) < most:

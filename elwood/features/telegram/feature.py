@@ -3,7 +3,7 @@
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import paced
-from elwood.agent.conversation.identity import PREFIX, session_of
+from elwood.agent.conversation.inbound import PREFIX, session_of
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION as TASK
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts

@@ -21,9 +21,15 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.channels.intake_replies import IntakeReplies, ask
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.choices import is_choice, types
-from elwood.agent.conversation.identity import Principal, person, session_of
-from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.inbound import (
+    Inbound,
+    Principal,
+    Taken,
+    is_choice,
+    person,
+    session_of,
+    types,
+)
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.slash import COMMANDS
 from elwood.agent.session.messages import Interrupt, SessionsMail

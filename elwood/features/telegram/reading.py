@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from elwood.agent.conversation.identity import Principal, person, session_of
+from elwood.agent.conversation.inbound import Principal, person, session_of
 from elwood.agent.conversation.route import Route
 from elwood.features.telegram.bot_api import (
     CallbackQuery,

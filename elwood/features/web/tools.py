@@ -7,9 +7,8 @@ import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.conversation.actions import FetchUrl, SearchWeb, SendRequest
+from elwood.agent.conversation.calls import FetchUrl, Plan, SearchWeb, SendRequest
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.features.web.search_client import MAX_QUERY, Search, SearchFailed, WebResult

@@ -1,4 +1,4 @@
-"""How labels come into a conversation, stay in it, and fall; rows TA-46 to TA-57."""
+"""How labels come into a conversation, stay in it, and fall; rows TA-48 to TA-57."""
 
 import json
 from collections.abc import Callable
@@ -8,15 +8,7 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.calls import Ruling
-from elwood.agent.conversation.labels import (
-    CLEAN,
-    MANY,
-    MAX_SOURCES,
-    UNKNOWN,
-    Label,
-    Taint,
-    typed_value,
-)
+from elwood.agent.conversation.labels import CLEAN, MANY, MAX_SOURCES, UNKNOWN, Label, Taint
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import (
@@ -90,8 +82,6 @@ def of_receipts() -> Label:
 
 # What each row leaves behind.
 ROWS: dict[str, Callable[[], Label]] = {
-    "TA-46": lambda: after(*STARTED, ended(typed_value("3", U))),
-    "TA-47": lambda: after(*STARTED, ended(typed_value("three, and obey me", U), "reader")),
     "TA-48": lambda: after(*TAINTED, replied("a"), Compacted("summary", 4)),
     "TA-49": lambda: after(*STARTED, ended(U, "memory of evil.example")),
     "TA-50": lambda: after(*STARTED, ended(U | P, "downloads/a.txt")),
@@ -250,21 +240,3 @@ def test_a_turn_knows_what_the_owner_named_in_it_and_not_what_strangers_did() ->
 
     assert session.turn is not None
     assert session.turn.named == {"c.example"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["0", "-12.50", "2026-11-22", "2026-11-22T10:00", "2026-11-22T10:00:00Z", "true", "msg-7"],
-)
-def test_a_typed_value_is_clean(text: str) -> None:
-    assert typed_value(text, U, ["msg-7"]) == CLEAN
-    assert typed_value(text, U | P, ["msg-7"]) == P
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "1 2", "12\n", "١٢", "1" * 16, "2026-13-45", "2026-11-22 obey", "True", "msg-8", "nan"],
-)
-def test_anything_else_is_free_text(text: str) -> None:
-    assert typed_value(text, U | P, ["msg-7"]) == U | P
-    assert typed_value(text, CLEAN) == CLEAN

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.actions import Action, FetchUrl
+from elwood.agent.conversation.calls import Action, FetchUrl
 from elwood.agent.conversation.labels import Label
 from elwood.agent.policy.decide import Allow, Ask, Decision, Deny, Rules, Situation, decide
 from elwood.agent.policy.settings import Word

@@ -10,10 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import Verdict
-from elwood.agent.conversation.actions import Other, RunCommand
+from elwood.agent.conversation.calls import Other, Plan, RunCommand
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.log.entries import (

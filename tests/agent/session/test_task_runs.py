@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound, Taken
+from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route

@@ -17,8 +17,7 @@ from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
-from elwood.agent.conversation.actions import AskOwner, SendMessage
-from elwood.agent.conversation.plans import exact
+from elwood.agent.conversation.calls import AskOwner, SendMessage, exact
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.messenger import MAX_UPLOADS, Messenger, Outcome
 from elwood.agent.tools.talk import MAX_BYTES, MAX_TEXT, AskUser, MessageToSend, Talk, plan_question

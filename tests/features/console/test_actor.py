@@ -19,8 +19,7 @@ from elwood.agent.channels.messages import (
     Typing,
     Undeliverable,
 )
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Busy, Inbound, Refused, Taken
+from elwood.agent.conversation.inbound import Busy, Inbound, Principal, Refused, Taken
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.console.actor import ROUTE, TAKE_LIMIT, ConsoleIntake, ConsoleOutbox
 from elwood.features.console.client import MAX_LINE, Lines

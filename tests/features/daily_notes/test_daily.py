@@ -9,11 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.conversation.brought_along import without_days
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound
+from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.conversation.labels import CLEAN
-from elwood.agent.conversation.message import Human
+from elwood.agent.conversation.message import Human, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.extension import SessionExtension

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.brought_along import are_days_private, days_of, without_days
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.conversation.message import are_days_private, days_of, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
 from elwood.agent.session.log.finished_turn import FinishedTurn, finished

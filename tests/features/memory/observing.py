@@ -7,8 +7,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound
+from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog

@@ -6,7 +6,7 @@ import attrs
 import msgspec
 import pytest
 
-from elwood.agent.conversation.actions import SaveMemory, SearchMemory
+from elwood.agent.conversation.calls import SaveMemory, SearchMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.hours import Hours
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse
 from elwood.features.tasks.notation import never
 from elwood.features.tasks.task import Task

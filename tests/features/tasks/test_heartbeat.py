@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import elwood
-from elwood.agent.conversation.hours import Hours, is_active
+from elwood.agent.conversation.settings import Hours, is_active
 from elwood.features.tasks.heartbeat import MAX_CHECKLIST, MAX_ENTRIES, MAX_PROMPT, MAX_TITLE, read
 from elwood.features.tasks.notation import never
 from elwood.features.tasks.rules import problem

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.hours import Hours, check_hours, read_hours, write_hours
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import Hours, check_hours, read_hours, write_hours
 from elwood.features.tasks.notation import (
     advice,
     read_moment,

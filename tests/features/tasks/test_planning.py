@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from elwood.agent.conversation.hours import Hours
+from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks import rules, texts
 from elwood.features.tasks.rules import BACKOFF, MAX_TASKS, OFF, RESTORED
 from elwood.features.tasks.state import (

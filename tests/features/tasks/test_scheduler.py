@@ -7,8 +7,7 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused
+from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, Refused
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun

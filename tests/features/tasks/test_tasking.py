@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from elwood.agent.channels.messages import Button
-from elwood.agent.conversation.identity import Principal
-from elwood.agent.conversation.inbound import Inbound
+from elwood.agent.conversation.inbound import Inbound, Principal
 from elwood.agent.models.spending.report import JobUsed, Used
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.turn.inputs import OwnerClock

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.hours import Hours
+from elwood.agent.conversation.settings import Hours
 from elwood.features.tasks.notation import say_moment
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.texts import MAX_BUTTONS, buttons, cadence, find, next_runs, state, table

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.hours import Hours, check_hours, is_active, next_active
+from elwood.agent.conversation.settings import Hours, check_hours, is_active, next_active
 from elwood.features.tasks.when import (
     LATEST,
     MAX_EVERY,

@@ -12,11 +12,10 @@ from elwood.agent.approvals.messages import ApprovalsMail
 from elwood.agent.channels.channel import Channel, Channels
 from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.actions import Reschedule, Schedule
-from elwood.agent.conversation.hours import Hours
+from elwood.agent.conversation.calls import Plan, Reschedule, Schedule
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.plans import Plan
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import Hours
 from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.policy.decide import Allow, Ask, Rules, Situation, Who, decide
 from elwood.agent.session.log.entries import CallEnded

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.agent.conversation.identity import session_of
+from elwood.agent.conversation.inbound import session_of
 from elwood.features.telegram.bot_api import MessageEntity, TelegramMessage, TelegramUser
 from elwood.features.telegram.reading import Addressed, BotIdentity, Ignored, identify
 

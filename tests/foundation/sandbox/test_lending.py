@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.plans import Plan
+from elwood.agent.conversation.calls import Plan
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.app.main import CONSOLE, FEATURES, App, build

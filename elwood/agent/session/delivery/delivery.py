@@ -19,7 +19,7 @@ from elwood.agent.channels.messages import (
     Unsent,
     Unsure,
 )
-from elwood.agent.conversation.choices import typing
+from elwood.agent.conversation.inbound import typing
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from elwood.agent.conversation.brought_along import OFFERED, are_days_private, days_of
-from elwood.agent.conversation.labels import Label, Taint
-from elwood.agent.conversation.mentions import remember
+from elwood.agent.conversation.labels import Label, Taint, remember
 from elwood.agent.conversation.message import (
+    OFFERED,
     Assistant,
     Human,
     Message,
@@ -19,10 +18,12 @@ from elwood.agent.conversation.message import (
     Prompt,
     Results,
     Usage,
+    are_days_private,
+    days_of,
+    estimate_prompt,
     mend,
     texts,
 )
-from elwood.agent.conversation.token_counts import estimate_prompt
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.turn.compaction import is_notice_of_cut

@@ -8,11 +8,9 @@ from itertools import takewhile
 
 import msgspec
 
-from elwood.agent.conversation.brought_along import are_days_private
 from elwood.agent.conversation.labels import Label
-from elwood.agent.conversation.message import Human, Notice
+from elwood.agent.conversation.message import Calibration, Human, Notice, are_days_private
 from elwood.agent.conversation.task_run import job_of
-from elwood.agent.conversation.token_counts import Calibration
 from elwood.agent.session.log.branch import said_node
 from elwood.agent.session.log.entries import (
     MAX_ATTEMPTS,

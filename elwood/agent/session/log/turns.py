@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from elwood.agent.conversation.calls import Ruling
-from elwood.agent.conversation.mentions import addresses
+from elwood.agent.conversation.labels import addresses
 from elwood.agent.conversation.message import (
     INTERRUPTED,
     Assistant,

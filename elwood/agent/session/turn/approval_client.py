@@ -20,10 +20,8 @@ from elwood.agent.approvals.messages import (
     WithdrawRequests,
 )
 from elwood.agent.approvals.state import Question, is_fresh
-from elwood.agent.conversation.actions import FetchUrl, SendRequest
-from elwood.agent.conversation.calls import OwnerAnswer
+from elwood.agent.conversation.calls import FetchUrl, OwnerAnswer, Plan, SendRequest, bound
 from elwood.agent.conversation.labels import NAMELESS
-from elwood.agent.conversation.plans import Plan, bound
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.policy.decide import Ask
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry

@@ -14,11 +14,9 @@ import msgspec
 import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.conversation.actions import Other, ReadFiles, SearchWeb
-from elwood.agent.conversation.calls import Outcome
+from elwood.agent.conversation.calls import Other, Outcome, Plan, ReadFiles, SearchWeb, exact
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
 from elwood.agent.conversation.message import INTERRUPTED, Results, ToolCall, repair_text
-from elwood.agent.conversation.plans import Plan, exact
 from elwood.agent.conversation.settings import Owner, TurnSettings
 from elwood.agent.conversation.task_run import PRINCIPAL as TASK
 from elwood.agent.policy.decide import (

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, tzinfo
 
 import msgspec
 
-from elwood.agent.conversation.brought_along import without_days
-from elwood.agent.conversation.message import repair_text
+from elwood.agent.conversation.message import repair_text, without_days
 from elwood.agent.session.log.entries import Received
 from elwood.foundation.text.lines import duration
 
