@@ -1,17 +1,19 @@
 """The actor kernel: knows Trio and nothing of assistants."""
 
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import trio
+
 from elwood.foundation.runtime.actor_table import (
     ActorStatus,
     ActorTable,
     Stuck,
-    Trouble,
-    Wait,
     clear_error,
     report_error,
     report_warning,
     waiting,
 )
-from elwood.foundation.runtime.blocking import Blocking, in_thread, inline
 from elwood.foundation.runtime.mailbox import (
     ActorCrashed,
     ActorDown,
@@ -22,9 +24,8 @@ from elwood.foundation.runtime.mailbox import (
     Request,
     Signal,
 )
-from elwood.foundation.runtime.pool import PoolPolicy, run_pool
-from elwood.foundation.runtime.restart import Again, Finished, GaveUp, RestartPolicy, after_exit
 from elwood.foundation.runtime.supervisor import (
+    Again,
     Child,
     Crashed,
     Ended,
@@ -32,8 +33,12 @@ from elwood.foundation.runtime.supervisor import (
     Event,
     Halt,
     Listener,
+    PoolPolicy,
+    RestartPolicy,
     Started,
+    after_crash,
     describe,
+    run_pool,
     supervise,
 )
 
@@ -51,8 +56,6 @@ __all__ = [
     "Ended",
     "Escalated",
     "Event",
-    "Finished",
-    "GaveUp",
     "Halt",
     "Listener",
     "Mailbox",
@@ -63,9 +66,7 @@ __all__ = [
     "Signal",
     "Started",
     "Stuck",
-    "Trouble",
-    "Wait",
-    "after_exit",
+    "after_crash",
     "clear_error",
     "describe",
     "in_thread",
@@ -76,3 +77,26 @@ __all__ = [
     "supervise",
     "waiting",
 ]
+
+T = TypeVar("T")
+
+
+class Blocking(Protocol):
+    """Runs a blocking function (files, DNS, SQLite): not at all (Cancelled), or to its end."""
+
+    async def __call__(self, fn: Callable[[], T], /) -> T:
+        """Return what *fn* returns."""
+
+
+async def in_thread(fn: Callable[[], T], /) -> T:
+    """Run *fn* in one of Trio's worker threads.
+
+    Cancelled before *fn* starts, it never runs; after that it runs to its end and returns.
+    """
+    return await trio.to_thread.run_sync(fn)
+
+
+async def inline(fn: Callable[[], T], /) -> T:
+    """Run *fn* here: for tests, as Trio's mock clock jumps while threads run (trio#456)."""
+    await trio.lowlevel.checkpoint()
+    return fn()

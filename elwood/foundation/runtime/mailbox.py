@@ -6,6 +6,7 @@ queue.  Ask for what may be forgotten or repeated; tell, with an id, what must s
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar, cast
+from weakref import WeakSet
 
 import attrs
 import outcome
@@ -150,8 +151,8 @@ class Mailbox(Generic[M]):
         self.capacity = capacity
         self.send: trio.MemorySendChannel[M]
         self.send, self._receive = trio.open_memory_channel[M](capacity)
-        self._in_hand: list[Request[Any]] = []
-        self._sweep_at = 16
+        # Of what was taken and not answered; who does not wait any more drops out of it.
+        self._in_hand: WeakSet[Reply[Any]] = WeakSet()
         self._up = trio.Event()
         self._up.set()  # a message sent before the first start simply waits
         self._closed = False
@@ -215,8 +216,8 @@ class Mailbox(Generic[M]):
         """The incarnation is over: fail what it had taken and not answered."""
         if self._up.is_set():
             self._up = trio.Event()
-        for request in self._in_hand:
-            request.reply.fail(ActorCrashed(self.name))
+        for reply in list(self._in_hand):
+            reply.fail(ActorCrashed(self.name))
         self._in_hand.clear()
 
     def close(self) -> None:
@@ -243,14 +244,7 @@ class Mailbox(Generic[M]):
     def _took(self, message: M) -> M:
         self.unread_since = trio.current_time() if self.depth else None
         if isinstance(message, Request):
-            if len(self._in_hand) > self._sweep_at:
-                self._in_hand = [r for r in self._in_hand if not r.reply.is_settled]
-                # Twice what is left, so that many open requests do not make each one dear.
-                self._sweep_at = 2 * len(self._in_hand) + 16
-            if self._in_hand and self._in_hand[-1].reply.is_settled:
-                self._in_hand[-1] = message  # who answers one after the other holds one only
-            else:
-                self._in_hand.append(message)
+            self._in_hand.add(message.reply)
         return message
 
 

@@ -6,15 +6,51 @@ only inside it; and ``except Exception`` around a body is safe, since a group th
 ``Cancelled`` is a BaseExceptionGroup.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import trio
 
 from elwood.foundation.runtime.actor_table import ActorStatus, ActorTable, set_current
 from elwood.foundation.runtime.mailbox import Mailbox
-from elwood.foundation.runtime.restart import Again, Finished, GaveUp, RestartPolicy, after_exit
+
+M = TypeVar("M")
+
+
+class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When to run a child again, and how long to wait first, in the words of supervisor(3erl).
+
+    *mode*: permanent, always again; transient, again after a crash and done after a normal end.
+    The wait doubles from *first_delay* to *max_delay* (seconds).  More than *max_crashes* within
+    *within* seconds is too many: *escalate* stops Elwood, *drop* leaves this child stopped.
+    ``max_crashes=None`` never gives up.  A quiet *within* forgets old crashes, which also resets
+    the delay.
+    """
+
+    mode: Literal["permanent", "transient"] = "permanent"
+    first_delay: float = 0.5
+    max_delay: float = 60.0
+    max_crashes: int | None = 5
+    within: float = 300.0
+    exhausted: Literal["escalate", "drop"] = "escalate"
+
+
+class Again(msgspec.Struct, frozen=True):
+    """Run it again after *delay* seconds; *crashes* are the times that still count."""
+
+    delay: float
+    crashes: tuple[float, ...]
+
+
+def after_crash(policy: RestartPolicy, crashes: tuple[float, ...], now: float) -> Again | None:
+    """Judge a crash at time *now* (seconds of any steady clock); None if these are too many."""
+    recent = (*(at for at in crashes if now - at < policy.within), now)
+    if policy.max_crashes is not None and len(recent) > policy.max_crashes:
+        return None
+    # 2.0**64 is far beyond any max_delay; the bound keeps the power finite.
+    delay = min(policy.max_delay, policy.first_delay * 2.0 ** min(len(recent) - 1, 64))
+    return Again(delay, recent)
 
 
 class Halt(Exception):
@@ -73,7 +109,6 @@ class Run:
         self.child = child
         self.gone = trio.Event()
         self.gave_up: Exception | None = None
-        self.failed: Exception | None = None  # what it died of, if it will not run again
         self._listener = listener
         self._stopping = trio.Event()
         self._scope: trio.CancelScope | None = None
@@ -113,29 +148,25 @@ class Run:
                 if error is not None:
                     self._listener(Crashed(name, error, None))
                 break
-            verdict = after_exit(child.policy, crashes, trio.current_time(), error is not None)
-            if isinstance(verdict, Finished):
-                if error is not None:
-                    self.failed = error
-                    self._listener(Crashed(name, error, None))
-                break
             if error is None:
+                if child.policy.mode == "transient":
+                    break
+                # It counts like a crash: one that returns at once would spin.
                 error = RuntimeError("ended, which it must not")
                 status.crashed(describe(error))
-            match verdict:
-                case GaveUp(escalate):
-                    status.turn_to("given up")
-                    self._listener(Crashed(name, error, None))
-                    self.gave_up = self.failed = error
-                    if escalate:
-                        raise Escalated(name, f"crashed too often: {describe(error)}")
-                    return
-                case Again(delay, crashes):
-                    self._listener(Crashed(name, error, delay))
-                    status.restarts += 1
-                    status.turn_to("restarting")
-                    with trio.move_on_after(delay):
-                        await self._stopping.wait()
+            again = after_crash(child.policy, crashes, trio.current_time())
+            self._listener(Crashed(name, error, None if again is None else again.delay))
+            if again is None:
+                status.turn_to("given up")
+                self.gave_up = error
+                if child.policy.exhausted == "escalate":
+                    raise Escalated(name, f"crashed too often: {describe(error)}")
+                return
+            crashes = again.crashes
+            status.restarts += 1
+            status.turn_to("restarting")
+            with trio.move_on_after(again.delay):
+                await self._stopping.wait()
         status.turn_to("stopped")
         self._listener(Ended(name))
 
@@ -230,3 +261,89 @@ async def supervise(
     if failed:
         error = failed[0]
         raise error if isinstance(error, Escalated) else Escalated("house", str(error)) from error
+
+
+# A supervisor whose children are made on demand, one per key.
+
+SESSION_LIKE = RestartPolicy(mode="transient", max_crashes=3, within=600.0, exhausted="drop")
+
+
+class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How the children of a pool live: queue of each, restart policy, grace at the stop."""
+
+    capacity: int = 16
+    restart: RestartPolicy = SESSION_LIKE
+    grace: float = 20.0
+
+
+async def run_pool(
+    mailbox: Mailbox[M],
+    *,
+    key: Callable[[M], str],
+    body: Callable[[str, Mailbox[M]], Awaitable[None]],
+    wake: Callable[[], Awaitable[Iterable[str]]],
+    refuse: Callable[[M, str], None],
+    policy: PoolPolicy,
+    listener: Listener,
+    actor_table: ActorTable,
+) -> None:
+    """Route each message to the child of its key, starting the child if it is not there.
+
+    *wake* names the children to start at once.  The pool only receives and offers: a message for
+    a child that is full or has given up goes to *refuse* with the reason, which must not wait.
+    A child that gave up may be started again once its policy has forgotten the crashes.
+    """
+    runs: dict[str, Run] = {}
+    dropped: dict[str, float] = {}
+
+    async with trio.open_nursery() as nursery:
+
+        def start(name: str) -> Run:
+            child_mailbox = Mailbox[M](f"{mailbox.name}/{name}", policy.capacity)
+
+            async def child_body(box: Mailbox[M]) -> None:
+                await body(name, box)
+
+            child = Child(child_mailbox, child_body, policy.restart, policy.grace)
+            run = runs[name] = Run(child, listener, actor_table)
+            nursery.start_soon(keep, name, run)
+            return run
+
+        async def keep(name: str, run: Run) -> None:
+            await run.keep_running()
+            # No checkpoint from here on: nobody can put a message in between.
+            del runs[name]
+            left: list[M] = run.child.mailbox.take_left()
+            if run.gave_up is not None:
+                dropped[name] = trio.current_time() + policy.restart.within
+                for message in left:
+                    refuse(message, "it crashed too often")
+                return  # its status stays, so that inspect and the watchdog show it
+            actor_table.leave(run.child.mailbox.name)
+            for message in left:  # came in while the child was ending
+                if mailbox.is_closed:
+                    refuse(message, "it is stopping")
+                else:
+                    route(message)
+
+        def route(message: M) -> None:
+            name = key(message)
+            until = dropped.get(name)
+            if until is not None:
+                if trio.current_time() < until:
+                    refuse(message, "it crashed too often")
+                    return
+                del dropped[name]
+            run = runs.get(name) or start(name)
+            if not run.child.mailbox.address.offer(message):
+                refuse(message, "too much is waiting there already")
+
+        for name in await wake():
+            if name not in runs:
+                start(name)
+        async for message in mailbox:
+            route(message)
+        async with trio.open_nursery() as stopping:
+            for run in list(runs.values()):
+                stopping.start_soon(run.stop)
+        nursery.cancel_scope.cancel()

@@ -22,7 +22,7 @@ from elwood.features.web.tools import (
     tools,
 )
 from elwood.foundation.net.egress import EgressRules
-from elwood.foundation.runtime.blocking import inline
+from elwood.foundation.runtime import inline
 from tests.fake_http import Reply, Request, serving
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
 
 from elwood.foundation.runtime import (
-    ActorTable,
     Mailbox,
     RestartPolicy,
-    Stuck,
     clear_error,
     report_error,
     report_warning,
@@ -46,22 +43,6 @@ async def test_a_wait_is_seen_while_it_lasts_and_stuck_beyond_its_limit(
         await trio.sleep(10)
         assert not stuck(scene)
         assert not scene.actor_table.statuses["it"].waits
-
-
-async def test_a_wait_of_a_task_inside_the_actor_stands_on_its_desk(autojump_clock: object) -> None:
-    async def wait(what: str) -> None:
-        with waiting(what):
-            await trio.sleep_forever()
-
-    async def body(mailbox: Mailbox[Any]) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait, "one")
-            nursery.start_soon(wait, "two")
-
-    async with house(child("it", body, grace=1), child("other", body, grace=1)) as scene:
-        for name in ("it", "other"):
-            waits = scene.actor_table.statuses[name].waits.values()
-            assert {w.what for w in waits} == {"one", "two"}
 
 
 async def test_a_crash_clears_the_waits(autojump_clock: object) -> None:
@@ -188,18 +169,6 @@ async def test_three_crashes_in_a_row_are_stuck_until_it_has_been_calm(
         assert not stuck(scene)
 
 
-async def test_crashes_with_calm_between_them_are_not_in_a_row(autojump_clock: object) -> None:
-    async def body(mailbox: Mailbox[Any]) -> None:
-        await trio.sleep(CALM + 1)
-        raise Bug
-
-    async with house(child("it", body, RestartPolicy(max_crashes=None))) as scene:
-        for _ in range(20):
-            await trio.sleep(CALM / 2)
-            assert not stuck(scene)
-        assert scene.actor_table.statuses["it"].restarts > 5
-
-
 async def test_depth_state_and_restarts_are_live(autojump_clock: object) -> None:
     async def body(mailbox: Mailbox[Any]) -> None:
         await trio.sleep(10)
@@ -229,16 +198,3 @@ def test_outside_of_an_actor_waits_and_troubles_are_nobodys() -> None:
         report_warning("it", "rains")
         report_error("it", "failed")
         clear_error("it")
-
-
-def test_a_board_without_desks_has_nothing_stuck() -> None:
-    assert ActorTable(lambda: 0.0).stuck() == []
-    assert Stuck("k", "a", "w", "s") == Stuck("k", "a", "w", "s")
-
-
-@pytest.mark.parametrize("leaver", ["known", "unknown"])
-def test_leaving_the_board_is_harmless(leaver: str) -> None:
-    actor_table = ActorTable(lambda: 0.0)
-    actor_table.add("known", 1, lambda: 0)
-    actor_table.leave(leaver)
-    assert ("known" in actor_table.statuses) == (leaver == "unknown")

@@ -14,7 +14,7 @@ from elwood.foundation.runtime import (
     Reply,
     RestartPolicy,
 )
-from tests.foundation.runtime.scene import Say, child, echo, house
+from tests.foundation.runtime.scene import Say, child, house
 
 ENDLESS = RestartPolicy(max_crashes=None, first_delay=1.0)
 
@@ -111,23 +111,6 @@ async def _expect_crash(mailbox: Mailbox[Say], say: Say) -> None:
     assert caught.value.name == "it"
 
 
-async def test_a_request_left_unanswered_at_a_normal_end_fails_too(autojump_clock: object) -> None:
-    async def forgetful(mailbox: Mailbox[Say]) -> None:
-        await mailbox.receive()
-
-    it = child("it", forgetful, RestartPolicy(mode="transient"))
-    async with house(it):
-        await _expect_crash(it.mailbox, Say())
-
-
-async def test_requests_answered_long_ago_are_not_kept(autojump_clock: object) -> None:
-    it = child("it", echo, capacity=4)
-    async with house(it):
-        for _ in range(1000):
-            await it.mailbox.address.ask(Say())
-        assert len(it.mailbox._in_hand) <= 2 * 4 + 17
-
-
 async def test_while_it_is_away_ask_fails_at_once_and_tell_queues(autojump_clock: object) -> None:
     it = child("it", fragile, ENDLESS)
     async with house(it):
@@ -142,19 +125,6 @@ async def test_while_it_is_away_ask_fails_at_once_and_tell_queues(autojump_clock
         assert it.mailbox.depth == 1
         assert await told.reply.wait() == "told"
         assert trio.current_time() == before + 0.5
-
-
-async def test_before_the_first_start_asking_simply_waits(autojump_clock: object) -> None:
-    it = child("it", echo)
-    async with trio.open_nursery() as nursery:
-
-        async def early() -> None:
-            assert await it.mailbox.address.ask(Say(word="early")) == "early"
-
-        nursery.start_soon(early)
-        await trio.sleep(1)
-        async with house(it):
-            await trio.sleep(1)
 
 
 async def test_insist_asks_again_as_soon_as_it_is_up(autojump_clock: object) -> None:

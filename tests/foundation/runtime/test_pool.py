@@ -124,15 +124,6 @@ async def test_a_child_that_gave_up_is_refused_until_its_crashes_are_forgotten(
         assert pool.scene.ended is None
 
 
-async def test_a_crash_costs_the_message_in_hand_only(autojump_clock: object) -> None:
-    pool = Pool(fragile)
-    async with house(pool.child, scene=pool.scene):
-        bad, good = pool.offer("a", "bug"), pool.offer("a", "good")
-        assert await good.reply.wait() == "good"
-        with pytest.raises(Exception, match="pool/a crashed"):
-            await bad.reply.wait()
-
-
 @pytest.mark.parametrize("gap", range(6))
 async def test_a_message_that_meets_an_idle_childs_end_is_not_lost(
     gap: int, autojump_clock: object
@@ -157,31 +148,6 @@ async def test_a_message_that_meets_an_idle_childs_end_is_not_lost(
             await trio.lowlevel.checkpoint()
         with trio.fail_after(5):
             assert await pool.mailbox.address.ask(Say(word="just then")) == "just then"
-
-
-async def test_a_finished_child_leaves_no_trace(autojump_clock: object) -> None:
-    async def once(key: str, mailbox: Mailbox[Say]) -> None:
-        (await mailbox.receive()).reply.set("done")
-
-    pool = Pool(once)
-    async with house(pool.child, scene=pool.scene):
-        assert await pool.mailbox.address.ask(Say()) == "done"
-        await trio.testing.wait_all_tasks_blocked()
-        assert list(pool.scene.actor_table.statuses) == ["pool"]
-
-
-async def test_a_temporary_child_that_dies_at_once_does_not_spin(autojump_clock: object) -> None:
-    """Its message was never taken; giving it to a new child of the kind would go on for ever."""
-
-    async def stillborn(key: str, mailbox: Mailbox[Say]) -> None:
-        await trio.lowlevel.checkpoint()
-        raise Bug
-
-    pool = Pool(stillborn, PoolPolicy(restart=RestartPolicy(mode="temporary")))
-    async with house(pool.child, scene=pool.scene):
-        pool.offer("a", "poison")
-        await trio.testing.wait_all_tasks_blocked()
-        assert pool.refused == [("poison", "it crashed")]
 
 
 async def test_a_halt_in_a_child_stops_the_house(autojump_clock: object) -> None:

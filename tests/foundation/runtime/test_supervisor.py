@@ -15,15 +15,19 @@ from elwood.foundation.runtime import (
     Ended,
     Halt,
     Mailbox,
+    PoolPolicy,
     RestartPolicy,
     describe,
     run_pool,
 )
-from elwood.foundation.runtime.pool import PoolPolicy
 from tests.foundation.runtime.scene import Say, Scene, child, echo, house
 
-Mode = Literal["permanent", "transient", "temporary"]
+Mode = Literal["permanent", "transient"]
 Exit = Literal["normal", "shutdown", "abnormal"]
+
+
+# It is not run again.
+ONCE = RestartPolicy(max_crashes=0, exhausted="drop")
 
 
 class Bug(Exception):
@@ -39,9 +43,6 @@ class Bug(Exception):
         ("transient", "normal", 1),
         ("transient", "shutdown", 1),
         ("transient", "abnormal", 2),
-        ("temporary", "normal", 1),
-        ("temporary", "shutdown", 1),
-        ("temporary", "abnormal", 1),
     ],
 )
 async def test_restart_type_and_kind_of_exit(
@@ -148,50 +149,6 @@ async def test_too_many_crashes_stop_the_house_once_and_in_order(autojump_clock:
     assert scene.actor_table.statuses["bad"].state == "given up"
 
 
-async def test_crashes_far_apart_do_not_escalate(autojump_clock: object) -> None:
-    async def bad(mailbox: Mailbox[Any]) -> None:
-        await trio.sleep(30)
-        raise Bug
-
-    policy = RestartPolicy(max_crashes=5, within=60)
-    async with house(child("bad", bad, policy)) as scene:
-        await trio.sleep(3600)
-        assert scene.ended is None
-        assert len(scene.crashes("bad")) > 100
-
-
-async def test_a_failure_while_being_restarted_counts(autojump_clock: object) -> None:
-    """A body that dies before its first wait uses up the intensity like any other."""
-    begun = 0
-
-    async def body(mailbox: Mailbox[Any]) -> None:
-        nonlocal begun
-        begun += 1
-        if begun == 1:
-            await trio.sleep(1)
-        raise Bug
-
-    policy = RestartPolicy(max_crashes=3, within=60)
-    async with house(child("it", body, policy)) as scene:
-        await trio.sleep(60)
-        assert begun == 4
-        assert scene.ended is not None
-
-
-async def test_an_error_in_finally_does_not_lose_the_first(autojump_clock: object) -> None:
-    async def body(mailbox: Mailbox[Any]) -> None:
-        await trio.lowlevel.checkpoint()
-        try:
-            raise Bug("the first")
-        finally:
-            raise OSError("closing failed")
-
-    async with house(child("it", body, RestartPolicy(mode="temporary"))) as scene:
-        (crash,) = scene.crashes("it")
-        assert describe(crash.error) == "OSError: closing failed (after Bug: the first)"
-        assert scene.actor_table.statuses["it"].last_crash == describe(crash.error)
-
-
 async def test_an_error_in_finally_during_cancellation_does_not_lose_the_first(
     autojump_clock: object,
 ) -> None:
@@ -209,7 +166,7 @@ async def test_an_error_in_finally_during_cancellation_does_not_lose_the_first(
             await trio.sleep(1)
             raise Bug("the first")
 
-    async with house(child("it", body, RestartPolicy(mode="temporary"))) as scene:
+    async with house(child("it", body, ONCE)) as scene:
         await trio.sleep(2)
         (crash,) = scene.crashes("it")
         assert isinstance(crash.error, ExceptionGroup)
@@ -244,7 +201,7 @@ async def test_a_deaf_child_is_stopped_soon_after_its_grace(autojump_clock: obje
     assert scene.order_of_ends() == ["deaf"]
 
 
-async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
+async def test_ten_thousand_children_leave_nothing_behind() -> None:
     served = 0
 
     async def once(key: str, mailbox: Mailbox[Say]) -> None:
@@ -252,8 +209,6 @@ async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
         message = await mailbox.receive()
         message.reply.set(key)
         served += 1
-        if served % 3 == 0:
-            raise Bug
 
     scene = Scene()
     pool = Mailbox[Say]("pool", 256)
@@ -265,7 +220,7 @@ async def test_ten_thousand_temporary_children_leave_nothing_behind() -> None:
             body=once,
             wake=no_one,
             refuse=lambda say, why: pytest.fail(why),
-            policy=PoolPolicy(restart=RestartPolicy(mode="temporary")),
+            policy=PoolPolicy(),
             listener=lambda event: None,
             actor_table=scene.actor_table,
         )
@@ -337,16 +292,6 @@ async def test_a_halt_stops_the_house_whatever_the_policy(autojump_clock: object
         assert scene.ended is not None
         assert "fsync failed" in str(scene.ended)
         assert scene.order_of_ends() == ["good"]
-
-
-async def test_a_permanent_child_that_returns_is_told_like_a_crash(autojump_clock: object) -> None:
-    async def body(mailbox: Mailbox[Any]) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async with house(child("it", body)) as scene:
-        await trio.sleep(1)
-        first = scene.crashes("it")[0]
-        assert (first.delay, str(first.error)) == (0.5, "ended, which it must not")
 
 
 @pytest.mark.parametrize("crashes", [True, False])
