@@ -18,7 +18,7 @@ ORDER = [
     "agent/approvals", "agent/session", "agent/feature", "features", "app",
 ]  # fmt: skip
 # Imports against the order that are left of the first house.  It only goes down.
-LEFT = 2
+LEFT = 1
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -98,19 +98,17 @@ MORE = {
     "agent/session/commands/exporting.py": "sends and writes files",
     "agent/session/commands/status.py": "asks the models actor",
     "agent/session/core.py": "holds what everything is built on",
-    "agent/session/delivery/delivery.py": "sends the replies",
+    "agent/session/delivery.py": "sends the replies",
     "agent/session/live.py": "marks who is to be woken",
     "agent/session/log/archive.py": "asks approvals, and writes the entry",
     "agent/session/log/session_log.py": "writes the log",
     "agent/session/sweep.py": "looks at the logs' dates",
     "agent/session/turn/approval_client.py": "asks approvals",
+    "agent/session/turn/compaction.py": "asks the models actor",
     "agent/session/turn/gate.py": "runs the tools",
-    "agent/session/turn/progress.py": "shows what is written so far",
     "agent/session/turn/prompt.py": "looks at the documents again after a while",
     "agent/session/turn/runner.py": "runs the turns",
-    "agent/session/turn/summarize.py": "asks the models actor",
     "agent/session/turn/turn.py": "asks the models actor",
-    "agent/session/turn/workspace.py": "reads the documents",
     "agent/tools/messenger.py": "sends",
     "agent/tools/talk.py": "is two tools",
     "agent/tools/tool.py": "is awaited",

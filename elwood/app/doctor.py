@@ -14,7 +14,7 @@ import trio
 
 from elwood.agent.models import check as models
 from elwood.agent.session.reading.cli import described, journals_in
-from elwood.agent.session.turn.workspace import default_documents
+from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.features.backup import check as backup
 from elwood.features.shell import check as shell

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
-from elwood.agent.session.turn.workspace import default_documents
+from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.app.config.reference import template
 from elwood.foundation.settings import Paths

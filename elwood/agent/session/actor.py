@@ -11,7 +11,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.slash import TypedCommand, parse
 from elwood.agent.session.core import Admission
-from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.log.after_restore import doubtful, let_go

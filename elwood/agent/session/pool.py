@@ -10,7 +10,7 @@ from elwood.agent.session.commands.actor_commands import Commands
 from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.commands.status import Status
 from elwood.agent.session.core import Core
-from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import Extensions, SessionExtensions
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
@@ -21,7 +21,6 @@ from elwood.agent.session.turn.gate import Gates
 from elwood.agent.session.turn.prompt import SystemPrompt
 from elwood.agent.session.turn.runner import Thinker, TurnRunner
 from elwood.agent.session.turn.turn import ModelClient
-from elwood.agent.session.turn.workspace import Workspace
 from elwood.agent.tools.catalog import choose
 from elwood.agent.tools.messenger import Messenger
 from elwood.agent.tools.tool import Tool
@@ -50,7 +49,8 @@ class Sessions:
         self._extensions = extensions
         self._gates = Gates(core, tools, dry_run=dry_run)
         prompt = SystemPrompt(
-            Workspace(core.workspace, blocking),
+            core.workspace,
+            blocking,
             choose(tools, "", turn.max_tools),
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,

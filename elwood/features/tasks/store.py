@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.session.turn.workspace import StampedDocument, look
+from elwood.agent.session.turn.prompt import read_document
 from elwood.features.tasks import watch as watching
 from elwood.features.tasks.heartbeat import FILE
 from elwood.features.tasks.settings import write_task
@@ -99,11 +99,10 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class HeartbeatFile:
-    """The file in the folder *root*; it is read again only if it has changed."""
+    """The file in the folder *root*."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._page = StampedDocument()
         self._written = Written()
         self._was_without = False
 
@@ -115,11 +114,11 @@ class HeartbeatFile:
         is known of them.  What strangers may have written is refused: it would become tasks.
         Raises Unconfined.
         """
-        self._page = page = look(self._root, FILE, self._page)
+        page = read_document(self._root, FILE)
         was_without, self._was_without = self._was_without, not page.text
         if self._was_without and not was_without and self._written.text:
             return self._written
-        problem = page.note or ""
+        problem = page.note
         if page.untrusted:
             problem = (
                 f"{FILE} was written after content from strangers had been read, so it counts for "

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from elwood.agent.session.turn.context import NAMES
 from elwood.foundation.storage.paths import holds_secrets
 
 # Where the workspace is, in the rungs that can put it there.
@@ -36,7 +35,10 @@ MADE_ETC = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 # The model's instructions; a command must not rewrite what later turns obey.
-INSTRUCTIONS = (*(f"{name}.md" for name in NAMES), "HEARTBEAT.md", "skills", ".agents")
+INSTRUCTIONS = (
+    *("SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"),
+    *("HEARTBEAT.md", "skills", ".agents"),
+)
 # Bounds of the search for secrets in the workspace: folders deep, entries looked at, entries
 # covered (each is a mount).  What is nearer to the top is found first.
 MAX_DEPTH = 3

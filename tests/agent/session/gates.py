@@ -17,12 +17,12 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
+from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, Toolset
-from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.turn import ModelClient
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox, Signal

@@ -28,9 +28,6 @@ from elwood.agent.session.turn.compaction import (
     MAX_SUMMARY,
     RECENT,
     ContextLimits,
-    Cut,
-    Keep,
-    Summary,
     Unfit,
     is_notice_of_cut,
     judge,
@@ -79,20 +76,20 @@ def test_a_cut_falls_between_turns_or_rounds_and_there_is_no_second_one(
 
     planned = plan(nodes, limits, start)
 
-    if isinstance(planned, Keep):
+    if planned is None:
         one_round = sum(isinstance(node.message, Assistant) for node in nodes) == 1
         assert not full or one_round
         return
     assert full
-    first = next(node for node in nodes if node.seq == planned.at)
-    assert isinstance(first.message, Human if planned.at <= start else Assistant)
-    assert any(node.seq < planned.at and not is_notice_of_cut(node.message) for node in nodes)
-    after = cut(nodes, planned.at, start, limits.summary)
+    first = next(node for node in nodes if node.seq == planned)
+    assert isinstance(first.message, Human if planned <= start else Assistant)
+    assert any(node.seq < planned and not is_notice_of_cut(node.message) for node in nodes)
+    after = cut(nodes, planned, start, limits.summary)
     size = limits.size(sum(node.tokens for node in after))
-    if planned.at < start:
+    if planned < start:
         assert size <= RECENT * context
     if size <= HIGH * context:
-        assert plan(after, limits, start) == Keep()
+        assert plan(after, limits, start) is None
     else:  # there is but one round
         assert sum(isinstance(node.message, Assistant) for node in after) == 1
 
@@ -112,10 +109,10 @@ def test_an_open_turn_is_cut_only_if_it_is_too_long_alone() -> None:
     turn = sum(node.tokens for node in nodes if node.seq >= start)
     fitting = ContextLimits(context=int(1.1 * (turn + 40) / HIGH))
 
-    assert plan(nodes, fitting, start) == Cut(start)
+    assert plan(nodes, fitting, start) == start
     planned = plan(nodes, ContextLimits(context=turn), start)
-    assert isinstance(planned, Cut)
-    assert planned.at > start
+    assert planned is not None
+    assert planned > start
 
 
 @given(turns, st.integers(500, 5000))
@@ -123,9 +120,9 @@ def test_each_cut_lies_behind_the_one_before(shape: list[tuple[int, int]], conte
     """So it ends, even if what stands for the rest never fits."""
     nodes, start = path_of(shape)
     at = 0
-    while isinstance(planned := plan(nodes, ContextLimits(context=context), start), Cut):
-        assert at < planned.at
-        at = planned.at
+    while (planned := plan(nodes, ContextLimits(context=context), start)) is not None:
+        assert at < planned
+        at = planned
         nodes = cut(nodes, at, start, 10**6)
 
 
@@ -134,12 +131,12 @@ def test_it_is_shortened_before_it_is_full_and_to_well_below() -> None:
     tokens = sum(node.tokens for node in nodes)
 
     limit = next(
-        n for n in range(tokens, 3000) if plan(nodes, ContextLimits(context=n), start) == Keep()
+        n for n in range(tokens, 3000) if plan(nodes, ContextLimits(context=n), start) is None
     )
     assert tokens < HIGH * limit
     planned = plan(nodes, ContextLimits(context=limit - 1), start)
-    assert isinstance(planned, Cut)
-    kept = sum(node.tokens for node in nodes if node.seq >= planned.at)
+    assert planned is not None
+    kept = sum(node.tokens for node in nodes if node.seq >= planned)
     assert 0.3 * limit < kept < LOW * limit
 
 
@@ -149,22 +146,22 @@ def test_the_newest_turns_stay_if_they_fit() -> None:
 
     planned = plan(nodes, ContextLimits(context=1200), start)
 
-    assert planned == Cut(nodes[-2 * KEPT_TURNS].seq)
+    assert planned == nodes[-2 * KEPT_TURNS].seq
 
 
 def test_a_turn_that_calls_that_waited_began_is_kept_whole() -> None:
     nodes = [*turn(1, 100), Node(9, Notice("the owner allowed the call"), 100)]
 
-    assert plan(nodes, ContextLimits(context=200), 9) == Cut(9)
+    assert plan(nodes, ContextLimits(context=200), 9) == 9
     assert (
-        plan([Node(8, Notice(CUT_NOTICE), 100), nodes[-1]], ContextLimits(context=200), 9) == Keep()
+        plan([Node(8, Notice(CUT_NOTICE), 100), nodes[-1]], ContextLimits(context=200), 9) is None
     )
 
 
 def test_planning_takes_time_in_proportion() -> None:
     nodes, start = path_of([(1, 0)] * 50_000)
 
-    assert isinstance(plan(nodes, ContextLimits(context=100_000), start), Cut)
+    assert plan(nodes, ContextLimits(context=100_000), start) is not None
 
 
 # --- what the summariser is shown -----------------------------------------------------------------
@@ -229,18 +226,18 @@ def test_what_is_no_summary_is_not_taken(text: str, stop: Stop, why: str) -> Non
 def test_a_summary_is_taken_and_marked_as_what_it_is() -> None:
     judged = judge(completion("Well.\n<summary>\nAda likes tea.\n</summary>"), 80, 100)
 
-    assert judged == Summary(f"{HEAD}\n<summary>\nAda likes tea.\n</summary>")
-    assert is_notice_of_cut(Notice(judged.text))
+    assert judged == f"{HEAD}\n<summary>\nAda likes tea.\n</summary>"
+    assert is_notice_of_cut(Notice(judged))
 
 
 def test_without_a_summary_the_earlier_one_stays() -> None:
     first = judge(completion("<summary>Ada likes tea.</summary>"), 80, 100)
-    assert isinstance(first, Summary)
+    assert isinstance(first, str)
 
-    second = without_summary([Node(1, Notice(first.text), 1), Node(2, Human("x"), 1)])
+    second = without_summary([Node(1, Notice(first), 1), Node(2, Human("x"), 1)])
     third = without_summary([Node(1, Notice(second), 1), Node(2, Human("y"), 1)])
 
-    assert second == f"{first.text}\n\n{CUT_NOTICE}"
+    assert second == f"{first}\n\n{CUT_NOTICE}"
     assert third == second
 
 

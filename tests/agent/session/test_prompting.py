@@ -9,7 +9,6 @@ import trio
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.prompt import LOOK_EVERY, SystemPrompt
-from elwood.agent.session.turn.workspace import Workspace
 from elwood.agent.tools.workspace import WorkspaceFiles
 from elwood.features.files.tools import reading_tools
 from elwood.features.skills.feature import SkillExtension, SkillList
@@ -31,9 +30,8 @@ class Prompting:
     def __init__(self, workspace: Path, always: tuple[str, ...], budget: int) -> None:
         root = Root(workspace)
         self._skills = SkillList(SkillStore(root, inline), always)
-        documents = Workspace(root, inline)
         tools = reading_tools(WorkspaceFiles(root), inline)
-        self._prompt = SystemPrompt(documents, tools, budget, Redactor(), [self._skills])
+        self._prompt = SystemPrompt(root, inline, tools, budget, Redactor(), [self._skills])
 
     async def __call__(self) -> Prompt:
         return await self._prompt.now()

@@ -17,8 +17,14 @@ from elwood.agent.models.messages import (
 )
 from elwood.agent.session.log.branch import node_of
 from elwood.agent.session.log.entries import Compacted, Node
-from elwood.agent.session.turn.compaction import CUT_NOTICE, HEAD, HIGH, is_notice_of_cut
-from elwood.agent.session.turn.summarize import DEADLINE, ROLE
+from elwood.agent.session.turn.compaction import (
+    CUT_NOTICE,
+    DEADLINE,
+    HEAD,
+    HIGH,
+    ROLE,
+    is_notice_of_cut,
+)
 from elwood.agent.session.turn.turn import MAX_SHRUNK
 from elwood.foundation.runtime import ActorCrashed
 from tests.agent.session.scripted import answer, call

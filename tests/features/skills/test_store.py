@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.agent.session.turn.workspace import default_documents
+from elwood.agent.session.turn.prompt import default_documents
 from elwood.features.skills.skill import MAX_FILE
 from elwood.features.skills.store import (
     MAX_DEPTH,

@@ -19,7 +19,7 @@ from elwood.agent.session.commands.slash import (
     request,
 )
 from elwood.agent.session.commands.status import Status
-from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import CommandCall, SessionExtensions
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog

@@ -1,4 +1,4 @@
-"""When a history is shortened, where, and what stands for what was left out.
+"""Makes room in a conversation: when it is shortened, where, and what stands for what was left out.
 
 It is shortened before it is full, to well below that mark, so one crossing of the mark is one
 compaction.  Each cut lies behind the one before, so there is no loop.
@@ -6,11 +6,14 @@ compaction.  Each cut lies behind the one before, so there is no loop.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from elwood.agent.conversation.message import (
     Assistant,
@@ -18,13 +21,26 @@ from elwood.agent.conversation.message import (
     Human,
     Message,
     Notice,
+    Prompt,
     Results,
     Text,
     ToolCall,
 )
-from elwood.agent.session.log.entries import Node
+from elwood.agent.models.messages import (
+    BadHistory,
+    BudgetSpent,
+    Complete,
+    Completed,
+    ContextTooLong,
+    ModelUnavailable,
+)
+from elwood.agent.session.log.entries import Compacted, Node
+from elwood.foundation.runtime import ActorUnavailable
 from elwood.foundation.text.lines import one_line
 from elwood.foundation.text.tokens import estimate, fit
+
+if TYPE_CHECKING:
+    from elwood.agent.session.log.state import Session  # imports this module
 
 # Estimates may be a tenth short, even calibrated: a new kind of text differs.
 HEAD_ROOM = 1.1
@@ -41,6 +57,80 @@ WORDS = 0.6
 MAX_RESULT, MAX_ARGUMENTS = 2_000, 500
 # Characters of a reason that the owner is told.
 MAX_WHY = 200
+# Who sums up.
+ROLE = "summarizer"
+# Seconds for a summary: what a cheap model needs for 150,000 tokens, three times over.  The person
+# waits for it.
+DEADLINE = 120.0
+# Tokens of the answer for one of the summary: some models think first.
+ROOM_TO_THINK = 3
+
+
+async def make_room(
+    id_: str,
+    session: "Session",
+    ask: Callable[[Complete], Awaitable[Completed]],
+    context: int | None,
+) -> Compacted | BudgetSpent | None:
+    """Find what is to be left out so that the conversation fits *context* tokens; None if nothing.
+
+    Without *context* it must become less than it is: the model says that it does not fit.  If no
+    summary can be had, the entry says why, and holds what an earlier one said.
+    """
+    turn = session.turn
+    assert turn is not None
+    limits = partial(ContextLimits, prompt=session.prompt_tokens, ratio=session.calibration.ratio)
+    if context is None:
+        context = int(limits(context=0).size(sum(node.tokens for node in session.path)))
+    given = limits(context=context)
+    at = plan(session.path, given, turn.start)
+    if at is None:
+        return None
+    old = [node for node in session.path if node.seq < at]
+    made = await _summary(id_, ask, old, given.summary)
+    match made:
+        case Unfit(why):
+            return Compacted(without_summary(old), at, why)
+        case str(text):
+            return Compacted(text, at)
+    return made
+
+
+async def _summary(
+    id_: str,
+    ask: Callable[[Complete], Awaitable[Completed]],
+    old: Sequence[Node],
+    most: int,
+) -> "str | Unfit | BudgetSpent":
+    replaced = sum(node.tokens for node in old)
+    now = trio.current_time()
+    limit = min(DEADLINE, (trio.current_effective_deadline() - now) / 2)
+    wanted = Complete(
+        session=id_,
+        role=ROLE,
+        prompt=Prompt(INSTRUCTIONS),
+        messages=(Human(request(old, min(most, replaced))),),
+        max_tokens=ROOM_TO_THINK * most,
+        until=now + 0.9 * limit,  # so that they say what it failed of
+    )
+    completed: Completed | None = None
+    try:
+        with trio.move_on_at(now + limit):
+            completed = await ask(wanted)
+    except ActorUnavailable as error:
+        return Unfit(str(error))
+    match completed:
+        case Completion():
+            return judge(completed, replaced, most)
+        case BudgetSpent():
+            return completed  # nothing else can be asked either: better to lose nothing
+        case ModelUnavailable(why) | ContextTooLong(why) | BadHistory(_, why):
+            return Unfit(why)
+        case None:
+            return Unfit(f"the model gave none within {limit:.0f} s")
+
+
+# --- when, and where ------------------------------------------------------------------------------
 
 
 class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,31 +157,21 @@ class ContextLimits(msgspec.Struct, frozen=True, kw_only=True):
         return round(HEAD_ROOM * self.ratio * (self.prompt + tokens), 3)
 
 
-class Keep(msgspec.Struct, frozen=True):
-    """There is room, or nothing that could be left out."""
+def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> int | None:
+    """Decide before which entry *nodes* are cut off; None if there is room, or nothing else goes.
 
-
-class Cut(msgspec.Struct, frozen=True):
-    """Leave out what stands before the entry *at*, but what people said in the open turn."""
-
-    at: int
-
-
-def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> Keep | Cut:
-    """Decide whether *nodes* are to be shortened; the open turn began at *turn_start*.
-
-    Cuts fall before something a person said; within the open turn, if it alone is too long, before
-    a response of the model.  So never between a call and its result.
+    The open turn began at *turn_start*: what people said in it stays.  Cuts fall before something
+    a person said; within the open turn, if it alone is too long, before a response of the model.
+    So never between a call and its result.
 
     >>> nodes = [Node(n, Human("x"), 100) for n in range(10)]
     >>> plan(nodes, ContextLimits(context=2000), 9)
-    Keep()
     >>> plan(nodes, ContextLimits(context=1200), 9)
-    Cut(at=6)
+    6
     """
     total = sum(node.tokens for node in nodes)
     if limits.size(total) <= HIGH * limits.context:
-        return Keep()
+        return None
     newest_first = tuple(reversed(nodes))
     sums = accumulate(node.tokens for node in newest_first)
     kept = dict(zip((node.seq for node in newest_first), sums, strict=True))
@@ -107,14 +187,14 @@ def plan(nodes: Sequence[Node], limits: ContextLimits, turn_start: int) -> Keep 
     for number, at in enumerate(places):
         share = RECENT if len(places) - number <= KEPT_TURNS else LOW
         if fits(kept.get(at, 0), share):
-            return Cut(at)
+            return at
     rounds = _rounds(nodes, turn_start)
     if places and (not rounds or fits(kept.get(turn_start, 0), HIGH)):
-        return Cut(turn_start)
+        return turn_start
     for at, said in rounds:
         if fits(said + kept[at], LOW):
-            return Cut(at)
-    return Cut(rounds[-1][0]) if rounds else Keep()
+            return at
+    return rounds[-1][0] if rounds else None
 
 
 def _rounds(nodes: Sequence[Node], turn_start: int) -> list[tuple[int, int]]:
@@ -211,12 +291,6 @@ CUT_NOTICE = (
 )
 
 
-class Summary(msgspec.Struct, frozen=True):
-    """What stands for the part left out."""
-
-    text: str
-
-
 class Unfit(msgspec.Struct, frozen=True):
     """Why there is no summary; continues "no summary could be made: "."""
 
@@ -226,8 +300,8 @@ class Unfit(msgspec.Struct, frozen=True):
 _TAGGED = re.compile(r"<summary>(.*)</summary>", re.DOTALL)
 
 
-def judge(completion: Completion, replaced: int, most: int) -> Summary | Unfit:
-    """Take the summary out of a model's answer, if it is one.
+def judge(completion: Completion, replaced: int, most: int) -> str | Unfit:
+    """Take what stands for the part left out from a model's answer, if that is a summary.
 
     It must be shorter than the *replaced* tokens, and have *most* tokens at most.
     """
@@ -242,15 +316,11 @@ def judge(completion: Completion, replaced: int, most: int) -> Summary | Unfit:
         return Unfit(f"the model's was too long ({tokens} of {most} tokens)")
     if tokens >= replaced:
         return Unfit("the model's was longer than what it was to replace")
-    return Summary(f"{HEAD}\n<summary>\n{text}\n</summary>")
+    return f"{HEAD}\n<summary>\n{text}\n</summary>"
 
 
 def without_summary(nodes: Sequence[Node]) -> str:
-    """Say that *nodes* were left out; what an earlier summary says of those before them stays.
-
-    >>> without_summary([Node(1, Human("hello"), 1)]) == CUT_NOTICE
-    True
-    """
+    """Say that *nodes* were left out; what an earlier summary says of those before them stays."""
     first = nodes[0].message if nodes else None
     if not isinstance(first, Notice) or not first.text.startswith(HEAD):
         return CUT_NOTICE
@@ -258,11 +328,7 @@ def without_summary(nodes: Sequence[Node]) -> str:
 
 
 def is_notice_of_cut(message: Message) -> bool:
-    """Tell whether *message* stands for an earlier part.
-
-    >>> is_notice_of_cut(Notice(CUT_NOTICE)), is_notice_of_cut(Human(CUT_NOTICE))
-    (True, False)
-    """
+    """Tell whether *message* stands for an earlier part."""
     return isinstance(message, Notice) and message.text.startswith((HEAD, CUT_NOTICE))
 
 

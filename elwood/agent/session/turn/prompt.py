@@ -1,16 +1,26 @@
-"""What stands before every conversation: documents, parts of features, tools, as they are now."""
+"""What stands before every conversation: documents, parts of features, tools, as they are now.
+
+It holds nothing that changes by itself (no date, no memories): those travel as later messages, so
+that it stays the same, byte for byte, while the documents do.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 
+import msgspec
 import trio
 
+import elwood
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.extension import PromptPart
-from elwood.agent.session.turn.context import Documents, assemble
-from elwood.agent.session.turn.workspace import Workspace
 from elwood.agent.tools.tool import Tool
+from elwood.foundation.runtime import Blocking
 from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.storage.confined import PathMissing, PathRefused
+from elwood.foundation.storage.files import Root
+from elwood.foundation.text.tokens import estimate, fit
 
 NOTE = (
     "What your tools did is recorded and shown to the reader below your answer. "
@@ -19,24 +29,39 @@ NOTE = (
 # Seconds for which documents and skills are not looked at again: nobody saves one and sends a
 # message sooner, and conversations that begin turns together need one look.
 LOOK_EVERY = 1.0
+# The documents in the order in which the model reads them: who it is, whom it serves, how it works.
+NAMES = ("SOUL", "IDENTITY", "USER", "AGENTS", "TOOLS")
+# If they do not all fit, these get their room first.
+PRECEDENCE = ("SOUL", "AGENTS", "USER", "IDENTITY", "TOOLS")
+# A document that is cut to less than this many tokens says nothing; it is left out.
+WORTHWHILE = 50
+# Of one document, in bytes; far more than a model should be told each time.
+MAX_DOCUMENT = 64 << 10
+# Said to the model of a document that does not count.
+STRANGE = (
+    "{}.md was written after content from strangers had been read, so it is left out until its "
+    "owner has looked through it and saved it anew."
+)
 
 
 class SystemPrompt:
     """Makes the prompt within *budget* tokens; the same object while nothing has changed.
 
     *redactor* takes secrets out: somebody may have written one into a document.  After the
-    documents come *parts*.
+    documents of *workspace* come *parts*.
     """
 
     def __init__(
         self,
-        workspace: Workspace,
+        workspace: Root,
+        blocking: Blocking,
         tools: Sequence[Tool],
         budget: int,
         redactor: Redactor,
         parts: Sequence[PromptPart] = (),
     ) -> None:
         self._workspace = workspace
+        self._blocking = blocking
         self._specs = tuple(tool.spec for tool in tools)
         self._budget = budget
         self._redactor = redactor
@@ -46,16 +71,122 @@ class SystemPrompt:
         self._looked = -math.inf
 
     async def now(self) -> Prompt:
-        """Give the prompt, as documents and parts were at most `LOOK_EVERY` seconds ago."""
+        """Give the prompt, as documents and parts were at most `LOOK_EVERY` seconds ago.
+
+        Raises Unconfined.
+        """
         async with self._looking:
             if self._made is None or trio.current_time() >= self._looked + LOOK_EVERY:
-                documents = await self._workspace.documents()
+                documents = await self._blocking(partial(read_documents, self._workspace))
                 texts = [await part.text(self._budget) for part in self._parts]
-                if self._made is None or self._made[0] is not documents or self._made[1] != texts:
-                    self._made = documents, texts, self._make(documents, texts)
+                if self._made is None or self._made[:2] != (documents, texts):
+                    note = "\n\n".join(filter(None, (NOTE, *texts)))
+                    system = self._redactor(assemble(documents, note, self._budget))
+                    self._made = documents, texts, Prompt(system, self._specs)
                 self._looked = trio.current_time()
             return self._made[2]
 
-    def _make(self, documents: Documents, texts: Sequence[str]) -> Prompt:
-        note = "\n\n".join(filter(None, (NOTE, *texts)))
-        return Prompt(self._redactor(assemble(documents, note, self._budget)), self._specs)
+
+class WorkspaceDocument(msgspec.Struct, frozen=True):
+    """A document of the workspace; without *text* it is not there, or *note* says what is wrong.
+
+    One that is *untrusted* was written after content from strangers had been read.
+    """
+
+    text: str | None = None
+    note: str = ""
+    untrusted: bool = False
+
+
+class Documents(msgspec.Struct, frozen=True):
+    """The workspace's documents at one moment: *texts* by name, without ``.md``.
+
+    Those that do not exist are missing.  *notes* says what is wrong with them (cut, unreadable),
+    in sentences for the model.
+    """
+
+    texts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_documents(root: Root) -> Documents:
+    """Read the documents in the folder *root*; blocks.  Raises Unconfined."""
+    pages = {name: read_document(root, f"{name}.md") for name in NAMES}
+    trusted = {name: page for name, page in pages.items() if not page.untrusted}
+    texts = {name: page.text for name, page in trusted.items() if page.text is not None}
+    notes = [page.note for page in trusted.values() if page.note]
+    # A tool may not write them then, but a link can lead to anything, and files are moved.
+    notes += [STRANGE.format(name) for name in pages if name not in trusted]
+    return Documents(texts, tuple(notes))
+
+
+def read_document(root: Root, name: str) -> WorkspaceDocument:
+    """Read the document *name*; blocks.  Raises Unconfined."""
+    try:
+        with root.file(name) as file:
+            content, untrusted = file.read(MAX_DOCUMENT + 1), file.untrusted
+    except PathMissing:
+        return WorkspaceDocument()
+    except PathRefused as error:
+        return WorkspaceDocument(note=f"{name} could not be read: it {error.why}.")
+    text = content[:MAX_DOCUMENT].decode("utf-8-sig", "replace")
+    if len(content) <= MAX_DOCUMENT:
+        return WorkspaceDocument(text, untrusted=untrusted)
+    # The last character may have been cut in the middle: that is no error of the file.
+    note = f"{name} is longer than {MAX_DOCUMENT >> 10} KiB; the rest is left out."
+    return WorkspaceDocument(text.rstrip("\ufffd"), note, untrusted)
+
+
+def assemble(documents: Documents, tools_note: str, budget: int) -> str:
+    r"""Make the system prompt from *documents* and *tools_note*, of about *budget* tokens at most.
+
+    What does not fit is cut, the least important document first, and the prompt says so.
+    *tools_note* is what Elwood says about its tools; it is never cut.
+
+    >>> print(assemble(Documents({"SOUL": "Be kind.", "USER": "Ada."}), "Tools are real.", 1000))
+    <document name="SOUL.md">
+    Be kind.
+    </document>
+    <BLANKLINE>
+    <document name="USER.md">
+    Ada.
+    </document>
+    <BLANKLINE>
+    Tools are real.
+    """
+    left = float(budget - estimate(tools_note) if tools_note else budget)
+    texts: dict[str, str] = {}
+    cut: list[str] = []
+    for name in PRECEDENCE:
+        text = documents.texts.get(name, "").strip()
+        kept = fit(text, left)
+        if kept != text:
+            cut.append(name)
+            if left < WORTHWHILE:
+                continue
+        left -= estimate(kept)
+        texts[name] = kept
+    parts = [
+        f'<document name="{name}.md">\n{texts[name].strip()}\n</document>'
+        for name in NAMES
+        if texts.get(name)
+    ]
+    parts += [tools_note.strip()] if tools_note.strip() else []
+    parts += [f"Note: {note}" for note in documents.notes]
+    parts += [
+        f"Note: {name}.md is too long for this prompt and was cut; the rest is in the file."
+        for name in cut
+    ]
+    return "\n\n".join(parts)
+
+
+def default_documents() -> Path:
+    """Find the documents that Elwood ships: in the installed package, or beside it in a checkout.
+
+    Raises FileNotFoundError if the installation is not whole.
+    """
+    package = Path(elwood.__file__).parent
+    for folder in (package / "workspace", package.parent / "workspace"):
+        if (folder / "SOUL.md").is_file():
+            return folder
+    raise FileNotFoundError(f"no default documents in {package}; install Elwood anew")

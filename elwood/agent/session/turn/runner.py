@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.settings import TurnSettings
-from elwood.agent.session.delivery.delivery import Delivery
+from elwood.agent.session.delivery import Delivery, Showing
 from elwood.agent.session.extension import SessionExtensions
 from elwood.agent.session.log import archive
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
@@ -19,7 +19,6 @@ from elwood.agent.session.turn.approval_client import ApprovalClient, WithdrawCa
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.inputs import OwnerClock, render, stale_note
-from elwood.agent.session.turn.progress import Showing
 from elwood.agent.session.turn.prompt import SystemPrompt
 from elwood.agent.session.turn.turn import ModelClient, TurnDeps, TurnResult, run_turn
 from elwood.agent.session.turn.unsupported_claims import with_receipts

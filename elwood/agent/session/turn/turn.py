@@ -4,13 +4,14 @@ Everything that happens is recorded as it happens; after a crash the same functi
 what the log holds.
 """
 
+from collections import Counter
 from typing import Literal
 
 import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt
+from elwood.agent.conversation.message import Assistant, Completion, Notice, Prompt, Text
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
     BadHistory,
@@ -21,6 +22,7 @@ from elwood.agent.models.messages import (
     ModelsMail,
     ModelUnavailable,
 )
+from elwood.agent.session.delivery import Showing
 from elwood.agent.session.log.entries import (
     Compacted,
     Entry,
@@ -33,26 +35,9 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import inputs
 from elwood.agent.session.log.turns import Turn
-from elwood.agent.session.turn.compaction import without_summary
+from elwood.agent.session.turn.compaction import make_room, without_summary
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.inputs import OwnerClock, render
-from elwood.agent.session.turn.loops import Loops
-from elwood.agent.session.turn.on_completion import (
-    Continue,
-    Decline,
-    Enlarge,
-    Fail,
-    Finish,
-    Nudge,
-    Resend,
-    RunCalls,
-    Shrink,
-    TurnAttempts,
-    react,
-    without_calls,
-)
-from elwood.agent.session.turn.progress import Showing
-from elwood.agent.session.turn.summarize import make_room
 from elwood.foundation.runtime import ActorDown, ActorUnavailable, Address, Signal
 
 # Seconds to wait for a restart of the models actor (its delay is 8 s at most, the grace at a stop
@@ -62,9 +47,23 @@ AWAY, LOOK_EVERY = 15.0, 0.25
 MAX_RESTARTS = 5
 # How often in one turn a history is shortened because the model says that it does not fit.
 MAX_SHRUNK = 3
+# How often a cut answer is continued (LLM-16) and a paused one resumed (LLM-19).
+MAX_CONTINUED = 2
+MAX_PAUSED = 5
+# Equal calls with equal results in one turn after which the model is told.
+REPEATS = 3
 # Seconds before the deadline of a model call (at most a tenth of it) at which those who make the
 # call end it themselves: they know what it failed of.
 TO_SAY_WHY = 10.0
+
+
+CONTINUE = "Your answer was cut off by the length limit. Continue exactly where it stopped."
+NUDGE = "You ended without any text. Say in a sentence or two what came of it."
+LOOPING = (
+    "You have made the same call of {} {} times or more with the same result. "
+    "Do something else, or answer with what you know."
+)
+CUT_MARK = "\n\n[cut off: the answer was too long]"
 
 
 class ModelClient:
@@ -128,13 +127,12 @@ class _TurnRun:
         turn = deps.log.state.turn
         assert turn is not None, "run_turn needs an open turn"
         self._turn: Turn = turn
-        self._tally = TurnAttempts(used_tools=bool(turn.receipts))
-        self._text: list[str] = []
-        self._max_tokens: int | None = None
-        self._mended = 0
-        self._shrunk = 0
-        self._restarts = 0
-        self._loops = Loops()
+        self._text = ""
+        self._max_tokens: int | None = None  # the doubled one, for a call that was cut
+        self._used_tools = bool(turn.receipts)
+        self._nudged = False
+        self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
+        self._repeated: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self) -> TurnResult:
         deps, turn = self._deps, self._turn
@@ -184,54 +182,60 @@ class _TurnRun:
                 return TurnResult(f"The model does not accept the conversation: {why}", failed=True)
 
     async def _react(self, completion: Completion) -> TurnResult | None:
-        tally = self._tally
-        message = completion.message
-        match react(completion, tally):
-            case RunCalls():
-                if all(map(self._deps.gate.only_reads, message.calls)):
-                    # A round that only reads is one line with its results: it may be read again.
-                    await self._log.stage(self._entry(completion, message))
-                else:
-                    await self._said(completion, message)
-                self._tally = msgspec.structs.replace(tally, used_tools=True)
+        """Do what is to be done about a whole response; calls run only after `tools`."""
+        turn, message = self._turn, completion.message
+        text = message.text.strip()
+        match completion.stop:
+            case "tools":
+                # A round that only reads is one line with its results: it may be read again.
+                reads = all(map(self._deps.gate.only_reads, message.calls))
+                entry = self._entry(completion, message)
+                await (self._log.stage(entry) if reads else self._log.keep(entry))
+                self._used_tools = True
                 await self._perform()
-            case Finish(text):
-                self._text.append(text)
-                return self._finish(completion)
-            case Continue(notice):
-                self._text.append(message.text)
-                await self._said(completion, message, Noticed(self._turn.id, notice))
-                self._tally = msgspec.structs.replace(tally, continued=tally.continued + 1)
-            case Resend():
-                await self._said(completion, without_calls(message))
-                self._tally = msgspec.structs.replace(tally, paused=tally.paused + 1)
-            case Enlarge():
+            case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
+                if self._max_tokens is not None:
+                    why = "The model's tool call was longer than the limit allows"
+                    return self._failed(f"{why}; nothing was run.")
                 self._max_tokens = 2 * self._deps.max_tokens
-                self._tally = msgspec.structs.replace(tally, enlarged=True)
-            case Nudge(notice):
-                await self._log.stage(Noticed(self._turn.id, notice))
-                self._tally = msgspec.structs.replace(tally, nudged=True)
-            case Shrink():
+            case "cut":
+                if not text:
+                    return self._failed("The model used its whole length limit without an answer.")
+                if self._continued == MAX_CONTINUED:
+                    return self._finished(completion, message.text + CUT_MARK)
+                self._continued += 1
+                self._text += message.text
+                notice = Noticed(turn.id, CONTINUE)
+                await self._log.keep(self._entry(completion, message), notice)
+            case "window":  # LLM-17
                 if not await self._shrink():
                     return TurnResult("This conversation is too long for the model.", failed=True)
-            case Decline(text):
-                return TurnResult(text, failed=True, entries=(Rewound(self._turn.start - 1),))
-            case Fail(text):
-                return TurnResult("".join([*self._text, "\n\n" if self._text else "", text]), True)
+            case "refused":  # the turn leaves the history (LLM-18)
+                why = f" ({completion.detail})" if completion.detail else ""
+                said = f"The model declined to answer this{why}."
+                return TurnResult(said, failed=True, entries=(Rewound(turn.start - 1),))
+            case "paused":  # everything goes back unchanged (LLM-19, LLM-20)
+                if self._paused == MAX_PAUSED:
+                    why = "The model paused its work again and again and did not finish."
+                    return self._failed(why)
+                self._paused += 1
+                if (said_so_far := _without_calls(message)).blocks:
+                    await self._log.keep(self._entry(completion, said_so_far))
+            case "end" | "unknown":
+                if text:
+                    return self._finished(completion, text)
+                if self._nudged or not self._used_tools:
+                    return self._failed("The model gave no text.")
+                self._nudged = True  # LLM-22
+                await self._log.stage(Noticed(turn.id, NUDGE))
         return None
 
-    def _finish(self, completion: Completion) -> TurnResult:
-        message = without_calls(completion.message)
-        text = "".join(self._text)
-        if not message.blocks:
-            return TurnResult(text)
-        return TurnResult(text, entries=(self._entry(completion, message),))
+    def _finished(self, completion: Completion, text: str) -> TurnResult:
+        entry = self._entry(completion, _without_calls(completion.message))
+        return TurnResult(self._text + text, entries=(entry,))
 
-    async def _said(self, completion: Completion, message: Assistant, *more: Entry) -> None:
-        if message.blocks:
-            await self._log.keep(self._entry(completion, message), *more)
-        elif more:
-            await self._log.keep(*more)
+    def _failed(self, why: str) -> TurnResult:
+        return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
     def _entry(self, completion: Completion, message: Assistant) -> Said:
         limit = self._max_tokens or self._deps.max_tokens
@@ -242,8 +246,15 @@ class _TurnRun:
         if not calls:
             return
         await self._deps.gate.perform(self._turn.id, calls)
-        notice = self._loops.notice(calls)
-        if notice:
+        looping = set()
+        for call in calls:
+            if call.ended is not None:
+                key = (call.call.name, call.call.arguments, call.ended.text)
+                self._repeated[key] += 1
+                if self._repeated[key] >= REPEATS:
+                    looping.add(call.call.name)
+        if looping:
+            notice = LOOPING.format(", ".join(sorted(looping)), REPEATS)
             await self._log.stage(Noticed(self._turn.id, notice))
 
     async def _join(self) -> None:
@@ -257,15 +268,14 @@ class _TurnRun:
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
         deps = self._deps
-        shown = False
-        early = False
+        shown = early = False
         completed: Completed | None = None
         progress, seen = trio.open_memory_channel[str](1)
 
         async def show() -> None:
             nonlocal shown
             async for text in seen:
-                if text.strip() and self._show(text):
+                if deps.showing is not None and deps.showing.text(self._turn.rounds + 1, text):
                     shown = True
 
         async def watch() -> None:
@@ -282,10 +292,6 @@ class _TurnRun:
             completed = await self._complete(progress)
             nursery.cancel_scope.cancel()
         return None if early and completed is None else completed
-
-    def _show(self, text: str) -> bool:
-        showing = self._deps.showing
-        return showing is not None and showing.text(self._turn.rounds + 1, text)
 
     async def _request(self, request: Complete) -> Completed:
         """Ask; all that is asked in the run of a task is charged to it, a summary too."""
@@ -348,3 +354,11 @@ class _TurnRun:
         old = [node for node in self._log.state.path if node.seq < start]
         await self._log.keep(Compacted(without_summary(old), start, why))
         return True
+
+
+def _without_calls(message: Assistant) -> Assistant:
+    """Drop the calls of a response after which none may run; its native form goes with them."""
+    if not message.calls:
+        return message
+    blocks = tuple(block for block in message.blocks if isinstance(block, Text))
+    return Assistant(blocks, "", message.model, msgspec.Raw(b"null"))

@@ -1,7 +1,8 @@
-"""Brings replies to their channel: each part is recorded before it is sent and after.
+"""Brings replies to their channel, and shows what is written until there is one.
 
-A send has no idempotency key, so there is one window in which nobody knows; what may have
-arrived is sent again marked as a repeat, never silently.
+Each part of a reply is recorded before it is sent and after.  A send has no idempotency key, so
+there is one window in which nobody knows; what may have arrived is sent again marked as a repeat,
+never silently.
 """
 
 import logging
@@ -25,6 +26,7 @@ from elwood.agent.session.log.entries import Delivered, Entry, Posted, Posting, 
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import Turn, Undelivered
 from elwood.foundation.runtime import ActorCrashed, ActorDown, Blocking, waiting
+from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.text.splitting import parts
 
 log = logging.getLogger("elwood.delivery")
@@ -37,6 +39,15 @@ MAX_DELAY = 60.0
 AFTER_CRASH = 4.0
 # Characters of Markdown from which rendering might hold up everybody else for a moment.
 MUCH = 10_000
+# Seconds between two signs of life while a turn shows nothing; Telegram's lasts five.
+TYPING_EVERY = 4.0
+# Seconds for which a turn shows nothing: an answer that comes as soon needs no announcement.
+SILENT = 0.5
+# Characters of a draft: twice what the longest message has, so that what is held back at the end
+# lies beyond it; more would be looked through for nothing each time the model says a word.
+DRAFT = 8192
+# Draft ids of one turn: one per model response, so fewer than this.
+DRAFTS_PER_TURN = 1000
 
 
 class Delivery:
@@ -151,3 +162,35 @@ class Delivery:
         if outbox is None:  # a process that runs without it: another one will send it
             return Unsent(f"there is no channel {post.route.channel} here")
         return await outbox.ask(post)
+
+
+class Showing:
+    """Shows the turn number *number* on *route*; make one per start of a turn."""
+
+    def __init__(self, delivery: Delivery, redactor: Redactor, route: Route, number: int) -> None:
+        self._delivery = delivery
+        self._redactor = redactor
+        self._route = route
+        self._draft = number * DRAFTS_PER_TURN
+        self._shown = False
+        self._loud_at = trio.current_time() + SILENT
+
+    def text(self, response: int, text: str) -> bool:
+        """Show the *text* so far of a response, by its number; False if it cannot be shown."""
+        if trio.current_time() < self._loud_at or not text.strip():
+            return False
+        draft = Draft(
+            route=self._route,
+            draft=self._draft + response,
+            unredacted=text[:DRAFT],
+            redact=self._redactor.partial,
+        )
+        self._shown = self._delivery.show(draft)
+        return self._shown
+
+    async def typing(self) -> None:
+        """Show that somebody is writing until there is a text."""
+        await trio.sleep_until(self._loud_at)
+        while not self._shown:
+            self._delivery.show(Typing(route=self._route))
+            await trio.sleep(TYPING_EVERY)
