@@ -114,7 +114,6 @@ MORE = {
     "agent/tools/tool.py": "is awaited",
     "features/backup/archive.py": "packs and unpacks",
     "features/backup/restore.py": "moves folders",
-    "features/control/protocol.py": "connects and binds, on both sides",
     "features/files/search_tools.py": "is two tools",
     "features/health/disk_monitor.py": "measures the disks",
     "features/memory/undo.py": "makes ids, in its file",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from elwood import __version__
 from elwood.agent.session import cli as session
 from elwood.features.backup import cli as backup
-from elwood.features.control import cli as control
+from elwood.features.control import cli as service
 from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure, count
 from elwood.foundation.text.words import KEY
 
@@ -181,10 +181,9 @@ def _once(config: "Config", given: Namespace) -> int:
 
 
 def _memory(config: "Config", given: Namespace) -> int:
-    from elwood.features.control import client
-    from elwood.features.control import protocol as wire
     from elwood.features.daily_notes.store import DailyNoteSearch
     from elwood.features.memory import cli
+    from elwood.foundation.net import control
     from elwood.foundation.runtime import inline
     from elwood.foundation.settings import Paths
 
@@ -200,12 +199,12 @@ def _memory(config: "Config", given: Namespace) -> int:
         case "forget":
             keys = tuple(given.keys)
             # A process that hangs is one, too, and its word is waited for.
-            if client.is_reachable(paths.runtime):
-                return client.settle(paths.runtime, wire.Do("forget", keys))
+            if control.is_reachable(paths.runtime):
+                return control.settle(paths.runtime, "forget", *keys)
             return cli.forget(paths.state, keys, others)
         case _:
-            if client.is_reachable(paths.runtime):
-                return client.settle(paths.runtime, wire.Do("rebuild"))
+            if control.is_reachable(paths.runtime):
+                return control.settle(paths.runtime, "rebuild")
             return cli.rebuild(paths.state)
 
 
@@ -310,7 +309,7 @@ COMMANDS = (
         "chat", "Talk on the console with the configured model.", _chat, _verbose, needs="secrets"
     ),
     CliCommand("once", "Answer one message, on stdout.", _once, _of_once, needs="secrets"),
-    *control.COMMANDS,
+    *service.COMMANDS,
     *session.COMMANDS,
     CliCommand(
         "memory",

@@ -25,11 +25,10 @@ from elwood.app.config.load import load
 from elwood.app.config.sections import SECTIONS
 from elwood.app.doctor import examine
 from elwood.app.main import CONSOLE, FEATURES, TELEGRAM
-from elwood.features.control import client
-from elwood.features.control.protocol import Do, Settled
 from elwood.foundation import log
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import OK
+from elwood.foundation.net import control
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.settings import SandboxSettings
@@ -128,12 +127,12 @@ async def test_a_feature_of_one_record_is_at_work_everywhere(tmp_path: Path) -> 
             assert "look after parcels" in await line.ask("/tasks all")
             assert core.config.of(ParcelSettings).every == 6.0
             # What the command line asks of it, and what `elwood inspect` shows.
-            told = await trio.to_thread.run_sync(client.ask, runtime, Do("track", ("P18",)))
-            assert isinstance(told, Settled)
+            told = await trio.to_thread.run_sync(control.ask, runtime, "track", "P18")
+            assert told.ok
             assert "P18" in told.text
             assert KEY not in told.text
-            shown = await trio.to_thread.run_sync(client.fetch, runtime)
-            assert "parcels" in {one.name for one in shown.actors}
+            shown = await trio.to_thread.run_sync(control.ask, runtime, "inspect")
+            assert '"name":"parcels"' in shown.text
             # Its words are found with those of the memory.
             [search] = [one for one in line.app.tools if one.name == "search_memory"]
             context = ToolContext(session="line", route=NOWHERE, now=0.0)
@@ -156,7 +155,7 @@ async def test_what_it_wrote_down_is_there_after_a_new_start(
             async with talking(config, features, {"offline": OfflineModel()}) as line:
                 assert line.app is not None
                 await line.ask("help")  # all is up
-                await trio.to_thread.run_sync(client.ask, runtime, Do("track", (number,)))
+                await trio.to_thread.run_sync(control.ask, runtime, "track", number)
         async with talking(config, features, {"offline": OfflineModel()}) as line:
             assert await line.ask("/parcels") == "On their way: P1, P2."
     # And its command finds it, while nothing runs.

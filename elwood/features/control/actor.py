@@ -4,26 +4,15 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import trio
 
-from elwood.agent.approvals.messages import (
-    ApprovalsMail,
-    ApprovePairing,
-    CommandResult,
-    DecideRequest,
-    ListApprovals,
-    RevokePermission,
-)
-from elwood.agent.approvals.state import CONTROL
 from elwood.agent.feature import ControlCommand
-from elwood.agent.session.inspection import Inspection
-from elwood.features.control import protocol as wire
-from elwood.foundation.runtime import ActorUnavailable, Address, Blocking, Mailbox, Request
+from elwood.foundation.net import control as wire
+from elwood.foundation.runtime import ActorUnavailable, Blocking, Mailbox
 
 # Clients at once; more are turned away.
 MAX_CLIENTS = 8
@@ -40,24 +29,19 @@ class ControlUnavailable(Exception):
 class Control:
     """Listens on ``control.sock`` in *folder* and answers whoever runs us, and root.
 
-    *inspect* says how all is now; it must not wait.  *commands* are those of features.  *redact*
-    takes secrets out of texts that came from errors.  Owns no state: a crash costs the open
-    connections.
+    *commands* are what can be asked; complete when the actors run.  *redact* takes secrets out of
+    texts that came from errors.  Owns no state: a crash costs the open connections.
     """
 
     def __init__(
         self,
         folder: Path,
-        inspect: Callable[[], Inspection],
-        approvals: Address[ApprovalsMail],
         commands: Sequence[ControlCommand],
         *,
         redact: Callable[[str], str],
         blocking: Blocking,
     ) -> None:
         self._folder = folder
-        self._inspect = inspect
-        self._approvals = approvals
         self._commands = commands
         self._redact = redact
         self._blocking = blocking
@@ -85,11 +69,14 @@ class Control:
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
             if not is_allowed(stream.socket):
-                await _send(stream, wire.Failed("only the user who runs Elwood may ask it"))
+                await _send(
+                    stream,
+                    wire.ControlAnswer(ok=False, text="only the user who runs Elwood may ask it"),
+                )
                 return
             if self._clients >= MAX_CLIENTS:
                 why = f"{MAX_CLIENTS} others are asking already; try again in a moment"
-                await _send(stream, wire.Failed(why))
+                await _send(stream, wire.ControlAnswer(ok=False, text=why))
                 return
             self._clients += 1
             try:
@@ -106,50 +93,40 @@ class Control:
                 line = await _receive_line(stream, pending)
             if patience.cancelled_caught:
                 why = f"no whole request within {wire.PATIENCE:.0f} s"
-                await _send(stream, wire.Failed(why))
+                await _send(stream, wire.ControlAnswer(ok=False, text=why))
                 return
             if line is None:
                 return
             if len(line) >= wire.MAX_LINE:
-                await _send(stream, wire.Failed(f"a request has at most {wire.MAX_LINE} bytes"))
+                await _send(
+                    stream,
+                    wire.ControlAnswer(
+                        ok=False, text=f"a request has at most {wire.MAX_LINE} bytes"
+                    ),
+                )
                 return
             if not await _send(stream, await self._answer(line)):
                 return
 
-    async def _answer(self, line: bytes) -> wire.Answer:
+    async def _answer(self, line: bytes) -> wire.ControlAnswer:
         try:
-            request = wire.decode_request(line)
+            request = wire.decode(line, wire.ControlRequest)
         except wire.BadLine as error:
-            return wire.Failed(f"not a request that this version understands: {error}")
-        match request:
-            case wire.Inspect():
-                return wire.Inspected(self._inspect())
-            case wire.Pair(code):
-                return await self._settle(ApprovePairing(code=code))
-            case wire.ShowApprovals():
-                return await self._settle(ListApprovals(by=CONTROL))
-            case wire.Rule(code, answer):
-                return await self._settle(DecideRequest(code=code, answer=answer, by=CONTROL))
-            case wire.Revoke(number):
-                return await self._settle(RevokePermission(number=number, by=CONTROL))
-            case wire.Do(name, words):
-                known = {one.name: one for one in self._commands}
-                if name not in known:
-                    return wire.Failed(f"this Elwood has no {name}; is that feature left out?")
-                return await self._settled(partial(known[name].run, words), name)
-
-    async def _settle(self, request: Request[CommandResult]) -> wire.Answer:
-        return await self._settled(partial(self._approvals.ask, request), self._approvals.name)
-
-    async def _settled(self, ask: Callable[[], Awaitable[CommandResult]], whom: str) -> wire.Answer:
+            why = f"not a request that this version understands: {error}"
+            return wire.ControlAnswer(ok=False, text=why)
+        known = {one.name: one for one in self._commands}
+        if request.command not in known:
+            why = f"this Elwood has no {request.command}; is that feature left out?"
+            return wire.ControlAnswer(ok=False, text=why)
         try:
             with trio.fail_after(wire.PATIENCE):
-                settled = await ask()
+                done = await known[request.command].run(request.words)
         except ActorUnavailable as error:
-            return wire.Failed(f"{error}; try again in a moment")
+            return wire.ControlAnswer(ok=False, text=f"{error}; try again in a moment")
         except trio.TooSlowError:
-            return wire.Failed(f"no answer from {whom} in time; look with elwood inspect")
-        return wire.Settled(settled.ok, self._redact(settled.text))
+            why = f"no answer to {request.command} in time; look with elwood inspect"
+            return wire.ControlAnswer(ok=False, text=why)
+        return wire.ControlAnswer(done.ok, self._redact(done.text))
 
 
 def listen(folder: Path) -> socket.socket:
@@ -242,7 +219,7 @@ async def _receive_line(stream: trio.SocketStream, pending: bytearray) -> bytes 
     return line
 
 
-async def _send(stream: trio.SocketStream, answer: wire.Answer) -> bool:
+async def _send(stream: trio.SocketStream, answer: wire.ControlAnswer) -> bool:
     """Send within the patience; return whether the client took it."""
     with trio.move_on_after(wire.PATIENCE):
         try:

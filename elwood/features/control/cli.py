@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from elwood.foundation.command_line import USAGE, CliCommand, CliFailure
 
 if TYPE_CHECKING:
-    from elwood.agent.session.inspection import Inspection
     from elwood.foundation.settings import Config
 
 # Seconds between two looks of --watch.
@@ -26,21 +25,23 @@ def inspect(runtime_dir: Path, as_json: bool, watch: bool) -> int:
     *as_json* prints one JSON object per look.  *watch* looks again each second until Ctrl-C, and
     also while no Elwood runs.
     """
-    from elwood.features.control.client import ServiceUnreachable, fetch
+    from elwood.foundation.net.control import ServiceUnreachable, ask
 
     try:
         while True:
             try:
-                inspection = fetch(runtime_dir)
+                answer = ask(runtime_dir, "inspect")
+                if not answer.ok:
+                    raise ServiceUnreachable(answer.text)
+                text = answer.text if as_json else _as_tree(answer.text)
             except ServiceUnreachable as error:
                 if not watch:
                     print(error, file=sys.stderr)
                     return 1
-                _show(str(error), watch)
-            else:
-                _show(_as_json(inspection) if as_json else _as_tree(inspection), watch)
-                if not watch:
-                    return 0
+                text = str(error)
+            _show(text, watch)
+            if not watch:
+                return 0
             time.sleep(EVERY)
     except KeyboardInterrupt:
         return 0
@@ -53,27 +54,27 @@ def _inspect(config: "Config", given: Namespace) -> int:
 
 
 def _pair(config: "Config", given: Namespace) -> int:
-    from elwood.features.control.client import settle
-    from elwood.features.control.protocol import Pair
+    from elwood.foundation.net.control import settle
     from elwood.foundation.settings import Paths
 
-    return settle(config.of(Paths).runtime, Pair(given.code))
+    return settle(config.of(Paths).runtime, "pair", given.code)
 
 
 def _approve(config: "Config", given: Namespace) -> int:
-    from elwood.features.control import protocol as wire
-    from elwood.features.control.client import settle
+    from elwood.foundation.net.control import settle
     from elwood.foundation.settings import Paths
 
     if (given.deny and given.code is None) or (given.code and given.revoke is not None):
         usage = "usage: elwood approve [CODE [ANSWER] | CODE --deny | --revoke N]"
         raise CliFailure(f"{usage}\nDecide one thing at a time, and say which.", USAGE)
-    request: wire.ShowApprovals | wire.Rule | wire.Revoke = wire.ShowApprovals()
+    runtime = config.of(Paths).runtime
     if given.revoke is not None:
-        request = wire.Revoke(given.revoke)
-    elif given.code is not None:
-        request = wire.Rule(given.code, "denied" if given.deny else given.answer or "once")
-    return settle(config.of(Paths).runtime, request)
+        return settle(runtime, "revoke", str(given.revoke))
+    if given.code is not None:
+        return settle(
+            runtime, "decide", given.code, "denied" if given.deny else given.answer or "once"
+        )
+    return settle(runtime, "approvals")
 
 
 def _of_inspect(parser: ArgumentParser) -> None:
@@ -109,15 +110,17 @@ COMMANDS = (
 )
 
 
-def _as_json(inspection: "Inspection") -> str:
+def _as_tree(text: str) -> str:
     import msgspec
 
-    return msgspec.json.encode(inspection).decode()
-
-
-def _as_tree(inspection: "Inspection") -> str:
+    from elwood.agent.session.inspection import Inspection
     from elwood.features.control.view import render
+    from elwood.foundation.net.control import ServiceUnreachable
 
+    try:
+        inspection = msgspec.json.decode(text, type=Inspection)
+    except msgspec.DecodeError as error:
+        raise ServiceUnreachable(f"The running Elwood is of another version: {error}") from error
     width = shutil.get_terminal_size((WIDE, 24)).columns
     return render(inspection, now=time.time(), width=width, colour=_is_colourful())
 

@@ -8,14 +8,26 @@ from collections.abc import Iterator
 
 import msgspec
 
-from elwood.agent.session.inspection import ActorSeen, Inspection, SessionSeen
+from elwood.agent.session.inspection import ActorSeen, Inspection, SessionSeen, shorten
 from elwood.foundation.text.lines import clip, duration
 from elwood.foundation.text.lines import width as columns
 
+# Characters of an inspection as JSON; as a string of JSON, which it is sent in, it is longer.
+MAX_JSON = 400_000
 # Lines of one text in the tree.
 LINES = 5
 
 _RED, _YELLOW, _DIM, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
+
+
+def fitted(inspection: Inspection) -> str:
+    """Write *inspection* as JSON of one line; one that is too long loses its last actors."""
+    keep = max(len(inspection.actors), len(inspection.house.sessions))
+    text = msgspec.json.encode(inspection).decode()
+    while len(text) > MAX_JSON and keep:
+        keep //= 2
+        text = msgspec.json.encode(shorten(inspection, keep)).decode()
+    return text
 
 
 def render(inspection: Inspection, *, now: float, width: int, colour: bool) -> str:

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from elwood.agent.session.inspection import (
     ActorSeen,
@@ -29,10 +27,8 @@ from elwood.agent.session.inspection import (
     WaitSeen,
 )
 from elwood.features.control import cli as inspecting
-from elwood.features.control import client
-from elwood.features.control import protocol as wire
-from elwood.features.control.view import render
-from elwood.foundation.text.lines import clip
+from elwood.features.control.view import fitted, render
+from elwood.foundation.net import control as wire
 from elwood.foundation.text.lines import width as columns
 
 POLL = WaitSeen("getUpdates", 12.0, 70.0)
@@ -143,13 +139,6 @@ def test_what_did_not_fit_is_said() -> None:
     assert render(inspection, now=0.0, width=80, colour=False).endswith("… and 7 more")
 
 
-@given(st.text(max_size=50), st.integers(0, 30))
-def test_a_clipped_text_is_no_wider_than_asked(text: str, width: int) -> None:
-    clipped = clip(text, width)
-    assert columns(clipped) <= width
-    assert clipped.isprintable()
-
-
 # --- the client ---------------------------------------------------------------------------------
 
 
@@ -206,14 +195,11 @@ Speak = Callable[[Callable[[bytes], bytes]], Peer]
 
 
 def house_answer(line: bytes) -> bytes:
-    match wire.decode_request(line):
-        case wire.Inspect():
-            return wire.encode(wire.Inspected(SEEN))
-        case wire.Pair(code):
-            good = code == "K7Q2"
-            return wire.encode(wire.Settled(good, "paired with Ann" if good else "no such code"))
-        case other:
-            return wire.encode(wire.Settled(True, f"did {other}"))
+    request = wire.decode(line, wire.ControlRequest)
+    if request.command == "inspect":
+        return wire.encode(wire.ControlAnswer(True, fitted(SEEN)))
+    good = request.words[0] == "K7Q2"
+    return wire.encode(wire.ControlAnswer(good, f"{request.command} {good}"))
 
 
 def test_inspect_prints_the_tree(
@@ -238,31 +224,14 @@ def test_json_is_the_whole_inspection_on_one_line(
     assert json.loads(out)["house"]["pid"] == 4711
 
 
-def test_pair_says_what_was_decided(
+def test_what_was_done_is_said(
     folder: Path, speak: Speak, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    peer = speak(house_answer)
-    assert client.settle(folder, wire.Pair("K7Q2")) == 0
-    assert capsys.readouterr() == ("paired with Ann\n", "")
-    assert client.settle(folder, wire.Pair("XXXX")) == 1
-    assert capsys.readouterr() == ("", "no such code\n")
-    assert client.settle(folder, wire.Pair("")) == 1
-    assert client.settle(folder, wire.Pair("x" * 65)) == 1
-    assert len(peer.requests) == 2, "a code that cannot be one is not even sent"
-
-
-@pytest.mark.parametrize(
-    "request_", [wire.ShowApprovals(), wire.Rule("ABC234", "always"), wire.Revoke(7)]
-)
-def test_approve_says_what_was_decided(
-    request_: wire.ShowApprovals | wire.Rule | wire.Revoke,
-    folder: Path,
-    speak: Speak,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
     speak(house_answer)
-    assert client.settle(folder, request_) == 0
-    assert capsys.readouterr() == (f"did {request_}\n", "")
+    assert wire.settle(folder, "pair", "K7Q2") == 0
+    assert capsys.readouterr() == ("pair True\n", "")
+    assert wire.settle(folder, "pair", "XXXX") == 1
+    assert capsys.readouterr() == ("", "pair False\n")
 
 
 @pytest.mark.parametrize("left_behind", [True, False])
@@ -273,7 +242,7 @@ def test_without_a_running_elwood_the_message_is_clear(
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(folder / wire.NAME))
     assert inspecting.inspect(folder, as_json=False, watch=False) == 1
-    assert client.settle(folder, wire.Pair("K7Q2")) == 1
+    assert wire.settle(folder, "pair", "K7Q2") == 1
     shown = capsys.readouterr()
     assert not shown.out
     for line in shown.err.splitlines():
@@ -286,10 +255,10 @@ def test_without_a_running_elwood_the_message_is_clear(
     [
         (b"", "does not understand"),
         (b"hello\n", "another version"),
-        (b'{"type":"settled"', "ended too early"),
+        (b'{"ok":true', "ended too early"),
         (b"x" * (wire.MAX_LINE + 1), "too long"),
-        (wire.encode(wire.Failed("approvals is down")), "does not answer: approvals is down"),
-        (wire.encode(wire.Settled(True, "ok")), "something else than was asked"),
+        (wire.encode(wire.ControlAnswer(False, "no inspect")), "no inspect"),
+        (wire.encode(wire.ControlAnswer(True, "{}")), "another version"),
     ],
     ids=["closed", "no JSON", "cut", "endless", "failed", "wrong"],
 )
@@ -301,6 +270,16 @@ def test_a_strange_answer_is_an_error_for_people(
     shown = capsys.readouterr()
     assert message in shown.err
     assert "Traceback" not in shown.err
+
+
+def test_a_socket_is_reached_however_long_its_path_is(tmp_path: Path) -> None:
+    """An address has 108 bytes only (unix(7))."""
+    path = tmp_path / ("x" * 100) / ("y" * 100) / wire.NAME
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        wire.bind(listener, path)
+        listener.listen()
+        assert wire.is_reachable(path.parent)
 
 
 def test_watch_draws_again_until_ctrl_c(folder: Path, speak: Speak) -> None:

@@ -8,12 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.session.core import look
-from elwood.agent.session.inspection import House
 from elwood.features.control.actor import Control
-from elwood.features.control.protocol import NAME
 from elwood.features.memory.feature import control_commands
-from elwood.foundation.runtime import ActorTable, Mailbox, in_thread
+from elwood.foundation.net.control import NAME
+from elwood.foundation.runtime import Mailbox, in_thread
 from elwood.foundation.storage.lock import holding as lock
 from tests.app.test_cli import configured, elwood
 from tests.features.memory.actor_alone import remembering
@@ -105,8 +103,6 @@ async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> N
         async with remembering(state, blocking=in_thread) as memory:
             control = Control(
                 runtime,
-                lambda: look(ActorTable(trio.current_time), House("0", 0.0), str),
-                Mailbox("approvals", 1).address,
                 control_commands(memory),
                 redact=str,
                 blocking=in_thread,

@@ -1,0 +1,167 @@
+"""The local control socket, by which the command line asks the running Elwood.
+
+One JSON object per line: a request, then its answer.  Free of Trio, so that a command starts fast
+and works while the service is in trouble.
+"""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+# The socket's name in the runtime folder.
+NAME = "control.sock"
+# Bytes of one line, newline included, in either direction.
+MAX_LINE = 1 << 20
+# Words of one request.
+MAX_WORDS = 1000
+# Seconds that the service waits for a request or for what answers it; then it gives up and says so.
+PATIENCE = 5.0
+# Seconds that we wait for an answer.
+DEADLINE = 2 * PATIENCE
+# Bytes of a socket's address.
+MAX_ADDRESS = 108
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """Do *command* with *words*."""
+
+    command: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    words: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=100)], ...], msgspec.Meta(max_length=MAX_WORDS)
+    ] = ()
+
+
+class ControlAnswer(msgspec.Struct, frozen=True):
+    """What came of it, in words for who asked; not *ok* means that it was not done."""
+
+    ok: bool
+    text: str
+
+
+class BadLine(Exception):
+    """A line that is not of this protocol: the sender's fault, or one of another version."""
+
+
+class ServiceUnreachable(Exception):
+    """No answer from a process; the text says why and what to do."""
+
+
+def bind(listener: socket.socket, path: Path) -> None:
+    """Give the socket its place.  Raises OSError."""
+    with _address(path) as address:
+        listener.bind(address)
+
+
+def connect(client: socket.socket, path: Path) -> None:
+    """Reach the socket at *path*.  Raises OSError."""
+    with _address(path) as address:
+        client.connect(address)
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """Name *path* so that the kernel takes it: an address has 108 bytes, with a zero (unix(7)).
+
+    What is longer is reached by its open folder, on Linux.
+    """
+    if len(os.fsencode(path)) < MAX_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def encode(message: ControlRequest | ControlAnswer) -> bytes:
+    """Write *message* as one line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode(line: bytes, kind: type[T]) -> T:
+    """Read a line.  Raises BadLine."""
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadLine(str(error)) from error
+
+
+# --- who asks -------------------------------------------------------------------------------------
+
+
+def is_reachable(runtime_dir: Path) -> bool:
+    """Tell whether somebody listens on the control socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(DEADLINE)
+        try:
+            connect(client, runtime_dir / NAME)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def settle(runtime_dir: Path, command: str, *words: str) -> int:
+    """Have something done, and say what came of it; return the exit code."""
+    try:
+        answer = ask(runtime_dir, command, *words)
+    except ServiceUnreachable as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(answer.text, file=sys.stdout if answer.ok else sys.stderr)
+    return 0 if answer.ok else 1
+
+
+def ask(runtime_dir: Path, command: str, *words: str) -> ControlAnswer:
+    """Ask the Elwood that runs in *runtime_dir*.  Raises ServiceUnreachable."""
+    path = runtime_dir / NAME
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(DEADLINE)
+        try:
+            connect(client, path)
+            # It may refuse us, and go, before it has read anything: then its answer counts.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                client.sendall(encode(ControlRequest(command, words)))
+            return decode(_receive_line(client, time.monotonic() + DEADLINE), ControlAnswer)
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise ServiceUnreachable(
+                f"No Elwood runs here: nobody listens on {path}. Start it with: elwood run"
+            ) from error
+        except PermissionError as error:
+            raise ServiceUnreachable(
+                f"{path} belongs to another user. Ask as the user who runs Elwood, or as root."
+            ) from error
+        except TimeoutError as error:
+            raise ServiceUnreachable(
+                f"Elwood took the question but gave no answer within {DEADLINE:.0f} s: it hangs."
+                " Restart it, and look at its log."
+            ) from error
+        except OSError as error:
+            raise ServiceUnreachable(f"Cannot reach Elwood on {path}: {error}") from error
+        except BadLine as error:
+            raise ServiceUnreachable(
+                "The running Elwood gave an answer that this command does not understand;"
+                f" perhaps it is of another version: {error}"
+            ) from error
+
+
+def _receive_line(client: socket.socket, deadline: float) -> bytes:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        client.settimeout(max(0.01, deadline - time.monotonic()))
+        more = client.recv(65_536)
+        if not more or len(line) + len(more) > MAX_LINE:
+            raise BadLine("it ended too early" if not more else "it is too long")
+        line += more
+    return bytes(line)
