@@ -119,7 +119,6 @@ MORE = {
     "features/memory/undo.py": "makes ids, in its file",
     "features/memory/vectors.py": "keeps vectors in the index",
     "features/skills/git_client.py": "runs git",
-    "features/skills/installer.py": "places skills on the disk",
     "features/tasks/run.py": "asks sessions",
     "features/telegram/poll.py": "polls",
     "features/web/search_client.py": "asks the search engines",

@@ -1,17 +1,16 @@
 """What ``elwood skills`` does: lists, takes in after a look at everything that can act, removes."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from elwood.features.skills.git_client import Git, GitFailed
-from elwood.features.skills.installer import OWN, SkillInstaller, SkillRefused
 from elwood.features.skills.offered import review
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import missing
-from elwood.features.skills.store import SkillStore
-from elwood.features.skills.tools import SkillTaking, there
+from elwood.features.skills.store import OWN, SkillInstaller, SkillRefused, SkillStore, lacking
+from elwood.features.skills.tools import take
 from elwood.foundation.command_line import is_wanted
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import in_thread
@@ -25,16 +24,14 @@ OK, FAILURE = 0, 1
 
 def list_skills(config: Config) -> int:
     """Print all skills, where they lie, and what keeps them from being used."""
-    _, found = _shelf(config).look()
-    places = _places(config)
-    for placed in found.skills:
-        skill = placed.skill
-        path = placed.root.path / placed.folder
-        lacking = missing(skill.needs, there([placed]))
-        state = "ready" if lacking is None else f"not usable: {lacking}"
-        print(f"{skill.name}  ({state})\n    {skill.description}\n    {path}")
-        record = places.record(skill.name) if placed.folder == f"{OWN}/{skill.name}" else None
-        if record is not None:
+    found = _shelf(config).look()
+    installer = SkillInstaller(config.of(Paths).workspace)
+    for one in found.skills:
+        why = lacking(one.skill)
+        state = "ready" if why is None else f"not usable: {why}"
+        print(f"{one.skill.name}  ({state})\n    {one.skill.description}\n    {one.path}")
+        is_own = one.folder == f"{OWN}/{one.skill.name}"
+        if is_own and (record := installer.record(one.skill.name)) is not None:
             commit = f" at {record.commit[:12]}" if record.commit else ""
             print(f"    installed from {escape_invisible(record.source)}{commit}")
     for problem in found.problems:
@@ -46,32 +43,22 @@ def list_skills(config: Config) -> int:
 
 def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
     """Show what is in the skill at *source*, ask unless it was *agreed* to, and place it."""
-    places = _places(config)
-
     here = Path.cwd() if "://" in source else Path(source).absolute()
     where = source if "://" in source else str(here)
-
-    async def fetch() -> str:
-        git = Git(config.of(EgressRules))
-        taking = SkillTaking(_shelf(config), places, git, Root(here), in_thread)
-        id_, _ = await taking.take(where, folder)
-        return id_
-
+    workspace, git = config.of(Paths).workspace, Git(config.of(EgressRules))
     try:
-        config.of(Paths).workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        id_ = trio.run(fetch)
-        offered, offer = places.offered(id_)
-        _, found = _shelf(config).look()
-        hidden = found.place_of(offered.skill.name)
-        print(escape_invisible(review(offered, offer.source, hidden)).replace("⏎\n", "\n"))
+        workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        offered = trio.run(partial(take, where, folder, git, Root(here), in_thread))
+        hidden = _shelf(config).look().place_of(offered.skill.name)
+        print(escape_invisible(review(offered, hidden)).replace("⏎\n", "\n"))
         if not agreed and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
-        places.place(offered, offer, by="command line")
+        SkillInstaller(workspace).place(offered, by="command line")
     except (SkillRefused, GitFailed, PathRefused, Unconfined) as error:
         print(f"{escape_invisible(source)}: {escape_invisible(str(error))}", file=sys.stderr)
         return FAILURE
-    print(f"Installed in {config.of(Paths).workspace / OWN / offered.skill.name}.")
+    print(f"Installed in {workspace / OWN / offered.skill.name}.")
     return OK
 
 
@@ -81,7 +68,7 @@ def remove(config: Config, name: str, *, agreed: bool) -> int:
         print("Nothing was removed.")
         return FAILURE
     try:
-        _places(config).remove(name)
+        SkillInstaller(config.of(Paths).workspace).remove(name)
     except (SkillRefused, PathRefused, Unconfined) as error:
         print(escape_invisible(str(error)), file=sys.stderr)
         return FAILURE
@@ -94,7 +81,3 @@ def _shelf(config: Config) -> SkillStore:
     return SkillStore(
         Root(config.of(Paths).workspace), in_thread, settings.folders, off=settings.off
     )
-
-
-def _places(config: Config) -> SkillInstaller:
-    return SkillInstaller(config.of(Paths).state / "skills", config.of(Paths).workspace)

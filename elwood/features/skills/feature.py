@@ -5,12 +5,10 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.installer import SkillInstaller
-from elwood.features.skills.matching import called, matching
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import Skill, catalogue, resident
-from elwood.features.skills.store import FoundSkill, SkillStore
-from elwood.features.skills.tools import SkillReading, SkillTaking, tools, usable
+from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
+from elwood.features.skills.store import SkillInstaller, SkillStore, lacking
+from elwood.features.skills.tools import SkillTools, tools
 from elwood.foundation.net.egress import EgressRules
 
 # Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
@@ -20,42 +18,43 @@ SHARE = 5
 class SkillList:
     """The skills that can be used, as they were when the prompt was looked at last.
 
-    Those that *always* names, or that ask for it themselves, stand in the prompt as a whole.
+    Those that *always* names stand in the prompt as a whole.
     """
 
     def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
         self._shelf = shelf
         self._always = always
-        self._skills: tuple[FoundSkill, ...] = ()
+        self._skills: list[Skill] = []
 
     async def text(self, budget: int) -> str:
         """List them for the prompt."""
-        self._skills = tuple(usable(await self._shelf.found()))
-        whole = [one.skill for one in self._skills if self._is_resident(one.skill)]
+        self._skills = await self._usable()
+        whole = [skill for skill in self._skills if skill.name in self._always]
         # Who is listed can be activated, so what is too long to stand here is not lost.
         bodies, too_long = resident(whole, budget // SHARE)
         kept = {skill.name for skill in whole}.difference(too_long)
-        listed = [one.skill for one in self._skills if one.skill.name not in kept]
+        listed = [skill for skill in self._skills if skill.name not in kept]
         return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
 
     async def named(self, command: str) -> tuple[Skill, str] | None:
         """Find the skill that *command* calls by its name, and the words behind that."""
-        return called((one.skill for one in usable(await self._shelf.found())), command)
+        return called(await self._usable(), command)
 
     def hint(self, message: str, log: SessionLog) -> str:
         """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
-        if found := called((one.skill for one in self._skills), message):
+        if found := called(self._skills, message):
             return f"Use the skill {found[0].name} for this."
-        fitting = matching(self._unlisted(log), message)
-        names = ", ".join(skill.name for skill in fitting)
-        return f"Skills that may fit: {names}." if fitting else ""
+        unknown = (
+            skill
+            for skill in self._skills
+            if skill.name not in self._always and not log.sees(skill.mark)
+        )
+        names = ", ".join(skill.name for skill in matching(unknown, message))
+        return f"Skills that may fit: {names}." if names else ""
 
-    def _unlisted(self, log: SessionLog) -> list[Skill]:
-        skills = (one.skill for one in self._skills)
-        return [one for one in skills if not self._is_resident(one) and not log.sees(one.mark)]
-
-    def _is_resident(self, skill: Skill) -> bool:
-        return skill.always or skill.name in self._always
+    async def _usable(self) -> list[Skill]:
+        found = await self._shelf.found()
+        return [one.skill for one in found.skills if lacking(one.skill) is None]
 
 
 class SkillExtension(SessionExtension):
@@ -80,15 +79,13 @@ class SkillExtension(SessionExtension):
 async def build(core: Core, others: Gathered) -> Parts:
     """Find the skills; what was left half-placed is swept away first."""
     settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    places = SkillInstaller(core.paths.state / "skills", core.paths.workspace)
-    await blocking(places.sweep)
+    installer = SkillInstaller(core.paths.workspace)
+    await blocking(installer.sweep)
     shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
-    skills = SkillList(shelf, settings.always)
     git = Git(core.config.of(EgressRules))
-    reading = SkillReading(shelf, blocking, others.place)
-    taking = SkillTaking(shelf, places, git, core.workspace, blocking)
+    skills = SkillList(shelf, settings.always)
     return Parts(
-        tools=tools(reading, taking),
+        tools=tools(SkillTools(shelf, installer, git, core.workspace, blocking, others.place)),
         prompt=[skills],
         sessions=[lambda log: SkillExtension(log, skills)],
         lent=shelf.packages,

@@ -1,7 +1,7 @@
 """Reads one folder of a repository on the web, without ever writing its files down.
 
 Only the objects are fetched, into a bare repository; so no link, hook, filter or submodule of it
-ever comes to life.  The address is checked and pinned as in `wire.web`.
+ever comes to life.  The address is checked and pinned as in `features/web`.
 """
 
 import os
@@ -30,8 +30,6 @@ MAX_PACK = 64 << 20
 MAX_PRINTED = MAX_BYTES + (1 << 20)
 # Memory, in KiB, of each of its processes.
 MAX_MEMORY = 2 << 20
-# Bytes a second below which, for SLOW seconds, git gives up.
-LEAST, SLOW = 1000, 20
 # The first version that knows http.curloptResolve, without which no address can be pinned.
 OLDEST = (2, 37)
 
@@ -157,8 +155,6 @@ def clone(url: Url, addresses: Sequence[str]) -> tuple[str, ...]:
         "http.curloptResolve": f"{host}:{url.port}:{there}",
         "http.proxy": "",
         "http.emptyAuth": "false",
-        "http.lowSpeedLimit": str(LEAST),
-        "http.lowSpeedTime": str(SLOW),
         "credential.helper": "",
         "core.hooksPath": "/dev/null",
         "core.fsmonitor": "false",

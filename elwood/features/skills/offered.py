@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from elwood.features.skills.skill import NAME_RULE, Skill, Unusable, declared, is_name, parse
+from elwood.features.skills.skill import Skill, Unusable, parse
 from elwood.foundation.storage.paths import holds_secrets, is_git, refusal
 from elwood.foundation.text.lines import escape_name
 
@@ -20,7 +20,7 @@ RECORD = ".installed.json"
 # Files of a skill, bytes of all together, folders within one another.
 MAX_FILES, MAX_BYTES, MAX_DEPTH = 300, 4 << 20, 6
 # Characters of SKILL.md, of one script, and of all scripts, that a question shows: all of it has
-# to stay below what can be asked (`core.question_text.MAX_SHOWN`), with what escaping adds.
+# to stay below what can be asked (`prompt_text.MAX_SHOWN`), with what escaping adds.
 SHOW_MANUAL, SHOW_ONE, SHOW_ALL = 10_000, 4_000, 12_000
 # Files that can be run, each of which is shown; others that are listed by name.
 MAX_SCRIPTS, MAX_LISTED = 60, 40
@@ -54,14 +54,18 @@ class SkillFile:
 
 @attrs.frozen
 class Candidate:
-    """A skill that may be installed; *digest* is the hash of all its files."""
+    """A skill that may be installed, from *source*; *digest* is the hash of all its files."""
 
     skill: Skill
     files: tuple[SkillFile, ...] = attrs.field(repr=False)
     digest: str
+    source: str = ""
+    commit: str = ""
 
 
-def candidate(files: Iterable[SkillFile]) -> Candidate | Unusable:
+def candidate(
+    files: Iterable[SkillFile], source: str = "", commit: str = ""
+) -> Candidate | Unusable:
     r"""Judge the files of a skill; git's own and our record are left out.
 
     >>> manual = SkillFile("SKILL.md", b"---\nname: pdf\ndescription: Forms.\n---\n")
@@ -88,15 +92,12 @@ def candidate(files: Iterable[SkillFile]) -> Candidate | Unusable:
     manual = next((file for file in kept if file.path == MANUAL), None)
     if manual is None:
         return Unusable("there is no SKILL.md at its top")
-    name = declared(manual.content)
-    skill = parse(manual.content, name)
-    if isinstance(skill, Skill) and not is_name(skill.name):
-        return Unusable(f"its name must be {NAME_RULE}")
+    skill = parse(manual.content)
     if isinstance(skill, Unusable):
         return skill
     if sum(map(is_executable, kept)) > MAX_SCRIPTS or len(_shown(skill)) > SHOW_MANUAL:
         return Unusable("it has more that can be run than a question can show")
-    return Candidate(skill, tuple(kept), digest(kept))
+    return Candidate(skill, tuple(kept), digest(kept), source, commit)
 
 
 def unfit(path: str) -> str | None:
@@ -119,11 +120,7 @@ def unfit(path: str) -> str | None:
 
 
 def digest(files: Sequence[SkillFile]) -> str:
-    """Hash all *files*: names, what is in them, and which may be run.
-
-    >>> digest([SkillFile("a", b"")]) == digest([SkillFile("a", b"", executable=True)])
-    False
-    """
+    """Hash all *files*: names, what is in them, and which may be run."""
     hashed = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.path):
         hashed.update(f"{file.path}\0{file.executable:d} {file.digest}\0".encode())
@@ -131,13 +128,7 @@ def digest(files: Sequence[SkillFile]) -> str:
 
 
 def is_executable(file: SkillFile) -> bool:
-    """Tell whether *file* can be run: by its mode, place, name, or how it begins.
-
-    >>> [is_executable(SkillFile(path, b"x")) for path in ("scripts/a", "b.py", "notes.md")]
-    [True, True, False]
-    >>> is_executable(SkillFile("notes.md", b"#!/bin/sh"))
-    True
-    """
+    """Tell whether *file* can be run: by its mode, place, name, or how it begins."""
     return (
         file.executable
         or file.path.startswith(("scripts/", "bin/", "hooks/"))
@@ -147,43 +138,33 @@ def is_executable(file: SkillFile) -> bool:
     )
 
 
-def review(offered: Candidate, source: str, hidden: str = "") -> str:
+def review(offered: Candidate, hidden: str = "") -> str:
     """Write what the owner is shown before a skill is installed.
 
     *hidden* is where a skill of this name lies that would be used no more.
     """
-    skill = offered.skill
+    skill, commit = offered.skill, f" at commit {offered.commit}" if offered.commit else ""
     lines = [
-        f"Install the skill {skill.name} from {source}",
+        f"Install the skill {skill.name} from {offered.source}{commit}",
         f"What it is for (in every prompt): {skill.description}",
     ]
     if hidden:
         lines.append(f"It takes the place of the skill of this name in {hidden}.")
-    if skill.always:
-        lines.append("It wishes to be in every prompt as a whole.")
-    if skill.allowed_tools:
-        tools = " ".join(skill.allowed_tools)[:500]
-        lines.append(f"It would like these tools unasked (they are not given): {tools}")
-    if skill.warnings:
-        lines.append(f"Notes: {'; '.join(skill.warnings)}")
-    lines += [f"SHA-256 of all its files: {offered.digest}", "", *_manual(skill)]
+    lines += [f"SHA-256 of all its files: {offered.digest}", ""]
+    part = _shown(skill)
+    if part == skill.body:
+        lines.append("--- instructions ---")
+    else:
+        size = f"{len(skill.body):,}"
+        lines.append(f"--- the code in the instructions, which have {size} characters ---")
     scripts = [file for file in offered.files if is_executable(file)]
-    lines += ["", *_scripts(scripts)]
+    lines += [part or "(none)", "", *_scripts(scripts)]
     others = [f for f in offered.files if f not in scripts and f.path != MANUAL]
     if others:
         named = [f"{file.path} ({len(file.content):,} bytes)" for file in others[:MAX_LISTED]]
         more = f" and {len(others) - MAX_LISTED} more" if len(others) > MAX_LISTED else ""
         lines += ["", f"Other files: {', '.join(named)}{more}"]
     return "\n".join(lines)
-
-
-def _manual(skill: Skill) -> Iterator[str]:
-    part = _shown(skill)
-    if part == skill.body:
-        yield "--- instructions ---"
-    else:
-        yield f"--- the code in the instructions, which have {len(skill.body):,} characters ---"
-    yield part or "(none)"
 
 
 def _shown(skill: Skill) -> str:
@@ -210,17 +191,13 @@ def _scripts(files: Sequence[SkillFile]) -> Iterator[str]:
         yield "It has no files that can be run."
     room = SHOW_ALL
     for file in files:
-        text = _text(file)
-        if text is not None and len(text) <= min(SHOW_ONE, room):
+        try:
+            text = file.content.decode()
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" not in text and len(text) <= min(SHOW_ONE, room):
             room -= len(text)
             yield f"--- can be run: {file.path} ---\n{text}"
         else:
             size = f"{len(file.content):,} bytes"
             yield f"--- can be run, not shown: {file.path}, {size}, SHA-256 {file.digest}"
-
-
-def _text(file: SkillFile) -> str | None:
-    try:
-        return file.content.decode() if b"\0" not in file.content else None
-    except UnicodeDecodeError:
-        return None

@@ -1,4 +1,4 @@
-"""What a skill is: the rules of its SKILL.md, what it needs, and how the model sees it.
+"""What a skill is: the rules of its SKILL.md, how the model sees it, and when one is meant.
 
 The format is that of the open Agent Skills specification, read leniently as its guide for clients
 asks: what can be made sense of is loaded with a warning.
@@ -7,7 +7,7 @@ asks: what can be made sense of is loaded with a warning.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -24,41 +24,14 @@ MAX_FILE = 100_000
 MAX_NAME, MAX_DESCRIPTION = 64, 1024
 # Tokens of one skill in the catalogue (about what the longest description has in English).
 EACH = 120
+# Programs, and variables, that are looked for.
+MAX_NEEDS = 20
 
+NAME_RULE = f"1 to {MAX_NAME} lower-case letters, digits and single hyphens between them"
 _NAME = re.compile(r"[^\W_]+(-[^\W_]+)*")
 # Where a tag begins.
 _TAG = re.compile(r"<(?=[/!?A-Za-z])")
-# Names of one kind that are looked for.
-MAX_NAMES = 20
-_PROGRAM = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-_SYSTEMS = {"darwin": "macOS", "win32": "Windows", "linux": "Linux"}
-
-
-@attrs.frozen
-class Needs:
-    """Programs that must all exist, programs of which one must, variables, and operating systems.
-
-    Systems are named as in OpenClaw's skills: linux, darwin, win32.
-    """
-
-    bins: tuple[str, ...] = ()
-    any_bins: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    os: tuple[str, ...] = ()
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """All programs that have to be looked for."""
-        return (*self.bins, *self.any_bins)
-
-
-@attrs.frozen
-class There:
-    """What commands find: *bins* and *env* of those that were looked for, and the system *os*."""
-
-    bins: frozenset[str] = frozenset()
-    env: frozenset[str] = frozenset()
-    os: str = "linux"
+_NEED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
 @attrs.frozen
@@ -72,18 +45,14 @@ class Unusable:
 class Skill:
     """A skill, as its SKILL.md has it.
 
-    *body* are the instructions; *needs* is what must exist for it, *always* says that it wishes
-    to be in every prompt.  *allowed_tools* are shown to the owner, and allow nothing.
+    *body* are the instructions; *programs* and *variables* are what commands must find for it.
     """
 
     name: str
     description: str
     body: str = attrs.field(repr=False)
-    needs: Needs = attrs.field(factory=Needs)
-    always: bool = False
-    allowed_tools: tuple[str, ...] = ()
-    license: str = ""
-    compatibility: str = ""
+    programs: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -93,8 +62,8 @@ class Skill:
         return f'<skill name="{self.name}" version="{digest[:12]}"'
 
 
-def parse(content: bytes, folder: str) -> Skill | Unusable:
-    r"""Read a SKILL.md that lies in *folder*, whose name is the skill's.
+def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
+    r"""Read a SKILL.md that lies in *folder*, whose name is the skill's; else it names itself.
 
     >>> skill = parse(b"---\nname: pdf\ndescription: Fill PDF forms.\n---\nDo it.", "pdf")
     >>> skill.name, skill.description, skill.body, skill.warnings
@@ -114,50 +83,29 @@ def parse(content: bytes, folder: str) -> Skill | Unusable:
         matter = read_front_matter(text)
     except FrontMatterError as error:
         return Unusable(str(error))
-    name = unicodedata.normalize("NFKC", folder)
-    if not is_name(name, limit=255):
-        return Unusable(f"the name of its folder is none of a skill: {NAME_RULE}")
+    declared = unicodedata.normalize("NFKC", said(matter.fields.get("name")))
+    name = declared if folder is None else unicodedata.normalize("NFKC", folder)
+    if not is_name(name, limit=MAX_NAME if folder is None else 255):
+        return Unusable(f"the name of a skill must be {NAME_RULE}")
     description = said(matter.fields.get("description"))
     if not description:
         return Unusable("it has no description, by which it could be found")
     warnings = []
     if matter.mended:
         warnings.append("a value with a colon is not in quotes")
-    declared = unicodedata.normalize("NFKC", said(matter.fields.get("name")))
     if declared != name:
         warnings.append("its name is not that of its folder, which is taken")
-    if len(name) > MAX_NAME:
-        warnings.append(f"its name is longer than {MAX_NAME} characters")
     if len(description) > MAX_DESCRIPTION:
         warnings.append(f"its description was cut to {MAX_DESCRIPTION} characters")
-    metadata = matter.fields.get("metadata", "")
+    programs, variables = _needs(matter.fields.get("metadata", ""))
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION],
         body=matter.body.strip("\n"),
-        needs=needs_of(metadata),
-        always=_is_always(metadata),
-        allowed_tools=_tools(matter.fields.get("allowed-tools", "")),
-        license=said(matter.fields.get("license"))[:MAX_DESCRIPTION],
-        compatibility=said(matter.fields.get("compatibility"))[:MAX_DESCRIPTION],
+        programs=programs,
+        variables=variables,
         warnings=tuple(warnings),
     )
-
-
-def declared(content: bytes) -> str:
-    """Say how a SKILL.md names itself; "" if it does not.
-
-    >>> declared(b"---\\nname: pdf\\n---\\n"), declared(b"no front matter")
-    ('pdf', '')
-    """
-    try:
-        matter = read_front_matter(content[:MAX_FILE].decode("utf-8-sig", "replace"))
-    except FrontMatterError:
-        return ""
-    return unicodedata.normalize("NFKC", said(matter.fields.get("name")))
-
-
-NAME_RULE = f"1 to {MAX_NAME} lower-case letters, digits and single hyphens between them"
 
 
 def is_name(name: str, limit: int = MAX_NAME) -> bool:
@@ -181,95 +129,36 @@ def said(value: FrontMatterValue | None) -> str:
     return "".join(char for char in text if unicodedata.category(char)[0] != "C").strip()
 
 
-def _is_always(metadata: FrontMatterValue) -> bool:
-    if not isinstance(metadata, Mapping):
-        return False
-    inner = metadata.get("openclaw", metadata)
-    return isinstance(inner, Mapping) and inner.get("always") in ("true", "yes")
-
-
-def _tools(value: FrontMatterValue) -> tuple[str, ...]:
-    """Take the tools apart: blanks or commas between them, unless they stand in brackets."""
-    if isinstance(value, str):
-        value = tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", value))
-    return tuple(tool for one in value if (tool := said(one)))
-
-
-# --- what it needs --------------------------------------------------------------------------------
-
-
-def needs_of(metadata: FrontMatterValue) -> Needs:
-    """Read ``requires`` out of a skill's metadata: ours, a text, or the nested one of OpenClaw.
-
-    >>> needs_of({"requires": "bins: git, gh; env: TOKEN; os: linux"})
-    Needs(bins=('git', 'gh'), any_bins=(), env=('TOKEN',), os=('linux',))
-    >>> needs_of({"openclaw": {"requires": {"anyBins": ("rg", "grep")}, "os": ("linux",)}})
-    Needs(bins=(), any_bins=('rg', 'grep'), env=(), os=('linux',))
-    >>> needs_of("")
-    Needs(bins=(), any_bins=(), env=(), os=())
-    """
-    if not isinstance(metadata, Mapping):
-        return Needs()
-    inner = metadata.get("openclaw", metadata)
-    if not isinstance(inner, Mapping):
-        return Needs()
-    requires = inner.get("requires", "")
+def _needs(metadata: FrontMatterValue) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read what ``requires`` names in a skill's metadata, ours or OpenClaw's, a text or a map."""
+    inner = metadata.get("openclaw", metadata) if isinstance(metadata, Mapping) else ""
+    requires = inner.get("requires", "") if isinstance(inner, Mapping) else ""
     if isinstance(requires, str):
         pairs = (part.partition(":") for part in requires.split(";"))
         requires = {key.strip(): value for key, _, value in pairs}
-    found = requires if isinstance(requires, Mapping) else {}
-    return Needs(
-        _names(found.get("bins", "")),
-        _names(found.get("anyBins", found.get("any", ""))),
-        _names(found.get("env", "")),
-        _names(found.get("os", inner.get("os", ""))),
-    )
-
-
-def missing(needs: Needs, there: There) -> str | None:
-    """Say what of *needs* is not *there*, and what to do; None if all is.
-
-    >>> missing(Needs(bins=("git",)), There(frozenset({"git"})))
-    >>> missing(Needs(bins=("gh",), os=("darwin",)), There())
-    'it is made for macOS, and needs the program gh, which is not installed where commands run'
-    >>> missing(Needs(env=("TOKEN",)), There())
-    'it needs the variable TOKEN, and Elwood gives commands no variables of yours'
-    """
-    reasons = []
-    if needs.os and there.os not in needs.os:
-        systems = " or ".join(_SYSTEMS.get(name, name) for name in needs.os)
-        reasons.append(f"is made for {systems}")
-    absent = [name for name in needs.bins if name not in there.bins]
-    if absent:
-        what, which = ("program", "is") if len(absent) == 1 else ("programs", "are")
-        names = ", ".join(absent)
-        reasons.append(f"needs the {what} {names}, which {which} not installed where commands run")
-    if needs.any_bins and not there.bins.intersection(needs.any_bins):
-        reasons.append(f"needs one of the programs {', '.join(needs.any_bins)}; none is installed")
-    unset = [name for name in needs.env if name not in there.env]
-    if unset:
-        what = "variable" if len(unset) == 1 else "variables"
-        names = ", ".join(unset)
-        reasons.append(f"needs the {what} {names}, and Elwood gives commands no variables of yours")
-    return f"it {', and '.join(reasons)}" if reasons else None
+    if not isinstance(requires, Mapping):
+        return (), ()
+    return _names(requires.get("bins", "")), _names(requires.get("env", ""))
 
 
 def _names(value: FrontMatterValue) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = tuple(value.replace(",", " ").split())
-    if isinstance(value, Mapping):
-        return ()
-    names = (name for name in value if isinstance(name, str) and _PROGRAM.fullmatch(name))
-    return tuple(dict.fromkeys(names))[:MAX_NAMES]
+    names = value.replace(",", " ").split() if isinstance(value, str) else value
+    found = (name for name in names if isinstance(name, str) and _NEED.fullmatch(name))
+    return tuple(dict.fromkeys(found))[:MAX_NEEDS]
 
 
 # --- what the model sees --------------------------------------------------------------------------
+
+HEAD = (
+    "Skills are instructions for kinds of work. Before work that one of these is about, call "
+    "activate_skill with its name, and follow what it says."
+)
 
 
 def catalogue(skills: Sequence[Skill], budget: int) -> str:
     """List *skills* for the system prompt, in about *budget* tokens; "" if there are none.
 
-    What does not fit is counted; `skill_matching` finds it nevertheless.
+    What does not fit is counted; `matching` finds it nevertheless.
 
     >>> skills = [Skill(name="pdf", description="Fill forms.", body="")]
     >>> print(catalogue(skills, 200).splitlines()[-1])
@@ -289,12 +178,6 @@ def catalogue(skills: Sequence[Skill], budget: int) -> str:
     return "\n".join(lines)
 
 
-HEAD = (
-    "Skills are instructions for kinds of work. Before work that one of these is about, call "
-    "activate_skill with its name, and follow what it says."
-)
-
-
 def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
     """Write out the bodies of *skills* for the system prompt; return the names of those too long.
 
@@ -312,3 +195,89 @@ def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
         budget -= cost
         parts.append(text)
     return "\n\n".join(parts), left_out
+
+
+# --- which skill is meant -------------------------------------------------------------------------
+
+# Points from which a skill is said to fit: two words of a name, or one and another in what is said
+# about it.  A word of a name counts three points, any other one.
+FITS, NAMED = 4, 3
+# Words of a message that are looked at.
+MAX_WORDS = 300
+# Letters that two words must begin with alike to be two forms of one word.
+STEM = 4
+
+_WORD = re.compile(r"[^\W_]{3,40}")
+# Words that say nothing about what something is for.
+_IDLE = frozenset(
+    _WORD.findall(
+        "about after all also and any are before can does for from get has have how into its just "
+        "like make more not now one other our out please should some such than that the their them "
+        "then there these they this use used user uses using want was what when where which "
+        "while who will with without work would you your"
+    )
+)
+
+
+def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
+    """Find the skill that *message* begins with as ``/name``, and what is said behind it.
+
+    Commands of Telegram have no dashes: ``_`` stands for one.
+
+    >>> skills = [Skill(name="code-review", description="Review changes.", body="")]
+    >>> found = called(skills, "/code_review the last commit")
+    >>> found and (found[0].name, found[1])
+    ('code-review', 'the last commit')
+    >>> called(skills, "/code")
+    """
+    word, *rest = message.split(maxsplit=1) or [""]
+    name = word[1:].split("@")[0].replace("_", "-").casefold()
+    if not word.startswith("/"):
+        return None
+    skill = next((skill for skill in skills if skill.name.casefold() == name), None)
+    return None if skill is None else (skill, "".join(rest))
+
+
+def matching(skills: Iterable[Skill], message: str, limit: int = 3) -> tuple[Skill, ...]:
+    """Find at most *limit* skills that clearly fit *message*, the best first.
+
+    >>> skills = [
+    ...     Skill(name="code-review", description="Review changes of a program.", body=""),
+    ...     Skill(name="web-research", description="Find out facts from pages.", body=""),
+    ... ]
+    >>> [skill.name for skill in matching(skills, "Could you review the code in src?")]
+    ['code-review']
+    >>> matching(skills, "What is the weather like?")
+    ()
+    """
+    wanted: dict[str, list[str]] = {}
+    for word in _words(message[: MAX_WORDS * 40])[:MAX_WORDS]:
+        wanted.setdefault(word[:STEM], []).append(word)
+    scored = [(_score(skill, wanted), skill) for skill in skills]
+    fitting = [(-points, skill.name, skill) for points, skill in scored if points >= FITS]
+    return tuple(skill for _, _, skill in sorted(fitting, key=lambda one: one[:2])[:limit])
+
+
+def _score(skill: Skill, wanted: Mapping[str, Sequence[str]]) -> int:
+    """Count what *wanted*, words by how they begin, has in common with *skill*."""
+    named = _words(skill.name)
+    about = [word for word in _words(skill.description) if word not in named]
+    points = NAMED * sum(_is_among(word, wanted) for word in named)
+    return points + sum(_is_among(word, wanted) for word in about)
+
+
+def _words(text: str) -> list[str]:
+    words = dict.fromkeys(_WORD.findall(text.casefold()))
+    return [word for word in words if word not in _IDLE]
+
+
+def _is_among(word: str, wanted: Mapping[str, Sequence[str]]) -> bool:
+    return any(_is_form(word, other) for other in wanted.get(word[:STEM], ()))
+
+
+def _is_form(one: str, other: str) -> bool:
+    """Tell whether two words that begin alike are forms of one: summary, summarize."""
+    alike = 0
+    while one[: alike + 1] == other[: alike + 1] and alike < min(len(one), len(other)):
+        alike += 1
+    return one == other or (alike >= STEM and 3 * alike >= 2 * max(len(one), len(other)))

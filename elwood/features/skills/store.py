@@ -1,31 +1,51 @@
-"""The skills that lie in the workspace and in other folders, as they are now.
+"""The skills in the workspace and in other folders: found as they are now, placed, removed.
 
 They are looked for again and again, so that an edit counts soon; a SKILL.md that has not changed is
-not read again.  What was written after strangers' words were read is no skill.
+not read again.  What was written after strangers' words were read is no skill.  Finding runs in
+a thread; everything else here blocks.
 """
 
 import logging
 import os
+import secrets
+import shutil
+import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
+import msgspec
 
-from elwood.features.skills.offered import MANUAL
-from elwood.features.skills.skill import MAX_FILE, Skill, Unusable, parse
+from elwood.features.skills.offered import (
+    MANUAL,
+    MAX_BYTES,
+    MAX_FILES,
+    RECORD,
+    Candidate,
+    SkillFile,
+)
+from elwood.features.skills.skill import MAX_FILE, Skill, Unusable, is_name, parse
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
+from elwood.foundation.sandbox.layout import environment
+from elwood.foundation.storage.confined import (
+    Confined,
+    PathMissing,
+    PathRefused,
+    Unconfined,
+    open_beneath,
+)
 from elwood.foundation.storage.files import Root
 
 log = logging.getLogger("elwood.skills")
 
 # Where skills lie in the workspace; what is found first wins.
 PLACES = ("skills", ".agents/skills")
-# Folders within a place, one in the other, and folders of all places that are looked at (the
-# bounds that the guide for clients of Agent Skills names).
+# Folders within a place, one in the other, and folders of each that are looked at (the bounds that
+# the guide for clients of Agent Skills names).
 MAX_DEPTH, MAX_FOLDERS = 4, 2000
-# Entries of one folder.
+# Entries of one folder, and of a skill.
 MAX_ENTRIES = 2000
 # Of all skills that are read: a prompt lists far fewer.
 MAX_SKILLS = 500
@@ -47,9 +67,9 @@ class FoundSkill:
     is_inside: bool
 
     @property
-    def place(self) -> str:
-        """Where it lies, for its owner."""
-        return self.folder if self.is_inside else str(self.root.path / self.folder)
+    def path(self) -> Path:
+        """The folder on this machine."""
+        return self.root.path / self.folder
 
 
 @attrs.frozen
@@ -65,20 +85,12 @@ class FoundSkills:
 
     def place_of(self, name: str) -> str:
         """Say where the skill called *name* lies; empty if there is none."""
-        placed = self.named(name)
-        return placed.place if placed is not None else ""
-
-
-@attrs.frozen
-class _Read:
-    stamp: tuple[int, ...]
-    read: Skill | Unusable
+        found = self.named(name)
+        return "" if found is None else found.folder if found.is_inside else str(found.path)
 
 
 class SkillStore:
     """The skills beneath the workspace *root*, and in *packages*, which are only read.
-
-    The folders of these are `packages`.
 
     Those called *off* are not used, and are nowhere named.
     """
@@ -91,125 +103,119 @@ class SkillStore:
         *,
         off: Collection[str] = (),
     ) -> None:
-        self._places = [
-            *((root, place, True) for place in PLACES),
-            *((Root(path), ".", False) for path in packages),
-        ]
-        self.packages = tuple(root for root, _, is_inside in self._places if not is_inside)
+        self.packages = tuple(map(Root, packages))
+        self._workspace = root
         self._blocking = blocking
         self._off = frozenset(off)
-        self._known: dict[tuple[Path, str], _Read] = {}
+        # What was read of each SKILL.md, and how it was then.
+        self._known: dict[Path, tuple[tuple[int, ...], Skill | Unusable]] = {}
         self._found = FoundSkills()
 
     async def found(self) -> FoundSkills:
         """Look at all skills; what did not change as a whole is the same object as before."""
-        known, found = await self._blocking(self.look)
-        self._known = known
+        found = await self._blocking(self.look)
         if found != self._found:
             for problem in set(found.problems) - set(self._found.problems):
                 log.warning("skill not as it should be", extra={"problem": problem})
             self._found = found
         return self._found
 
-    def look(self) -> tuple[dict[tuple[Path, str], _Read], FoundSkills]:
-        """Read what changed; blocks, and changes nothing."""
-        known: dict[tuple[Path, str], _Read] = {}
+    def look(self) -> FoundSkills:
+        """Read what changed; blocks."""
         skills: dict[str, FoundSkill] = {}
         problems: list[str] = []
-        left = MAX_FOLDERS
-        for root, place, is_inside in self._places:
-            where = place if is_inside else str(root.path)
-            walked = _Walk(root, place, left)
-            for folder in walked:
-                if len(known) == MAX_SKILLS:
-                    problems.append(f"{where}: of more than {MAX_SKILLS} skills the rest is left")
-                    break
-                name = folder if is_inside else f"{root.path}/{folder}"
-                try:
-                    read = self._read(root, folder, place)
-                except (PathRefused, Unconfined) as error:
-                    problems.append(f"{name}: {MANUAL} cannot be read: {error}")
-                    continue
-                known[root.path, folder] = read
-                if isinstance(read.read, Unusable):
-                    problems.append(f"{name}: {read.read.why}")
-                    continue
-                if read.read.name in self._off:
-                    continue
-                problems += [f"{name}: {warning}" for warning in read.read.warnings]
-                first = skills.setdefault(
-                    read.read.name, FoundSkill(read.read, root, folder, is_inside)
-                )
-                if first.folder != folder or first.root is not root:
-                    problems.append(f"{name}: hidden by {first.folder}, which has the same name")
-            problems += [f"{where}: {problem}" for problem in walked.problems]
-            left = walked.left
-        ordered = tuple(skills[name] for name in sorted(skills))
-        return known, FoundSkills(ordered, tuple(problems))
-
-    def _read(self, root: Root, folder: str, place: str) -> _Read:
-        before = self._known.get((root.path, folder))
-        with root.file(f"{folder}/{MANUAL}") as file:
-            # A mark, too, changes the time of the last change.
-            stamp = _stamp(file.stat)
-            if before is not None and before.stamp == stamp:
-                return before
-            if file.untrusted:
-                why = "SKILL.md was written after content from strangers had been read"
-                return _Read(stamp, Unusable(why))
-            name = (root.path if folder == "." else Path(folder)).name
-            return _Read(stamp, parse(file.read(MAX_FILE + 1), name))
-
-
-class _Walk:
-    """Finds the folders beneath *place* that have a SKILL.md; what is in one belongs to it."""
-
-    def __init__(self, root: Root, place: str, left: int) -> None:
-        self._root = root
-        self._place = place
-        self.left = left
-        self.problems: list[str] = []
-
-    def __iter__(self) -> Iterator[str]:
-        waiting = deque([(self._place, 0)])
-        while waiting:
-            folder, depth = waiting.popleft()
-            if self.left == 0:
-                self.problems.append(f"more than {MAX_FOLDERS} folders; the rest is not looked at")
-                return
-            self.left -= 1
+        before, self._known = self._known, {}
+        for root, folder in self._folders(problems):
+            path = root.path / folder
+            if len(self._known) == MAX_SKILLS:
+                problems.append(f"{path}: of more than {MAX_SKILLS} skills the rest is left")
+                break
             try:
-                items, more = self._root.items(folder, MAX_ENTRIES)
-            except PathMissing:
-                continue
+                skill = self._read(root, folder, before)
             except (PathRefused, Unconfined) as error:
-                self.problems.append(f"{folder} cannot be looked at: {error}")
+                problems.append(f"{path}: {MANUAL} cannot be read: {error}")
                 continue
-            if more:
-                why = f"has more than {MAX_ENTRIES} entries; the rest is not looked at"
-                self.problems.append(f"{folder} {why}")
-            if any(item.name == MANUAL and item.kind != "folder" for item in items):
-                yield folder
-                continue
-            if depth == MAX_DEPTH:
-                continue
-            for item in items:
-                if item.kind != "folder" or item.name.startswith(".") or item.name in _SKIPPED:
+            if isinstance(skill, Unusable):
+                problems.append(f"{path}: {skill.why}")
+            elif skill.name in skills:
+                first = skills[skill.name].path
+                problems.append(f"{path}: hidden by {first}, which has the same name")
+            elif skill.name not in self._off:
+                problems += [f"{path}: {warning}" for warning in skill.warnings]
+                skills[skill.name] = FoundSkill(skill, root, folder, root is self._workspace)
+        return FoundSkills(tuple(skills[name] for name in sorted(skills)), tuple(problems))
+
+    def _folders(self, problems: list[str]) -> Iterator[tuple[Root, str]]:
+        """Give the folders that have a SKILL.md; what is in one belongs to it."""
+        places = [(self._workspace, place) for place in PLACES]
+        for root, place in [*places, *((package, ".") for package in self.packages)]:
+            waiting, left = deque([(place, 0)]), MAX_FOLDERS
+            while waiting:
+                folder, depth = waiting.popleft()
+                path = root.path / folder
+                left -= 1
+                try:
+                    items, more = root.items(folder, MAX_ENTRIES)
+                except PathMissing:
                     continue
-                below = item.name if folder == "." else f"{folder}/{item.name}"
-                if item.untrusted:
-                    self.problems.append(f"{below} was made after content from strangers was read")
-                else:
-                    waiting.append((below, depth + 1))
+                except (PathRefused, Unconfined) as error:
+                    problems.append(f"{path} cannot be looked at: {error}")
+                    continue
+                if any(item.name == MANUAL and item.kind != "folder" for item in items):
+                    yield root, folder
+                    continue
+                if more or left == 0:
+                    problems.append(f"{path}: too many folders; the rest is not looked at")
+                if left == 0:
+                    break
+                for item in items:
+                    is_skipped = item.name.startswith(".") or item.name in _SKIPPED
+                    if item.kind != "folder" or is_skipped or depth == MAX_DEPTH:
+                        continue
+                    if item.untrusted:
+                        why = "was made after content from strangers was read"
+                        problems.append(f"{path / item.name} {why}")
+                    else:
+                        below = item.name if folder == "." else f"{folder}/{item.name}"
+                        waiting.append((below, depth + 1))
+
+    def _read(
+        self, root: Root, folder: str, before: dict[Path, tuple[tuple[int, ...], Skill | Unusable]]
+    ) -> Skill | Unusable:
+        path = root.path / folder
+        with root.file(f"{folder}/{MANUAL}") as file:
+            found = file.stat
+            # Changes whenever the file is written, replaced, marked, linked to, or closed.
+            stamp = (found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino)
+            known = before.get(path)
+            if known is None or known[0] != stamp:
+                why = "SKILL.md was written after content from strangers had been read"
+                name = (root.path if folder == "." else Path(folder)).name
+                skill = Unusable(why) if file.untrusted else parse(file.read(MAX_FILE + 1), name)
+                known = stamp, skill
+        self._known[path] = known
+        return known[1]
 
 
-def files_of(placed: FoundSkill) -> tuple[list[str], bool]:
+def lacking(skill: Skill) -> str | None:
+    """Say what *skill* needs that commands would not find; None if there is all."""
+    path = environment({}, home="/")["PATH"]
+    reasons = []
+    if absent := [name for name in skill.programs if shutil.which(name, path=path) is None]:
+        reasons.append(f"programs that are not installed where commands run: {', '.join(absent)}")
+    if skill.variables:
+        names = ", ".join(skill.variables)
+        reasons.append(f"variables, and Elwood gives commands none of yours: {names}")
+    return f"it needs {', and '.join(reasons)}" if reasons else None
+
+
+def files_of(found: FoundSkill) -> tuple[list[str], bool]:
     """List the files of a skill, but SKILL.md, with their sizes; the flag says there are more.
 
-    Blocks.  Raises PathRefused and Unconfined.
+    Raises PathRefused and Unconfined.
     """
-    items, more = placed.root.walk(placed.folder, MAX_ENTRIES)
-    prefix = "" if placed.folder == "." else f"{placed.folder}/"
+    items, more = found.root.walk(found.folder, MAX_ENTRIES)
+    prefix = "" if found.folder == "." else f"{found.folder}/"
     lines = [
         f"{name} ({item.size:,} bytes)"
         for item in items
@@ -221,6 +227,151 @@ def files_of(placed: FoundSkill) -> tuple[list[str], bool]:
     return lines[:MAX_LISTED], more or len(lines) > MAX_LISTED
 
 
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    """Make what changes whenever a file is written, replaced, marked, linked to, or closed."""
-    return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino
+# --- taking in and removing -----------------------------------------------------------------------
+
+# Folder of the workspace in which skills are placed.
+OWN = "skills"
+_TEMPORARY = ".elwood-skill-"
+
+
+class SkillRefused(Exception):
+    """This skill cannot be taken, or placed; the text says why, for who asked for it."""
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """Where a skill came from: *at* is Unix time, *by* says who allowed it."""
+
+    source: str
+    digest: str
+    at: float
+    by: str
+    commit: str = ""
+
+
+class SkillInstaller:
+    """Places skills in the folder `OWN` of *workspace*, and removes them, each as a whole."""
+
+    def __init__(self, workspace: Path, now: Callable[[], float] = time.time) -> None:
+        self._workspace = Confined(workspace)
+        self._now = now
+
+    def sweep(self) -> None:
+        """Remove what a crash left half done."""
+        with suppress(PathRefused, Unconfined, SkillRefused), self._own(make=False) as own:
+            for path in own.glob(f"{_TEMPORARY}*"):
+                shutil.rmtree(path, ignore_errors=True)
+
+    def place(self, offered: Candidate, by: str) -> None:
+        """Let the skill be one of the workspace's: wholly, or not at all.  Raises SkillRefused."""
+        name = offered.skill.name
+        record = Installed(offered.source, offered.digest, self._now(), by, offered.commit)
+        note = SkillFile(RECORD, msgspec.json.format(msgspec.json.encode(record)))
+        with _world(f"{name} was not installed"), self._own(make=True) as own:
+            if os.path.lexists(own / name):
+                raise SkillRefused(f"there is a skill {name} already; remove it first")
+            temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
+            try:
+                _write(temporary, (*offered.files, note))
+                temporary.rename(own / name)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+            _sync(own)
+
+    def remove(self, name: str) -> None:
+        """Remove the skill in the workspace's folder *name*.  Raises SkillRefused."""
+        if not is_name(name):
+            raise SkillRefused(f"{name!r} is no name of a skill")
+        with _world(f"{name} was not removed"), self._own(make=False) as own:
+            temporary = own / f"{_TEMPORARY}{secrets.token_hex(8)}"
+            if not (own / name).is_dir() or (own / name).is_symlink():
+                raise SkillRefused(f"there is no skill {name} in {OWN}/ of the workspace")
+            (own / name).rename(temporary)
+            shutil.rmtree(temporary)
+            _sync(own)
+
+    def record(self, name: str) -> Installed | None:
+        """Say where the skill in the workspace's folder *name* came from; None if nobody knows."""
+        try:
+            with self._own(make=False) as own:
+                return msgspec.json.decode((own / name / RECORD).read_bytes(), type=Installed)
+        except (OSError, msgspec.DecodeError, PathRefused, SkillRefused):
+            return None
+
+    @contextmanager
+    def _own(self, *, make: bool) -> Iterator[Path]:
+        """Open the folder of skills, by no link, and name it by its descriptor."""
+        root = self._workspace.root()
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(OWN, 0o700, dir_fd=root)
+        try:
+            fd = open_beneath(root, OWN, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            why = f"{OWN}/ of the workspace cannot be opened ({error.strerror})"
+            raise SkillRefused(why) from error
+        try:
+            yield Path(f"/proc/self/fd/{fd}")
+        finally:
+            os.close(fd)
+
+
+def read_tree(root: Root, source: str) -> list[SkillFile]:
+    """Read all files of a skill in the folder *source* of *root*, without git's and with no secret.
+
+    Raises SkillRefused, PathRefused and Unconfined.
+    """
+    folder = os.path.relpath(root.path / source, root.path)
+    items, more = root.walk(folder, MAX_ENTRIES)
+    prefix = "" if folder == "." else f"{folder}/"
+    files: list[SkillFile] = []
+    room = MAX_BYTES
+    for item in items:
+        path = item.name.removeprefix(prefix)
+        if item.untrusted:
+            raise SkillRefused(f"{path!r}: it was written after content from strangers was read")
+        if item.kind not in ("file", "folder"):
+            raise SkillRefused(f"{path!r}: it is a link, or no plain file")
+        if item.kind == "file" and path != RECORD:
+            with root.file(item.name) as file:
+                content = file.read(room + 1)
+                files.append(SkillFile(path, content, bool(file.stat.st_mode & 0o100)))
+            room -= len(content)
+        if more or room < 0 or len(files) > MAX_FILES:
+            raise SkillRefused(f"it has more than {MAX_FILES} files or {MAX_BYTES:,} bytes")
+    return files
+
+
+def _write(folder: Path, files: tuple[SkillFile, ...]) -> None:
+    """Write *files* into the new *folder*, for its owner only, on the disk."""
+    folder.mkdir(mode=0o700)
+    folders = {folder}
+    for file in files:
+        path = folder / file.path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folders.add(path.parent)
+        mode = 0o700 if file.executable else 0o600
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        with os.fdopen(fd, "wb") as out:
+            out.write(file.content)
+            out.flush()
+            os.fsync(out.fileno())
+    for one in folders:
+        _sync(one)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _world(what: str) -> Iterator[None]:
+    try:
+        yield
+    except PathRefused as error:
+        raise SkillRefused(f"{what}: {error}") from error
+    except OSError as error:
+        raise SkillRefused(f"{what}: {error.strerror}") from error

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 import trio
 
 from elwood.agent.conversation.message import Prompt
@@ -94,10 +93,9 @@ async def test_a_skill_whose_needs_are_not_met_is_not_offered(tmp_path: Path) ->
     assert "pdf" not in prompt.system
 
 
-@pytest.mark.parametrize("by", ["setting", "metadata"])
-async def test_some_stand_in_it_as_a_whole(tmp_path: Path, by: str) -> None:
-    put(tmp_path / "skills/pdf", more="metadata: {always: true}" if by == "metadata" else "")
-    prompt = prompting(tmp_path, *(["pdf"] if by == "setting" else []))
+async def test_some_stand_in_it_as_a_whole(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf")
+    prompt = prompting(tmp_path, "pdf")
     text = (await prompt()).system
     assert "\nBody.\n</skill>" in text
     assert "- pdf:" not in text

@@ -4,17 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.skills.matching import matching
 from elwood.features.skills.skill import (
     EACH,
     MAX_DESCRIPTION,
     MAX_FILE,
-    Needs,
     Skill,
-    There,
     Unusable,
     catalogue,
-    missing,
+    matching,
     parse,
     resident,
 )
@@ -29,13 +26,6 @@ def taken(content: bytes, folder: str = "pdf") -> Skill:
     found = parse(content, folder)
     assert isinstance(found, Skill), found
     return found
-
-
-def test_a_plain_skill_is_read() -> None:
-    skill = taken(manual("license: MIT\nallowed-tools: Bash(git add:*), Read"))
-    assert (skill.name, skill.description, skill.body) == ("pdf", "Fill forms.", "Do it.")
-    assert (skill.license, skill.warnings) == ("MIT", ())
-    assert skill.allowed_tools == ("Bash(git add:*)", "Read")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,6 @@ def test_what_is_no_skill_says_why(content: bytes, folder: str, why: str) -> Non
     [
         (manual(name="web"), "pdf", "name is not that"),
         (manual(name="../../etc"), "pdf", "name is not that"),
-        (manual(name="x" * 70), "x" * 70, "longer than 64"),
         (manual(description="y" * 2000), "pdf", "cut to"),
         (manual(description="Use when: always"), "pdf", "not in quotes"),
     ],
@@ -92,17 +81,14 @@ def test_other_clients_fields_are_passed_over() -> None:
 @pytest.mark.parametrize(
     "metadata",
     [
-        'metadata: {"openclaw": {"always": true, "requires": {"bins": ["uv"], "env": ["K"]}}}',
-        "metadata:\n  openclaw:\n    always: true\n    requires: {bins: [uv], env: [K]}",
-        'metadata:\n  always: true\n  requires: "bins: uv; env: K"',
+        'metadata: {"openclaw": {"requires": {"bins": ["uv"], "env": ["K"]}}}',
+        "metadata:\n  openclaw:\n    requires: {bins: [uv], env: [K]}",
+        'metadata:\n  requires: "bins: uv; env: K"',
     ],
 )
 def test_needs_are_read_in_three_spellings(metadata: str) -> None:
     skill = taken(manual(metadata))
-    assert skill.needs == Needs(bins=("uv",), env=("K",))
-    assert skill.always
-    assert missing(skill.needs, There(frozenset({"uv"}), frozenset({"K"}))) is None
-    assert "uv" in str(missing(skill.needs, There()))
+    assert (skill.programs, skill.variables) == (("uv",), ("K",))
 
 
 @given(st.binary(max_size=300), st.text(max_size=20))

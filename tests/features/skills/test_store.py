@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.session.turn.prompt import default_documents
+from elwood.features.skills.offered import Candidate, SkillFile, candidate
 from elwood.features.skills.skill import MAX_FILE
 from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,
     FoundSkill,
     FoundSkills,
+    SkillInstaller,
+    SkillRefused,
     SkillStore,
     files_of,
+    read_tree,
 )
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root
@@ -27,7 +31,7 @@ def put(folder: Path, description: str = "Does it.", name: str | None = None) ->
 
 
 def look(workspace: Path, *packages: Path, off: tuple[str, ...] = ()) -> FoundSkills:
-    return SkillStore(Root(workspace), inline, packages, off=off).look()[1]
+    return SkillStore(Root(workspace), inline, packages, off=off).look()
 
 
 def names(found: FoundSkills) -> list[str]:
@@ -59,7 +63,7 @@ def test_of_two_with_one_name_the_nearer_one_wins_and_the_other_is_told(tmp_path
     put(team / "one", "team")
     found = look(work, team)
     assert [one.skill.description for one in found.skills] == ["mine"]
-    assert len([p for p in found.problems if "hidden by skills/one" in p]) == 2
+    assert len([p for p in found.problems if f"hidden by {work}/skills/one" in p]) == 2
 
 
 def test_what_lies_in_a_skill_or_too_deep_or_apart_is_not_looked_at(tmp_path: Path) -> None:
@@ -127,17 +131,6 @@ async def test_an_edit_counts_at_once_and_nothing_else_changes_anything(tmp_path
     assert names(await shelf.found()) == []
 
 
-async def test_an_unchanged_file_is_not_read_again(tmp_path: Path) -> None:
-    shelf = SkillStore(Root(tmp_path), inline)
-    put(tmp_path / "skills/one")
-    first = (await shelf.found()).named("one")
-    put(tmp_path / "skills/two")
-    again = (await shelf.found()).named("one")
-    assert first is not None
-    assert again is not None
-    assert again.skill is first.skill
-
-
 @pytest.mark.parametrize("spread", [1, 50])
 def test_too_many_folders_are_left_out_and_told(tmp_path: Path, spread: int) -> None:
     for number in range(MAX_FOLDERS + 100):
@@ -166,3 +159,113 @@ def test_the_skills_that_we_ship_are_sound() -> None:
     for one in found.skills:
         assert len(one.skill.body.splitlines()) < 500
         assert len(one.skill.body.encode()) < MAX_FILE / 10
+
+
+# --- taking in and removing -----------------------------------------------------------------------
+
+SOURCE = ("https://e.example/x.git", "c0ffee")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> SkillInstaller:
+    (tmp_path / "work").mkdir()
+    return SkillInstaller(tmp_path / "work", now=lambda: 1e9)
+
+
+def offered(name: str = "pdf", *more: SkillFile) -> Candidate:
+    text = f"---\nname: {name}\ndescription: Fill forms.\n---\nDo it.".encode()
+    found = candidate([SkillFile("SKILL.md", text), *more], *SOURCE)
+    assert isinstance(found, Candidate)
+    return found
+
+
+def test_what_was_offered_is_placed_for_us_alone(tmp_path: Path, places: SkillInstaller) -> None:
+    made = offered("pdf", SkillFile("scripts/a.sh", b"#!/bin/sh\n", executable=True))
+    places.place(made, by="approval")
+    folder = tmp_path / "work/skills/pdf"
+    assert (folder / "scripts/a.sh").stat().st_mode & 0o777 == 0o700
+    assert (folder / "SKILL.md").stat().st_mode & 0o777 == 0o600
+    record = places.record("pdf")
+    assert record is not None
+    assert (record.source, record.commit, record.digest) == (*SOURCE, made.digest)
+    assert (record.at, record.by) == (1e9, "approval")
+    assert names(look(tmp_path / "work")) == ["pdf"]
+    assert candidate(read_tree(Root(tmp_path / "work"), "skills/pdf"), *SOURCE) == made
+
+
+def test_nothing_is_overwritten_and_nothing_is_left_of_a_failure(
+    tmp_path: Path, places: SkillInstaller
+) -> None:
+    (tmp_path / "work/skills/pdf").mkdir(parents=True)
+    with pytest.raises(SkillRefused, match="already"):
+        places.place(offered(), by="test")
+    assert os.listdir(tmp_path / "work/skills") == ["pdf"]
+    assert os.listdir(tmp_path / "work/skills/pdf") == []
+
+
+def test_a_link_in_the_place_of_the_folder_is_refused(
+    tmp_path: Path, places: SkillInstaller
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "work/skills").symlink_to(tmp_path / "other")
+    with pytest.raises(SkillRefused, match="cannot be opened"):
+        places.place(offered(), by="test")
+    assert os.listdir(tmp_path / "other") == []
+
+
+def test_a_skill_is_removed_as_a_whole(tmp_path: Path, places: SkillInstaller) -> None:
+    places.place(offered(), by="test")
+    precious = tmp_path / "precious"
+    precious.write_text("keep")
+    (tmp_path / "work/skills/pdf/link").symlink_to(precious)
+    (tmp_path / "work/skills/other").symlink_to(tmp_path)
+    places.remove("pdf")
+    assert os.listdir(tmp_path / "work/skills") == ["other"]
+    assert precious.read_text() == "keep"
+    for name in ("pdf", "other", "../skills", ".", ""):
+        with pytest.raises(SkillRefused):
+            places.remove(name)
+
+
+def test_what_is_half_done_is_swept(tmp_path: Path, places: SkillInstaller) -> None:
+    places.place(offered(), by="test")
+    (tmp_path / "work/skills/.elwood-skill-2").mkdir()
+    places.sweep()
+    assert os.listdir(tmp_path / "work/skills") == ["pdf"]
+    SkillInstaller(tmp_path / "nowhere").sweep()
+
+
+def test_a_folder_is_read_without_git_and_secrets(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    folder = tmp_path / "src"
+    (folder / ".git/hooks").mkdir(parents=True)
+    (folder / ".git/hooks/x").write_text("#!/bin/sh")
+    (folder / "a/b").mkdir(parents=True)
+    (folder / "a/b/c.sh").write_text("echo")
+    (folder / "a/b/c.sh").chmod(0o755)
+    (folder / ".env").write_text("secret")
+    assert read_tree(root, "src") == [SkillFile("a/b/c.sh", b"echo", executable=True)]
+    assert read_tree(root, str(folder)) == read_tree(root, "src")
+
+
+@pytest.mark.parametrize("kind", ["link", "out", "pipe", "marked", "many", "big"])
+def test_hostile_trees_are_refused(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "src"
+    folder.mkdir()
+    match kind:
+        case "link":
+            (folder / "SKILL.md").symlink_to("other.md")
+        case "out":
+            (folder / "etc").symlink_to("/etc")
+        case "pipe":
+            os.mkfifo(folder / "pipe")
+        case "marked":
+            (folder / "a.md").write_text("x")
+            os.setxattr(folder / "a.md", "user.elwood.untrusted", b"1")
+        case "many":
+            for number in range(400):
+                (folder / f"f{number}").touch()
+        case "big":
+            (folder / "big").write_bytes(b"x" * (5 << 20))
+    with pytest.raises(SkillRefused):
+        read_tree(Root(tmp_path), "src")

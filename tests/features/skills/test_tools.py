@@ -15,9 +15,8 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, TurnStarted
 from elwood.agent.session.log.state import Session
 from elwood.features.skills.git_client import Git
-from elwood.features.skills.installer import SkillInstaller
-from elwood.features.skills.store import SkillStore
-from elwood.features.skills.tools import SkillReading, SkillTaking, tools
+from elwood.features.skills.store import SkillInstaller, SkillStore
+from elwood.features.skills.tools import MAX_OFFERED, SkillTools, tools
 from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
@@ -48,11 +47,11 @@ class Scene:
         self.approver.verdicts["install_skill"] = verdict
         self.approver.verdicts["fetch_skill"] = verdict
         root = Root(self.workspace)
-        self.places = SkillInstaller(tmp_path / "state/skills", self.workspace)
+        self.places = SkillInstaller(self.workspace)
         shelf = SkillStore(root, inline, [tmp_path / "team"])
         git = Git(EgressRules(blocked=("blocked.example",)))
-        taking = SkillTaking(shelf, self.places, git, root, inline)
-        self.tools = tools(SkillReading(shelf, inline, lambda path: None), taking)
+        self.skills = SkillTools(shelf, self.places, git, root, inline, lambda path: None)
+        self.tools = tools(self.skills)
         self.apply(Received("a", "hello", who, Route("console"), 0.0, untrusted=who != "me"))
         self.apply(TurnStarted("t1", ("a",), 1, "hello"))
 
@@ -107,8 +106,6 @@ async def test_the_instructions_come_with_the_place_and_the_files(scene: Scene) 
     assert "Forms have fields" not in ended.text
     assert ended.label == PRIVATE
     assert scene.approver.asked == []
-    ended = await scene.call("activate_skill", name="pdf", file="references/forms.md")
-    assert ended.text == "Forms have fields."
 
 
 async def test_a_second_activation_is_told_and_a_changed_skill_is_given_again(
@@ -135,33 +132,13 @@ async def test_an_unknown_skill_names_the_others_and_one_that_lacks_says_what(
     assert (ended.outcome, "no-such-program" in ended.text) == ("failed", True)
 
 
-@pytest.mark.parametrize("file", ["../secret.md", "/etc/passwd", "link.md", "up/secret.md", ".env"])
-async def test_no_file_outside_of_a_skill_is_read(scene: Scene, file: str) -> None:
-    folder = put(scene.workspace / "skills/pdf")
-    (scene.workspace / "skills/secret.md").write_text("secret words")
-    (folder / "link.md").symlink_to("../secret.md")
-    (folder / "up").symlink_to("..")
-    (folder / ".env").write_text("secret words")
-    ended = await scene.call("activate_skill", name="pdf", file=file)
-    assert ended.outcome == "failed"
-    assert "secret words" not in ended.text
-
-
-async def test_a_file_that_strangers_may_have_written_taints(scene: Scene) -> None:
-    folder = put(scene.workspace / "skills/pdf")
-    (folder / "theirs.md").write_text("obey")
-    os.setxattr(folder / "theirs.md", "user.elwood.untrusted", b"1")
-    await scene.call("activate_skill", name="pdf", file="theirs.md")
-    assert scene.session.taint.label.untrusted
-
-
 async def test_a_skill_of_a_package_says_that_commands_cannot_reach_it(
     scene: Scene, tmp_path: Path
 ) -> None:
     put(tmp_path / "team/style")
     ended = await scene.call("activate_skill", name="style")
-    assert "directory=" not in ended.text
-    assert "where commands do not reach: its scripts cannot be run" in ended.text
+    assert f'directory="{tmp_path}/team/style"' in ended.text
+    assert "its scripts can be read, not run" in ended.text
 
 
 # --- taking in ------------------------------------------------------------------------------------
@@ -209,6 +186,17 @@ async def test_a_no_installs_nothing(tmp_path: Path) -> None:
     assert not (scene.workspace / "skills").exists()
 
 
+async def test_what_was_not_fetched_or_long_ago_is_fetched_again(scene: Scene) -> None:
+    offer(scene)
+    first = await scene.fetched("offered/pdf")
+    for number in range(MAX_OFFERED):
+        put(scene.workspace / f"offered/s{number}")
+        await scene.fetched(f"offered/s{number}")
+    for id_ in (first, "0" * 64):
+        ended = await scene.call("install_skill", id=id_)
+        assert (ended.outcome, "fetch it again" in ended.text) == ("failed", True)
+
+
 async def test_what_is_placed_is_what_was_shown(scene: Scene) -> None:
     folder = offer(scene)
     id_ = await scene.fetched("offered/pdf")
@@ -222,6 +210,7 @@ async def test_an_untrusted_conversation_takes_nothing_in(tmp_path: Path) -> Non
     offer(trusted)
     id_ = await trusted.fetched("offered/pdf")
     scene = Scene(tmp_path, who="guest")
+    scene.tools = trusted.tools
     for tool, given in (
         ("fetch_skill", {"source": "offered/pdf"}),
         ("fetch_skill", {"source": "https://e.example/x"}),

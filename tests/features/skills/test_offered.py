@@ -19,13 +19,13 @@ from elwood.features.skills.skill import Unusable
 from elwood.foundation.text.characters import escape_invisible
 
 
-def manual(body: str = "Do it.", more: str = "", name: str = "pdf") -> SkillFile:
-    text = f"---\nname: {name}\ndescription: Fill forms.\n{more}\n---\n{body}"
+def manual(body: str = "Do it.", name: str = "pdf") -> SkillFile:
+    text = f"---\nname: {name}\ndescription: Fill forms.\n---\n{body}"
     return SkillFile("SKILL.md", text.encode())
 
 
 def taken(*files: SkillFile) -> Candidate:
-    found = candidate(files)
+    found = candidate(files, "https://e.example/x.git")
     assert isinstance(found, Candidate), found
     return found
 
@@ -81,9 +81,8 @@ def test_the_digest_is_of_names_content_and_modes_whatever_the_order() -> None:
 
 
 def test_all_that_can_act_is_shown() -> None:
-    more = 'allowed-tools: "Bash(*)"\nmetadata: {always: true}'
     files = (
-        manual("Run:\n```sh\nrm -rf build\n```\n", more),
+        manual("Run:\n```sh\nrm -rf build\n```\n"),
         SkillFile("scripts/go", b"echo go"),
         SkillFile("tool.py", b"print('py')"),
         SkillFile("notes.md", b"#!/bin/sh\necho shebang"),
@@ -92,12 +91,10 @@ def test_all_that_can_act_is_shown() -> None:
         SkillFile("long.sh", b"# " + b"x" * SHOW_ALL),
         SkillFile("references/a.md", b"harmless words"),
     )  # fmt: skip
-    text = review(taken(*files), "https://e.example/x.git")
+    text = review(taken(*files))
     for part in (
         "https://e.example/x.git",
         "rm -rf build",
-        "Bash(*)",
-        "every prompt as a whole",
         "echo go",
         "print('py')",
         "echo shebang",
@@ -110,16 +107,10 @@ def test_all_that_can_act_is_shown() -> None:
     assert "harmless words" not in text
 
 
-def test_of_long_instructions_the_code_is_shown() -> None:
-    text = review(taken(manual("word " * SHOW_MANUAL + "\n~~~\ncurl x | sh\n~~~\n")), "here")
-    assert "curl x | sh" in text
-    assert "word word" not in text
-
-
 def test_the_largest_review_can_be_asked_about() -> None:
     scripts = [SkillFile(f"scripts/{'n' * 60}{n}.sh", b"y" * 3000) for n in range(MAX_SCRIPTS)]
     others = [SkillFile(f"{'m' * 60}{n}.md", b"") for n in range(MAX_FILES - MAX_SCRIPTS - 1)]
-    text = review(taken(manual("z" * SHOW_MANUAL), *scripts, *others), "https://e.example/x.git")
+    text = review(taken(manual("z" * SHOW_MANUAL), *scripts, *others))
     assert len(escape_invisible(text)) <= MAX_SHOWN
 
 
@@ -140,5 +131,6 @@ def test_the_largest_review_can_be_asked_about() -> None:
 )
 def test_code_in_long_instructions_is_shown_wherever_it_stands(code: str) -> None:
     body = f"{'word ' * SHOW_MANUAL}\n\n{code}\n\nmore words\n"
-    text = review(taken(manual(body)), "here")
+    text = review(taken(manual(body)))
     assert "curl x | sh" in text
+    assert "word word" not in text or "`" in code
