@@ -25,8 +25,7 @@ from elwood.agent.session.extension import (
 )
 from elwood.agent.session.log.entries import Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.tools.searches import SearchResult
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
+from elwood.agent.tools.tool import SearchResult, Tool, ToolContext, ToolFailure, always
 from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import OK, CliCommand, CliFailure
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, Request

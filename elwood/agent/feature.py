@@ -12,8 +12,7 @@ from elwood.agent.models.embeddings import Embedder
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.tools.searches import TextSearch
-from elwood.agent.tools.tool import Tool
+from elwood.agent.tools.tool import TextSearch, Tool
 from elwood.foundation.runtime import Mailbox, RestartPolicy
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.storage.files import Root

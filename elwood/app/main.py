@@ -33,9 +33,8 @@ from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.sweep import sweep
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools import talk
-from elwood.agent.tools.catalog import merge
-from elwood.agent.tools.messenger import Messenger
-from elwood.agent.tools.tool import Tool
+from elwood.agent.tools.talk import Messenger
+from elwood.agent.tools.tool import Tool, merge
 from elwood.app.events import listener
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console

@@ -25,8 +25,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
-from elwood.agent.tools.tool import ToolContext
-from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.agent.tools.tool import ToolContext, WorkspaceFiles
 from elwood.features.files.tools import ReadFile, reading_tools
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret

@@ -42,7 +42,7 @@ from elwood.agent.session.messages import Interrupt, SessionsMail
 from elwood.agent.session.pool import Sessions
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.inputs import OwnerClock
-from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.talk import Messenger
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,

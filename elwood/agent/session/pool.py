@@ -21,8 +21,7 @@ from elwood.agent.session.turn.gate import Gates
 from elwood.agent.session.turn.prompt import SystemPrompt
 from elwood.agent.session.turn.runner import Thinker, TurnRunner
 from elwood.agent.session.turn.turn import ModelClient
-from elwood.agent.tools.catalog import choose
-from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Listener, Mailbox, PoolPolicy, run_pool
 from elwood.foundation.storage.journal import Journal
@@ -51,7 +50,7 @@ class Sessions:
         prompt = SystemPrompt(
             core.workspace,
             blocking,
-            choose(tools, "", turn.max_tools),
+            tools[: turn.max_tools],
             turn.context_tokens // PROMPT_SHARE,
             core.redactor,
             extensions.prompt,

@@ -1,21 +1,34 @@
-"""The tools that say something now: a message with files, a question with answers to press."""
+"""What is said besides the answer of a turn: by tools, and in files that people asked for.
+
+The tools are a message with files, and a question with answers to press.
+"""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import attrs
 import msgspec
 import trio
 from msgspec import Meta
 
-from elwood.agent.channels.messages import Attachment, Button, Sent, Unsure
+from elwood.agent.approvals.messages import ApprovalsMail, FindPerson
+from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.messages import (
+    Attachment,
+    Button,
+    Post,
+    Sent,
+    Undeliverable,
+    Unsent,
+    Unsure,
+)
 from elwood.agent.conversation.calls import AskOwner, Plan, SendMessage
-from elwood.agent.conversation.inbound import choice, numbered
-from elwood.agent.tools.messenger import Messenger, Outcome, Place
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
-from elwood.agent.tools.workspace import path_failure
-from elwood.foundation.runtime import Blocking
+from elwood.agent.conversation.inbound import choice, numbered, user_of
+from elwood.agent.conversation.route import Route
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, path_failure
+from elwood.foundation.runtime import ActorCrashed, ActorDown, Address, Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.characters import utf16_length
@@ -23,6 +36,9 @@ from elwood.foundation.text.lines import escape_name, one_line
 from elwood.foundation.text.markdown import Rich, to_entities
 from elwood.foundation.text.splitting import split
 
+# Messages with files that tools may send at a time: each holds its files in the memory, and one
+# of them three times while it is uploaded.
+MAX_UPLOADS = 2
 # Characters of a message: five of Telegram's; more belongs into a file.
 MAX_TEXT = 20_000
 # Files of one message, and bytes of all of them: they are held in the memory while they are sent.
@@ -32,12 +48,92 @@ MAX_BYTES = 20 << 20
 MAX_CAPTION = 1024
 # Characters of a question, and answers that it offers, each of so many characters: a row each.
 MAX_QUESTION, MAX_OPTIONS, MAX_OPTION = 3000, 6, 40
-# Bytes of a file that are read at once.
-_PART = 1 << 20
 # Seconds to wait for others that send files.
 PATIENCE = 20.0
 # Seconds before the deadline of the call at which sending ends itself: it knows what went out.
 TO_SAY_WHAT = 1.0
+
+Outcome = Sent | Unsure | Unsent | Undeliverable
+Whom = Literal["owner", "group", "person"]
+
+
+@attrs.frozen
+class Place:
+    """Where something is said: *whom* for the policy, *name* for people to read."""
+
+    route: Route
+    whom: Whom
+    name: str
+
+
+class Messenger:
+    """Says something now, on any of *channels*; *approvals* knows who was let in."""
+
+    def __init__(self, channels: Channels, approvals: Address[ApprovalsMail]) -> None:
+        self._channels = channels
+        self._approvals = approvals
+        self.uploads = trio.Semaphore(MAX_UPLOADS)
+
+    async def place(self, to: str, here: Route) -> Place | None:
+        """Find "here", "owner", or a person by principal; None if there is no such place.
+
+        *here* is where the running turn's answer goes.
+        """
+        if to == "here" or (to == "owner" and self._is_owners(here)):
+            return self._placed(here, "this conversation")
+        if to == "owner":
+            places = self._channels.places
+            return self._placed(places[0], "you") if places else None
+        user = user_of(to)
+        if user is None:
+            return None
+        route = Route("telegram", user)
+        if self._is_owners(route):
+            return self._placed(route, "you")
+        name = await self._approvals.ask(FindPerson(principal=to))
+        return None if name is None else self._placed(route, f"{name or 'somebody'} ({to})")
+
+    def takes_files(self, route: Route) -> bool:
+        """Tell whether files can be sent to *route*."""
+        return self._channels.takes_files(route)
+
+    async def post(
+        self,
+        route: Route,
+        part: Rich,
+        files: tuple[Attachment, ...] = (),
+        buttons: tuple[Button, ...] = (),
+        *,
+        repeat: bool = False,
+    ) -> Outcome:
+        """Send one message, once, and return what is known of it.
+
+        *repeat* marks it as one that may have arrived before.
+        """
+        outbox = self._channels.outboxes.get(route.channel)
+        if outbox is None:
+            return Undeliverable(f"there is no {route.channel} now")
+        try:
+            return await outbox.ask(
+                Post(route=route, part=part, files=files, buttons=buttons, repeat=repeat)
+            )
+        except ActorDown as error:
+            return Unsent(str(error))
+        except ActorCrashed as error:
+            return Unsure(str(error))
+
+    def _placed(self, route: Route, name: str) -> Place:
+        whom: Whom = "person" if route.private else "group"
+        if self._is_owners(route):
+            whom = "owner"
+        topic = "" if route.topic is None else f", topic {route.topic}"
+        chat = f" {route.chat}" if route.chat else ""
+        kind = {"owner": "your own chat", "group": "a group", "person": "a private chat"}[whom]
+        return Place(route, whom, f"{name}: {kind}, {route.channel}{chat}{topic}")
+
+    def _is_owners(self, route: Route) -> bool:
+        own = {(place.channel, place.chat) for place in self._channels.places}
+        return route.private and (route.channel, route.chat) in own
 
 
 class MessageToSend(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,25 +163,20 @@ class AskUser(msgspec.Struct, forbid_unknown_fields=True):
 
 @attrs.frozen
 class _Letter:
-    """What would be sent, and where: *paths* with sizes and hashes, *files* if they were kept."""
+    """What would be sent, and where: files by their paths, with the hashes of their bytes."""
 
     place: Place
-    paths: tuple[str, ...]
-    sizes: tuple[int, ...]
-    hashes: tuple[str, ...]
-    files: tuple[Attachment, ...]
+    files: Mapping[str, tuple[bytes, str]]
 
     @property
     def facts(self) -> dict[str, str]:
-        hashes = {f"file {number}": sha for number, sha in enumerate(self.hashes)}
+        hashes = {f"file {n}": sha for n, (_, sha) in enumerate(self.files.values())}
         return {"to": repr(self.place.route), **hashes}
 
-
-@attrs.frozen
-class _Read:
-    size: int
-    sha: str
-    data: bytes
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        files = self.files.items()
+        return tuple(Attachment(path.rsplit("/", 1)[-1], data) for path, (data, _) in files)
 
 
 class Talk:
@@ -98,13 +189,13 @@ class Talk:
 
     async def plan_message(self, given: MessageToSend, context: ToolContext) -> Plan:
         """Say what would go to whom: the whole text, and each file with its hash."""
-        letter = await self._letter(given, context, keep=False)
+        letter = await self._letter(given, context)
         lines = [f"To {letter.place.name}"]
-        for name, size, sha in zip(letter.paths, letter.sizes, letter.hashes, strict=True):
-            lines.append(f"File {escape_name(name)}: {size:,} bytes, sha256 {sha}")
+        for path, (data, sha) in letter.files.items():
+            lines.append(f"File {escape_name(path)}: {len(data):,} bytes, sha256 {sha}")
         # What is chosen freely stands last: it cannot pass for another recipient or file.
         subject = "\n".join([*lines, "Text:", given.text])
-        outgoing = "\n".join([given.text, *letter.paths])
+        outgoing = "\n".join([given.text, *given.files])
         return Plan(SendMessage(letter.place.whom), subject, letter.facts, outgoing)
 
     async def send_message(self, given: MessageToSend, context: ToolContext) -> str:
@@ -137,8 +228,8 @@ class Talk:
         listed = f" ({numbered(options)})".replace("\n", ", ") if options else ""
         return f"asked{listed}; the answer will come as the next message: end your turn"
 
-    async def _letter(self, given: MessageToSend, context: ToolContext, *, keep: bool) -> _Letter:
-        """Examine a message; *keep* its files' bytes, which are hashed as they are read."""
+    async def _letter(self, given: MessageToSend, context: ToolContext) -> _Letter:
+        """Examine a message, with the very bytes of its files."""
         place = await self._messenger.place(given.to, context.route)
         if place is None:
             raise ToolFailure(f"{given.to} cannot be reached: nobody of this name was let in")
@@ -146,41 +237,34 @@ class Talk:
             raise ToolFailure("there is neither text nor a file in it; nothing was sent")
         if len(set(given.files)) < len(given.files):
             raise ToolFailure("a file is named twice; nothing was sent")
-        read: list[_Read] = []
-        room = MAX_BYTES
-        for path in given.files:
-            read.append(await self._blocking(partial(self._read, path, room, keep)))
-            room -= read[-1].size
-        names = [path.rsplit("/", 1)[-1] for path in given.files]
-        files = tuple(Attachment(name, one.data) for name, one in zip(names, read, strict=True))
-        sizes, hashes = tuple(one.size for one in read), tuple(one.sha for one in read)
-        return _Letter(place, given.files, sizes, hashes, files if keep else ())
+        return _Letter(place, await self._blocking(partial(self._read, given.files)))
 
-    def _read(self, path: str, room: int, keep: bool) -> _Read:
-        """Hash a file, and *keep* the very bytes that were hashed."""
-        name = escape_name(path)
-        size, sha, parts = 0, hashlib.sha256(), []
-        try:
-            with self._workspace.file(path) as file:
-                while part := file.read(_PART):
-                    size += len(part)
-                    if size > room:
-                        text = f"files of {MAX_BYTES:,} bytes together can be sent"
-                        raise ToolFailure(f"{text}, and {name} is more; nothing was sent")
-                    sha.update(part)
-                    if keep:
-                        parts.append(part)
-        except (PathRefused, Unconfined) as error:
-            raise path_failure(path, error) from error
-        if not size:
-            raise ToolFailure(f"{name} is empty, and empty files cannot be sent; nothing was sent")
-        return _Read(size, sha.hexdigest(), b"".join(parts))
+    def _read(self, paths: Sequence[str]) -> dict[str, tuple[bytes, str]]:
+        """Read files, with their hashes; blocks."""
+        found = {}
+        room = MAX_BYTES
+        for path in paths:
+            name = escape_name(path)
+            try:
+                with self._workspace.file(path) as file:
+                    data = file.read(room + 1)
+            except (PathRefused, Unconfined) as error:
+                raise path_failure(path, error) from error
+            room -= len(data)
+            if room < 0:
+                text = f"files of {MAX_BYTES:,} bytes together can be sent"
+                raise ToolFailure(f"{text}, and {name} is more; nothing was sent")
+            if not data:
+                text = f"{name} is empty, and empty files cannot be sent; nothing was sent"
+                raise ToolFailure(text)
+            found[path] = data, hashlib.sha256(data).hexdigest()
+        return found
 
     async def _send(self, given: MessageToSend, context: ToolContext) -> str:
-        letter = await self._letter(given, context, keep=True)
+        letter = await self._letter(given, context)
         if letter.facts != dict(context.facts):
             raise ToolFailure("what it would send changed since it was allowed; nothing was sent")
-        posts = _posts(given.text, letter.files)
+        posts = _posts(given.text, letter.attachments)
         sent: list[str] = []
         messages: list[str] = []
         until = trio.current_effective_deadline() - TO_SAY_WHAT

@@ -1,9 +1,10 @@
-"""What the model may do: the contract of a tool."""
+"""What the model may do: the contracts of a tool and of a search, and the files tools reach."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import attrs
 import msgspec
@@ -15,6 +16,9 @@ from elwood.agent.conversation.message import ToolSpec
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.policy.settings import Word
+from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
+from elwood.foundation.storage.files import Root
+from elwood.foundation.text.lines import escape_name
 
 
 class ToolFailure(Exception):
@@ -135,3 +139,105 @@ def always(action: Action) -> Callable[[Any, object], Awaitable[Plan]]:
         return Plan(action, msgspec.json.encode(given).decode())
 
     return plan
+
+
+def merge(sources: Mapping[str, Sequence[Tool]]) -> tuple[Tool, ...]:
+    """Put the tools of all *sources* together, in their order.
+
+    Raises ValueError if two bring one name or id: the operator must drop or rename one of each.
+    """
+    merged: list[Tool] = []
+    owners: dict[str, str] = {}
+    clashes = []
+    for source, tools in sources.items():
+        for tool in tools:
+            for name in (tool.name, tool.id):
+                if name in owners:
+                    clashes.append(f"{name} comes from {owners[name]} and from {source}")
+                owners[name] = source
+            merged.append(tool)
+    if clashes:
+        raise ValueError("; ".join(clashes))
+    return tuple(merged)
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A *text* that was found, what it is from (*origin*), and what it brings along.
+
+    *updated* is a date or time (ISO 8601), *about* says more of it in a few words; *words* counts
+    those of the question that are in it.
+    """
+
+    text: str
+    origin: str
+    label: Label
+    updated: str = ""
+    about: str = ""
+    words: int = 0
+
+
+class TextSearch(Protocol):
+    """What `search_memory` asks, and what has to forget as well."""
+
+    name: str
+
+    async def search(self, query: str, limit: int) -> Sequence[SearchResult]:
+        """Find the best *limit* texts, the best first."""
+
+    async def forget(self, key: str, text: str) -> Sequence[str]:
+        """Let no place of ours say *text* (noted as *key*) any more; name those that still do.
+
+        Raises ForgettingFailed.
+        """
+
+
+class ForgettingFailed(Exception):
+    """It may still be said somewhere; the text says why."""
+
+
+class WorkspaceFiles:
+    """The workspace *root*, and the folders *lent* to be read.
+
+    *place* says where commands find a path of this machine, None if they do not; it blocks.  What
+    is lent is looked at with each path: there may be more of it by then.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        lent: Sequence[Root] = (),
+        place: Callable[[Path], str | None] = lambda path: None,
+    ) -> None:
+        self.root = root
+        self._lent = lent
+        self._place = place
+
+    def reached(self, path: str) -> tuple[Root, str]:
+        """Say which root the *path* is in, and where there; blocks.
+
+        An absolute path may be as commands see it, or as it is on this machine.  What is beneath
+        none of the roots is left to the workspace, which refuses it.
+        """
+        if path.startswith("/"):
+            for start, root in self._starts():
+                if path == start or path.startswith(f"{start}/"):
+                    return root, path[len(start) :].strip("/") or "."
+        return self.root, path
+
+    def _starts(self) -> Iterator[tuple[str, Root]]:
+        for root in (self.root, *self._lent):
+            yield str(root.path), root
+            if (place := self._place(root.path)) is not None:
+                yield place, root
+
+
+def path_failure(path: str, error: PathRefused | Unconfined) -> ToolFailure:
+    """Say to the model why *path* was refused."""
+    name = escape_name(path) or "the path"
+    match error:
+        case PathMissing():
+            return ToolFailure(f"{name} {error.why}; list_files shows what is there")
+        case PathRefused():
+            return ToolFailure(f"{name}: {error.why}")
+        case Unconfined():
+            return ToolFailure(f"files cannot be used on this machine: {error}")

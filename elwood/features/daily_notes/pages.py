@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import msgspec
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.tools.searches import SearchResult
+from elwood.agent.tools.tool import SearchResult
 from elwood.features.daily_notes.notes import MARKED, parts
 from elwood.foundation.text.words import having
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from elwood.agent.session.log.finished_turn import FinishedTurn
-from elwood.agent.tools.searches import ForgettingFailed, SearchResult
+from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import MAX_DAILY, add, cleansed, days_until, may_tell, recall
 from elwood.features.daily_notes.pages import FOLDERS, Page, excerpt, page, passages
 from elwood.features.daily_notes.reflections import week_of

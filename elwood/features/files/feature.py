@@ -2,7 +2,7 @@
 
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.files.search_tools import search_tools
 from elwood.features.files.tools import reading_tools
 from elwood.features.files.write_tools import writing_tools

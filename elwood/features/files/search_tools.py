@@ -17,8 +17,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
-from elwood.agent.tools.workspace import path_failure
+from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always, path_failure
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined

@@ -7,8 +7,15 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, always
-from elwood.agent.tools.workspace import WorkspaceFiles, path_failure
+from elwood.agent.tools.tool import (
+    Output,
+    Tool,
+    ToolContext,
+    ToolFailure,
+    WorkspaceFiles,
+    always,
+    path_failure,
+)
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
 from elwood.foundation.storage.files import File, Item

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from elwood.agent.conversation.calls import Plan, WriteFile
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
-from elwood.agent.tools.workspace import path_failure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, path_failure
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root

@@ -11,7 +11,7 @@ import trio
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.tools.searches import ForgettingFailed, TextSearch
+from elwood.agent.tools.tool import ForgettingFailed, TextSearch
 from elwood.features.memory.learning import Lesson
 from elwood.features.memory.messages import (
     Forget,

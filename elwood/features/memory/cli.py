@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.tools.searches import SearchResult, TextSearch
+from elwood.agent.tools.tool import SearchResult, TextSearch
 from elwood.features.memory.actor import forgotten_elsewhere
 from elwood.features.memory.note import Note
 from elwood.features.memory.ranking import joined

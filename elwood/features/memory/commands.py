@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from elwood.agent.session.extension import CommandAnswer, CommandCall
-from elwood.agent.tools.searches import SearchResult, TextSearch
+from elwood.agent.tools.tool import SearchResult, TextSearch
 from elwood.features.memory.learning import listing, observations_of
 from elwood.features.memory.messages import (
     MemoryMail,

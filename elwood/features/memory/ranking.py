@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from elwood.agent.conversation.message import OFFERED
-from elwood.agent.tools.searches import SearchResult
+from elwood.agent.tools.tool import SearchResult
 from elwood.features.memory.note import Note
 from elwood.foundation.text.tokens import estimate
 from elwood.foundation.text.words import asked, matches, words

@@ -11,8 +11,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import Other, Plan, SaveMemory, SearchMemory
 from elwood.agent.conversation.labels import PRIVATE, Label
-from elwood.agent.tools.searches import SearchResult, TextSearch
-from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
+from elwood.agent.tools.tool import Output, SearchResult, TextSearch, Tool, ToolContext, ToolFailure
 from elwood.features.memory.messages import (
     Forget,
     MemoryMail,

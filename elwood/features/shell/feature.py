@@ -4,7 +4,7 @@ import logging
 
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.shell.tools import tools
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.sandbox.picking import pick

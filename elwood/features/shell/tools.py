@@ -11,8 +11,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import Plan, RunCommand
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
-from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
     CommandPlan,

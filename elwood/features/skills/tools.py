@@ -16,8 +16,7 @@ from msgspec import Meta
 
 from elwood.agent.conversation.calls import CreateTool, FetchUrl, Plan, ReadFiles
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always
-from elwood.agent.tools.workspace import path_failure
+from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, path_failure
 from elwood.features.skills.git_client import Git, GitFailed
 from elwood.features.skills.offered import Candidate, candidate, review
 from elwood.features.skills.skill import MAX_FILE, Unusable

@@ -16,7 +16,7 @@ from elwood.agent.models.settings import Limits
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import SessionExtension, SlashCommand
 from elwood.agent.session.turn.approval_client import Runs
-from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.talk import Messenger
 from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.chores import chore_task
 from elwood.features.tasks.commands import TasksCommand

@@ -13,7 +13,7 @@ from elwood.agent.conversation.calls import Effect, Other, Plan, Reschedule, Sch
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.settings import read_hours
 from elwood.agent.conversation.task_run import SESSION, Purse, job_of
-from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.tasks.bounds import Reach, bounded
 from elwood.features.tasks.messages import Change, ListTasks, PlanTask, TimetableMail, Unscheduled

@@ -25,8 +25,7 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.agent.tools import talk
-from elwood.agent.tools.messenger import Messenger
-from elwood.agent.tools.talk import MessageToSend
+from elwood.agent.tools.talk import MessageToSend, Messenger
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk

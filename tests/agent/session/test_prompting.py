@@ -8,7 +8,7 @@ import trio
 from elwood.agent.conversation.message import Prompt
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.prompt import LOOK_EVERY, SystemPrompt
-from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.files.tools import reading_tools
 from elwood.features.skills.feature import SkillExtension, SkillList
 from elwood.features.skills.store import SkillStore

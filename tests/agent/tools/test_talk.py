@@ -19,8 +19,17 @@ from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.calls import AskOwner, SendMessage, exact
 from elwood.agent.conversation.route import Route
-from elwood.agent.tools.messenger import MAX_UPLOADS, Messenger, Outcome
-from elwood.agent.tools.talk import MAX_BYTES, MAX_TEXT, AskUser, MessageToSend, Talk, plan_question
+from elwood.agent.tools.talk import (
+    MAX_BYTES,
+    MAX_TEXT,
+    MAX_UPLOADS,
+    AskUser,
+    MessageToSend,
+    Messenger,
+    Outcome,
+    Talk,
+    plan_question,
+)
 from elwood.agent.tools.talk import tools as talk_tools
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.foundation.runtime import Address, Mailbox, Request, inline

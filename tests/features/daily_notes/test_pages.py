@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from elwood.agent.conversation.labels import PRIVATE, Label
-from elwood.agent.tools.searches import ForgettingFailed, SearchResult
+from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import MAX_DAILY
 from elwood.features.daily_notes.pages import MAX_EXCERPT
 from elwood.features.daily_notes.store import LOOK_EVERY, MAX_READ, DailyNoteSearch

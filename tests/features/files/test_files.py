@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.route import NOWHERE
-from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
-from elwood.agent.tools.workspace import WorkspaceFiles
+from elwood.agent.tools.tool import Output, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.files.tools import MAX_ITEMS, FileReader, ListFiles, ReadFile, reading_tools
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root

@@ -20,7 +20,7 @@ from elwood.agent.conversation.task_run import Purse, TaskRun
 from elwood.agent.policy.decide import Allow, Ask, Rules, Situation, Who, decide
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import activity
-from elwood.agent.tools.messenger import Messenger
+from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.features.tasks.messages import TimetableMail
 from elwood.features.tasks.task import CATCH_UP, CATCH_UP_ONCE, Task

@@ -13,8 +13,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.reading.export import Format, items_of, written
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.turn.inputs import OwnerClock
-from elwood.agent.tools.messenger import Messenger, Outcome
-from elwood.agent.tools.talk import MAX_BYTES
+from elwood.agent.tools.talk import MAX_BYTES, Messenger, Outcome
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.confined import PathRefused, Unconfined
