@@ -31,8 +31,7 @@ from elwood.foundation.command_line import OK, CliCommand, CliFailure
 from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox, Request
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths, Section, secret, setting
-from elwood.foundation.storage.chain import entries_of
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, entries_of
 
 # Parcels that are watched at once.
 MOST = 20

@@ -13,7 +13,7 @@ from pathlib import Path
 import trio
 
 from elwood.agent.models import check as models
-from elwood.agent.session.reading.cli import described, journals_in
+from elwood.agent.session.reading.cli import journals_in
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.features.backup import check as backup
@@ -27,7 +27,7 @@ from elwood.foundation.secrets.redaction import Secret, redact
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.confined import Unconfined, open_beneath
 from elwood.foundation.storage.files import can_be_marked
-from elwood.foundation.storage.journal import Damage, verify
+from elwood.foundation.storage.journal import JournalDamaged, verify
 
 # Bytes and inodes: below the first we warn, below the second nothing can be promised.
 ENOUGH_SPACE, LEAST_SPACE = 1 << 30, 100 << 20
@@ -304,14 +304,14 @@ def records(config: Config) -> Iterator[Finding]:
             continue
         left -= size
         try:
-            result = verify(path)
+            verify(path)
         except OSError as error:
             what = f"{path} cannot be read: {error.strerror}"
             yield Finding("problem", "journals", what, "run this as the user of Elwood")
-            continue
-        if isinstance(result, Damage):
+        except JournalDamaged as error:
+            what = f"{path}: line {error.line} {error.why}"
             remedy = "restore it from a backup, or move it away to begin anew"
-            yield Finding("problem", "journals", f"{path}: {described(result)}", remedy)
+            yield Finding("problem", "journals", what, remedy)
         else:
             sound += 1
     if unread:

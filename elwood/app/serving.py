@@ -29,7 +29,7 @@ from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.lock import AlreadyRunning, holding
+from elwood.foundation.storage.disk import AlreadyRunning, holding
 
 log = logging.getLogger("elwood")
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.foundation.storage.chain import digest, write_line
-from elwood.foundation.storage.journal import snapshot_of
+from elwood.foundation.storage.journal import digest, snapshot_of, write_line
 from tests.foundation.storage.diary import Wrote, opened
 
 ENTRIES = 100_000

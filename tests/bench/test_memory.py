@@ -23,8 +23,7 @@ from elwood.features.memory.note import Note, NoteDraft, render, stamped
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import CancelToken
+from elwood.foundation.storage.search_index import CancelToken, SearchQuery
 
 # Notes of which the limits are promised: seconds, and megabytes.
 PROMISED = 100_000

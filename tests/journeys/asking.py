@@ -32,9 +32,8 @@ from elwood.agent.session.log.turns import UNANSWERED, call_key
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Blocking, Child, inline
-from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, JournalLine, decoder, is_sound
 from tests.agent.session.scripted import Effects, Named, answer, call
 from tests.journeys.approved import unapproved
 from tests.journeys.crashing import CountedCalls, Steps, lived

@@ -21,7 +21,7 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from elwood.foundation.storage.chain import decoder, is_sound
+from elwood.foundation.storage.journal import decoder, is_sound
 from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill

@@ -53,7 +53,7 @@ from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.chain import JournalLine, decoder, is_sound
+from elwood.foundation.storage.journal import JournalLine, decoder, is_sound
 from tests.agent.session.scripted import Effects, answer, call
 from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram

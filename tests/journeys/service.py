@@ -18,7 +18,7 @@ from elwood.agent.conversation.message import without_days
 from elwood.agent.session.log.entries import Entry
 from elwood.agent.session.log.turns import UNANSWERED
 from elwood.features.telegram.outbox import UNFINISHED
-from elwood.foundation.storage.chain import is_sound
+from elwood.foundation.storage.journal import is_sound
 from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step

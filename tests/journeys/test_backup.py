@@ -20,7 +20,7 @@ from elwood.agent.session.log.restored import restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.store import Scope, found, take
 from elwood.foundation.settings import Paths
-from elwood.foundation.storage.chain import entries_of
+from elwood.foundation.storage.journal import entries_of
 from tests.fake_telegram import OWNER
 from tests.features.backup.keeping import contents
 from tests.journeys.home import EPOCH, OTHER, Home, home

@@ -11,8 +11,7 @@ import pytest
 from trio.testing import MockClock
 
 from elwood.agent.models.spending.ledger import UsageEntry
-from elwood.foundation.storage.chain import decoder
-from elwood.foundation.storage.journal import Verified, verify
+from elwood.foundation.storage.journal import Verified, decoder, verify
 from tests.journeys.home import Home, home
 
 

@@ -31,8 +31,7 @@ from elwood.agent.session.log.entries import (
 from elwood.app.config.load import load
 from elwood.features.telegram.intake import PAIRING
 from elwood.foundation.settings import Paths
-from elwood.foundation.storage.chain import decoder
-from elwood.foundation.storage.journal import Verified, verify
+from elwood.foundation.storage.journal import Verified, decoder, verify
 from elwood.foundation.text.characters import normal_code
 from tests.fake_telegram import OWNER
 from tests.journeys.home import MINE, MODEL, Home, home

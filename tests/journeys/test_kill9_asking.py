@@ -20,7 +20,7 @@ from elwood.agent.approvals.state import (
 )
 from elwood.agent.session.log.entries import CallEnded, CallStarted, Entry
 from elwood.agent.session.log.state import Nothing, Session, next_work
-from elwood.foundation.storage.chain import decoder, is_sound
+from elwood.foundation.storage.journal import decoder, is_sound
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import Say, Step
 from tests.fake_telegram import OWNER, SentMessage

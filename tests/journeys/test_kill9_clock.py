@@ -23,7 +23,7 @@ from elwood.features.tasks.run import message_of
 from elwood.features.tasks.state import RunFinished, RunStarted, Timetable, TimetableEntry
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Once
-from elwood.foundation.storage.chain import decoder, is_sound
+from elwood.foundation.storage.journal import decoder, is_sound
 from tests.fake_model_rules import Json
 from tests.fake_models import Say, Step
 from tests.fake_telegram import OWNER

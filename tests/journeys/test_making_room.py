@@ -15,7 +15,7 @@ from elwood.agent.models.spending.ledger import Charged, UsageEntry
 from elwood.agent.session.log.entries import Compacted, Replied, Said
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import CUT_NOTICE, INSTRUCTIONS, told
-from elwood.foundation.storage.chain import decoder
+from elwood.foundation.storage.journal import decoder
 from tests.agent.session.scripted import answer
 from tests.journeys.home import MODEL, Home, home, obedient
 

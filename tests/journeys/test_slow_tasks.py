@@ -11,7 +11,7 @@ from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import RunsMissed, TimetableEntry
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
-from elwood.foundation.storage.chain import decoder
+from elwood.foundation.storage.journal import decoder
 from tests.agent.session.scripted import answer
 from tests.journeys.home import home
 

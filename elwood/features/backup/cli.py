@@ -67,7 +67,7 @@ def restore(config: "Config", given: Namespace) -> int:
     from elwood.features.backup.rules import BackupFailed, told
     from elwood.features.backup.store import Scope
     from elwood.foundation.settings import Paths
-    from elwood.foundation.storage.lock import AlreadyRunning
+    from elwood.foundation.storage.disk import AlreadyRunning
 
     path, paths = _chosen(config, given.which), config.of(Paths)
     question = f"Put {path} in the place of {paths.state} and {paths.workspace}?"

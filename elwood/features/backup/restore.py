@@ -31,7 +31,7 @@ from elwood.features.backup.store import (
     need_owner,
     sync_folder,
 )
-from elwood.foundation.storage.lock import holding
+from elwood.foundation.storage.disk import holding
 
 
 class Move(msgspec.Struct, frozen=True):

@@ -42,9 +42,9 @@ from elwood.features.backup.rules import (
 )
 from elwood.features.backup.settings import BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.chain import JournalPlace, Unsound, decoder, follow
 from elwood.foundation.storage.disk import FULL_ERRORS
 from elwood.foundation.storage.files import is_marked
+from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
 
 log = logging.getLogger("elwood.backup")
 
@@ -419,10 +419,9 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         copy.seek(0)
         place = JournalPlace()
         try:
-            # SpooledTemporaryFile reads as files do, and is not typed as one of them.
-            for _ in follow(copy, place, decoder(msgspec.Raw).decode):  # type: ignore[arg-type]
+            for _ in follow(Path(path), copy, place, decoder(msgspec.Raw).decode):
                 pass
-        except Unsound as error:
+        except JournalDamaged as error:
             self.tell(path, f"it is in it, but DAMAGED: line {error.line} {error.why}")
             return size
         return place.offset

@@ -22,8 +22,14 @@ from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.indexed_files import IndexedFiles
-from elwood.foundation.storage.search_index import Document, SearchQuery, ranked, stamp_of
-from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
+from elwood.foundation.storage.search_index import (
+    CancelToken,
+    DatabaseUnusable,
+    Document,
+    SearchQuery,
+    ranked,
+    stamp_of,
+)
 from elwood.foundation.text.words import asked, having
 
 log = logging.getLogger("elwood.daily_notes")

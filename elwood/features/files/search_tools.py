@@ -21,8 +21,7 @@ from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure, alwa
 from elwood.features.files.tools import MAX_PAGE, named
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.files import File, Item, Root
-from elwood.foundation.storage.text_files import decoded, raw_lines
+from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Lines, and names, that one call shows.

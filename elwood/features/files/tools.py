@@ -18,9 +18,8 @@ from elwood.agent.tools.tool import (
 )
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.files import File, Item
+from elwood.foundation.storage.files import File, Item, decoded, raw_lines
 from elwood.foundation.storage.paths import holds_secrets
-from elwood.foundation.storage.text_files import decoded, raw_lines
 from elwood.foundation.text.lines import escape_name
 
 # Entries of a folder that one call shows.

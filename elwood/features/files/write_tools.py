@@ -11,9 +11,8 @@ from elwood.agent.conversation.calls import Plan, WriteFile
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, path_failure
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
-from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.files import Root, refuse_binary
 from elwood.foundation.storage.paths import is_protected
-from elwood.foundation.storage.text_files import refuse_binary
 from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import escape_name
 

@@ -40,8 +40,12 @@ from elwood.features.memory.vectors import NoteVectors
 from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.indexed_files import IndexedFiles
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import Abandoned, CancelToken, DatabaseUnusable
+from elwood.foundation.storage.search_index import (
+    Abandoned,
+    CancelToken,
+    DatabaseUnusable,
+    SearchQuery,
+)
 
 log = logging.getLogger("elwood.memory")
 

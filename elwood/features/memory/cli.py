@@ -19,10 +19,8 @@ from elwood.features.memory.ranking import joined
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import results
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Disk, DiskFull, JournalBroken
-from elwood.foundation.storage.lock import AlreadyRunning, holding
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
+from elwood.foundation.storage.disk import AlreadyRunning, Disk, DiskFull, JournalBroken, holding
+from elwood.foundation.storage.search_index import CancelToken, DatabaseUnusable, SearchQuery
 from elwood.foundation.text.words import asked
 
 # Characters of a note in a list.

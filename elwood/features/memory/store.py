@@ -58,8 +58,15 @@ from elwood.features.memory.undo import (
 )
 from elwood.foundation.storage.disk import Disk, DiskFull
 from elwood.foundation.storage.indexed_files import IndexedFiles
-from elwood.foundation.storage.search_index import Document, SearchQuery, grouped, ranked, stamp_of
-from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
+from elwood.foundation.storage.search_index import (
+    CancelToken,
+    DatabaseUnusable,
+    Document,
+    SearchQuery,
+    grouped,
+    ranked,
+    stamp_of,
+)
 from elwood.foundation.text.words import KEY, saying
 
 log = logging.getLogger("elwood.memory")

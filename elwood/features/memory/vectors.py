@@ -18,8 +18,13 @@ from elwood.agent.models.embeddings import Embedder, EmbeddingFailed
 from elwood.agent.models.vectors import Vector, cosine, signs, unit
 from elwood.features.memory.note import Note
 from elwood.foundation.runtime import Blocking, clear_error, report_error
-from elwood.foundation.storage.search_index import SearchHit, SearchIndex, SearchQuery
-from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
+from elwood.foundation.storage.search_index import (
+    CancelToken,
+    DatabaseUnusable,
+    SearchHit,
+    SearchIndex,
+    SearchQuery,
+)
 from elwood.foundation.text.words import asked, expression, saying
 
 log = logging.getLogger("elwood.memory")

@@ -77,6 +77,7 @@ def sweep_temporary(calls: Calls, folder: int) -> None:
 
 
 def _path(folder: int, name: str) -> Path:
+    """Name a file of the open *folder*, wherever that is now."""
     return Path(f"/proc/self/fd/{folder}", name)
 
 
@@ -142,10 +143,6 @@ class WriteTarget(msgspec.Struct, frozen=True):
     parent: str
     name: str
 
-    def named(self, name: str) -> Path:
-        """Name a file of the folder by the held folder, wherever that is now."""
-        return Path(f"/proc/self/fd/{self.folder}", name)
-
     def found(self, expect: os.stat_result | None = None) -> os.stat_result | None:
         """Look at what has the name, which must be a plain file; None if there is nothing.
 
@@ -161,14 +158,9 @@ class WriteTarget(msgspec.Struct, frozen=True):
             raise PathRefused(self.path, "was changed meanwhile; read it again")
         if found is None:
             return None
-        if stat.S_ISDIR(found.st_mode):
-            raise PathRefused(self.path, "is a folder, not a file")
         if stat.S_ISLNK(found.st_mode):
             raise PathRefused(self.path, "is a link; name the file that it leads to")
-        if not stat.S_ISREG(found.st_mode):
-            raise PathRefused(self.path, "is not a plain file")
-        if found.st_nlink > 1:
-            raise PathRefused(self.path, "has a second name (hard link), maybe outside the folder")
+        _need_plain(self.path, found)
         if not found.st_mode & 0o222:
             raise PathRefused(self.path, "is read-only")
         return found
@@ -193,6 +185,16 @@ class WriteTarget(msgspec.Struct, frozen=True):
             raise PathRefused(self.path, _REPLACED) from error
         if not os.path.samestat(found, os.fstat(fd)):
             raise PathRefused(self.path, _REPLACED)
+
+
+def _need_plain(path: str, found: os.stat_result) -> None:
+    """Refuse what is no plain file, or may be a file outside by another name."""
+    if stat.S_ISDIR(found.st_mode):
+        raise PathRefused(path, "is a folder, not a file")
+    if not stat.S_ISREG(found.st_mode):
+        raise PathRefused(path, "is not a plain file")
+    if found.st_nlink > 1:
+        raise PathRefused(path, "has a second name (hard link), maybe outside the folder")
 
 
 @contextmanager
@@ -251,7 +253,7 @@ def _made(calls: Calls, path: str, folder: int, name: str, *, untrusted: bool) -
     try:
         new = True
         try:
-            calls.mkdir(Path(f"/proc/self/fd/{folder}", name))
+            calls.mkdir(_path(folder, name))
         except FileExistsError:
             new = False
         fd = open_beneath(folder, name, _FOLDER | os.O_NOFOLLOW)
@@ -311,94 +313,6 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
 _replacing = threading.Lock()
 
 
-class Writer:
-    """Changes files beneath *confined*, by *calls*."""
-
-    def __init__(self, confined: Confined, calls: Calls) -> None:
-        self._confined = confined
-        self._calls = calls
-        # Folders in which nothing is left from before, by device and inode.
-        self._swept: set[tuple[int, int]] = set()
-
-    def write(
-        self, path: str, data: bytes, *, untrusted: bool, expect: os.stat_result | None
-    ) -> Literal["created", "replaced"]:
-        """See `Root.write`."""
-        with placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place:
-            self._sweep(place.folder)
-            old = place.found(expect)
-            try:
-                with self._temporary(place, untrusted=untrusted) as (temp, fd):
-                    while data:
-                        data = data[self._calls.write(fd, data) :]
-                    os.fchmod(fd, 0o666 & ~umask() if old is None else old.st_mode & 0o777)
-                    self._calls.sync(fd)
-                    with _replacing:
-                        old = place.found(expect)
-                        place.need_there(self._confined)
-                        place.need_same(temp.name, fd)
-                        self._calls.rename(temp, place.named(place.name))
-                        self._check(place, fd, created=old is None)
-                self._settle(place)
-            except OSError as error:
-                raise not_written(path, error) from error
-        return "created" if old is None else "replaced"
-
-    def remove(self, path: str, *, untrusted: bool) -> None:
-        """See `Root.remove`."""
-        with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
-            if place.found() is None:
-                raise PathMissing(path, "does not exist")
-            place.need_there(self._confined)
-            try:
-                self._calls.unlink(place.named(place.name))
-                self._calls.sync(place.folder)
-            except OSError as error:
-                raise not_written(path, error) from error
-
-    @contextmanager
-    def _temporary(self, place: WriteTarget, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
-        """Make the file that is to be renamed; if the block fails, it vanishes."""
-        name, fd = make_temporary(self._calls, place.folder)
-        try:
-            if untrusted:
-                mark_untrusted(fd)
-            yield place.named(name), fd
-        except BaseException:  # whatever it was, and it goes on: only the temporary file must go
-            with suppress(OSError):
-                self._calls.unlink(place.named(name))
-            raise
-        finally:
-            self._calls.close(fd)
-
-    def _check(self, place: WriteTarget, fd: int, *, created: bool) -> None:
-        """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
-        try:
-            place.need_there(self._confined)
-            place.need_same(place.name, fd)
-        except PathRefused:
-            if created:
-                with suppress(PathRefused, OSError):
-                    place.need_same(place.name, fd)
-                    self._calls.unlink(place.named(place.name))
-            raise
-
-    def _settle(self, place: WriteTarget) -> None:
-        """Make the new name survive a power cut."""
-        try:
-            self._calls.sync(place.folder)
-        except OSError as error:
-            why = f"was written, but may be lost in a power cut ({error.strerror})"
-            raise PathRefused(place.path, why) from error
-
-    def _sweep(self, folder: int) -> None:
-        found = os.fstat(folder)
-        place = (found.st_dev, found.st_ino)
-        if place not in self._swept:
-            sweep_temporary(self._calls, folder)
-            self._swept.add(place)
-
-
 # Entries of a folder that are looked at.
 MAX_ENTRIES = 10_000
 # Entries beneath a folder that one walk looks at, and how many folders deep it goes: a workspace
@@ -451,7 +365,9 @@ class Root:
     def __init__(self, path: Path, calls: Calls | None = None) -> None:
         self.path = path
         self._confined = Confined(path)
-        self._writer = Writer(self._confined, calls or Calls())
+        self._calls = calls or Calls()
+        # Folders in which nothing is left from before, by device and inode.
+        self._swept: set[tuple[int, int]] = set()
 
     def read(self, path: str, limit: int) -> bytes:
         """Read the file *path*, at most *limit* bytes.
@@ -469,12 +385,7 @@ class Root:
         """
         with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             found = os.fstat(fd)
-            if stat.S_ISDIR(found.st_mode):
-                raise PathRefused(path, "is a folder, not a file")
-            if not stat.S_ISREG(found.st_mode):
-                raise PathRefused(path, "is not a plain file")
-            if found.st_nlink > 1:
-                raise PathRefused(path, "has a second name (hard link), maybe outside the folder")
+            _need_plain(path, found)
             yield File(fd, found, is_marked(fd))
 
     def seen(self, name: str) -> os.stat_result | None:
@@ -498,14 +409,11 @@ class Root:
         """
         items: list[Item] = []
         more = False
-        with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
-            if not stat.S_ISDIR(os.fstat(fd).st_mode):
-                raise PathRefused(path, "is not a folder")
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    if more := len(items) == limit:
-                        break
-                    items.append(_item(fd, entry))
+        with self._folder(path) as (fd, entries):
+            for entry in entries:
+                if more := len(items) == limit:
+                    break
+                items.append(_item(fd, entry))
         return sorted(items, key=lambda item: item.name), more
 
     def stats(self, path: str, limit: int = MAX_ENTRIES) -> list[tuple[str, os.stat_result]]:
@@ -514,15 +422,20 @@ class Root:
         Raises PathRefused and Unconfined.
         """
         found: list[tuple[str, os.stat_result]] = []
+        with self._folder(path) as (_, entries):
+            for entry in islice(entries, limit):
+                with suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False):
+                        found.append((entry.name, entry.stat(follow_symlinks=False)))
+        return found
+
+    @contextmanager
+    def _folder(self, path: str) -> Iterator[tuple[int, Iterator["os.DirEntry[str]"]]]:
         with self._confined.opened(path, os.O_RDONLY | os.O_NONBLOCK) as fd:
             if not stat.S_ISDIR(os.fstat(fd).st_mode):
                 raise PathRefused(path, "is not a folder")
             with os.scandir(fd) as entries:
-                for entry in islice(entries, limit):
-                    with suppress(FileNotFoundError):
-                        if entry.is_file(follow_symlinks=False):
-                            found.append((entry.name, entry.stat(follow_symlinks=False)))
-        return found
+                yield fd, entries
 
     def walk(self, path: str, limit: int = MAX_WALK) -> tuple[list[Item], bool]:
         """List everything beneath the folder *path*, by path; or *path* itself, if it is a file.
@@ -578,14 +491,82 @@ class Root:
 
         Raises PathRefused and Unconfined.
         """
-        return self._writer.write(path, data, untrusted=untrusted, expect=expect)
+        with placed(self._confined, self._calls, path, untrusted=untrusted, make=True) as place:
+            self._sweep(place.folder)
+            old = place.found(expect)
+            try:
+                with self._temporary(place, untrusted=untrusted) as (temp, fd):
+                    while data:
+                        data = data[self._calls.write(fd, data) :]
+                    os.fchmod(fd, 0o666 & ~umask() if old is None else old.st_mode & 0o777)
+                    self._calls.sync(fd)
+                    with _replacing:
+                        old = place.found(expect)
+                        place.need_there(self._confined)
+                        place.need_same(temp.name, fd)
+                        self._calls.rename(temp, _path(place.folder, place.name))
+                        self._check(place, fd, created=old is None)
+                self._settle(place)
+            except OSError as error:
+                raise not_written(path, error) from error
+        return "created" if old is None else "replaced"
 
     def remove(self, path: str, *, untrusted: bool) -> None:
         """Remove the plain file *path*, by the rules of `write`; folders are refused.
 
         Raises PathRefused and Unconfined.
         """
-        self._writer.remove(path, untrusted=untrusted)
+        with placed(self._confined, self._calls, path, untrusted=untrusted, make=False) as place:
+            if place.found() is None:
+                raise PathMissing(path, "does not exist")
+            place.need_there(self._confined)
+            try:
+                self._calls.unlink(_path(place.folder, place.name))
+                self._calls.sync(place.folder)
+            except OSError as error:
+                raise not_written(path, error) from error
+
+    @contextmanager
+    def _temporary(self, place: WriteTarget, *, untrusted: bool) -> Iterator[tuple[Path, int]]:
+        """Make the file that is to be renamed; if the block fails, it vanishes."""
+        name, fd = make_temporary(self._calls, place.folder)
+        try:
+            if untrusted:
+                mark_untrusted(fd)
+            yield _path(place.folder, name), fd
+        except BaseException:  # whatever it was, and it goes on: only the temporary file must go
+            with suppress(OSError):
+                self._calls.unlink(_path(place.folder, name))
+            raise
+        finally:
+            self._calls.close(fd)
+
+    def _check(self, place: WriteTarget, fd: int, *, created: bool) -> None:
+        """Refuse if somebody came between; a new file is taken back, what was replaced is gone."""
+        try:
+            place.need_there(self._confined)
+            place.need_same(place.name, fd)
+        except PathRefused:
+            if created:
+                with suppress(PathRefused, OSError):
+                    place.need_same(place.name, fd)
+                    self._calls.unlink(_path(place.folder, place.name))
+            raise
+
+    def _settle(self, place: WriteTarget) -> None:
+        """Make the new name survive a power cut."""
+        try:
+            self._calls.sync(place.folder)
+        except OSError as error:
+            why = f"was written, but may be lost in a power cut ({error.strerror})"
+            raise PathRefused(place.path, why) from error
+
+    def _sweep(self, folder: int) -> None:
+        found = os.fstat(folder)
+        place = (found.st_dev, found.st_ino)
+        if place not in self._swept:
+            sweep_temporary(self._calls, folder)
+            self._swept.add(place)
 
 
 def _item(folder: int, entry: "os.DirEntry[str]") -> Item:
@@ -603,3 +584,58 @@ def _item(folder: int, entry: "os.DirEntry[str]") -> Item:
     except FileNotFoundError:
         return Item(entry.name, "vanished")
     return Item(entry.name, "special")
+
+
+# --- text files ----------------------------------------------------------------------------------
+
+# Bytes of a file that is searched for its lines.
+MAX_FILE = 64 << 20
+# Bytes of a line that are read at once: a line without an end must not fill the memory.
+_PART = 1 << 20
+# Bytes at the start of a file that tell what it is.
+_START = 4096
+# What a file starts with tells what it is; text has no zero byte.
+_KINDS = {
+    b"%PDF-": "a PDF document",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF8": "a GIF picture",
+    b"PK\x03\x04": "a ZIP archive or an office document",
+    b"\x1f\x8b": "a gzip archive",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "an SQLite database",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+}
+
+
+def raw_lines(path: str, file: File) -> Iterator[bytes]:
+    """Read the lines of a text file, with their ends; very long ones come in parts.
+
+    Raises PathRefused if it is no text, or too large.
+    """
+    size = file.stat.st_size
+    if size > MAX_FILE:
+        why = f"has {size:,} bytes; files of more than {MAX_FILE:,} bytes are not read"
+        raise PathRefused(path, why)
+    passed = 0
+    with open(file.fd, "rb", closefd=False) as source:
+        refuse_binary(path, source.peek(_START), size)
+        # It may grow while it is read.
+        while passed <= MAX_FILE and (raw := source.readline(_PART)):
+            passed += len(raw)
+            yield raw
+
+
+def decoded(raw: bytes) -> str:
+    """Make a line, without its end, text."""
+    return raw.rstrip(b"\r\n").decode("utf-8", "replace")
+
+
+def refuse_binary(path: str, start: bytes, size: int) -> None:
+    """Raise PathRefused if a file that begins with *start* is no text."""
+    kind = next((kind for magic, kind in _KINDS.items() if start.startswith(magic)), None)
+    if kind is None and b"\0" in start:
+        kind = "binary data"
+    if kind is not None:
+        raise PathRefused(path, f"is {kind} ({size:,} bytes), not a text file")

@@ -10,8 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from elwood.foundation.storage.search_index import Document, SearchIndex
-from elwood.foundation.storage.sqlite import DatabaseUnusable
+from elwood.foundation.storage.search_index import DatabaseUnusable, Document, SearchIndex
 
 log = logging.getLogger("elwood.search")
 

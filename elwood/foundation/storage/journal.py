@@ -1,17 +1,26 @@
 """A durable fold: an append-only file, and the state its entries add up to.
 
-Rules: one write per line, newline last, fsync before anyone is told; only a
-tail that was never acknowledged is cut; damage anywhere else stops the work and is left as it is.
-A snapshot saves the replay of what stands before it.  It is only a shortcut: if anything about it
-is in doubt, it is ignored and the whole journal is read.
+A line is JSON, checked by a CRC and chained by SHA-256::
+
+    {"seq": 7, "prev": "<hash of the line before>", "at": 1.5, "entries": [...], "crc": "0a1b2c3d"}
+
+*seq* numbers the first entry of the line, from 1; *prev* is empty in the first line; *crc* covers
+what stands before it.  The chain shows every edit, removal and exchange, except that the last lines
+were taken away: compare the head with one noted earlier for that.
+
+Rules: one write per line, newline last, fsync before anyone is told; only a tail that was never
+acknowledged is cut; damage anywhere else stops the work and is left as it is.  A snapshot saves the
+replay of what stands before it.  It is only a shortcut: if anything about it is in doubt, it is
+ignored and the whole journal is read.
 """
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Literal, Protocol, TypeVar, get_args, get_type_hints
+from typing import IO, Any, Generic, Literal, Protocol, TypeVar, get_args, get_type_hints
 
 import attrs
 import msgspec
@@ -19,34 +28,176 @@ import trio
 
 from elwood import __version__
 from elwood.foundation.runtime import clear_error, report_error
-from elwood.foundation.storage.chain import (
-    JournalPlace,
-    Unsound,
-    decoder,
-    digest,
-    entries_of,
-    follow,
-    write_line,
-)
 from elwood.foundation.storage.disk import Disk, DiskFull, JournalBroken, judged, temporary
 
+# Entries after which a snapshot is written; their replay takes about 50 ms.
+SNAPSHOT_EVERY = 10_000
+# ,"crc":"xxxxxxxx"}\n
+_LINE_SEAL = 19
 # ,"checksum":"<64 hex digits>"}
-_SEAL = 79
+_SNAPSHOT_SEAL = 79
+
+E = TypeVar("E")
+Entry_contra = TypeVar("Entry_contra", contravariant=True)
+T = TypeVar("T")
+
+_encoder = msgspec.json.Encoder()
+
+
+class JournalLine(msgspec.Struct, Generic[E], frozen=True):
+    """One line: *entries* were recorded together, at Unix time *at*."""
+
+    seq: int
+    prev: str
+    at: float
+    entries: tuple[E, ...]
+    crc: str
+
+
+class _Unsealed(msgspec.Struct, Generic[E], frozen=True):
+    seq: int
+    prev: str
+    at: float
+    entries: tuple[E, ...]
+
+
+def write_line(seq: int, prev: str, at: float, entries: tuple[E, ...]) -> bytes:
+    """Make the line that records *entries*, with its newline."""
+    body = _encoder.encode(_Unsealed(seq, prev, at, entries))[:-1]
+    if b"\n" in body:
+        # Only raw JSON of others can hold one, as white space: strings have it escaped.
+        body = body.replace(b"\n", b" ")
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
+
+
+def is_sound(line: bytes) -> bool:
+    """Tell whether *line* is as it was written, and to its end."""
+    crc = zlib.crc32(line[:-_LINE_SEAL]) if len(line) > _LINE_SEAL else 0
+    return line[-_LINE_SEAL:] == b',"crc":"%08x"}\n' % crc
+
+
+def digest(line: bytes) -> str:
+    """Name *line*, newline included, for the *prev* of the next one."""
+    return hashlib.sha256(line).hexdigest()
+
+
+@cache
+def decoder(entries: Any) -> msgspec.json.Decoder[JournalLine[Any]]:
+    """Make the decoder for lines of the type *entries*, once per type."""
+    return msgspec.json.Decoder(JournalLine[entries])
+
+
+@attrs.define
+class JournalPlace:
+    """How far a journal was followed: the last entry's *seq*, and where its line stands.
+
+    *lines* counts lines, *offset* is the byte behind the last one, *length* that line's size in
+    bytes, *head* its digest, *at* its Unix time.  *torn* stood behind it when that was read.
+    """
+
+    seq: int = 0
+    lines: int = 0
+    offset: int = 0
+    length: int = 0
+    head: str = ""
+    at: float = 0.0
+    torn: bytes = b""
+
+    def advance(self, raw: bytes, count: int, at: float) -> None:
+        """Go on behind the line *raw*, which has *count* entries and was written *at*."""
+        self.seq += count
+        self.lines += 1
+        self.length = len(raw)
+        self.offset += self.length
+        self.head = digest(raw)
+        self.at = at
+
+
+class JournalDamaged(Exception):
+    """Line *line* of *path* is not what was written; the file was left as it is (CP-34).
+
+    Nobody's fault here: a disk, or somebody who edited.  A person must decide.
+    """
+
+    def __init__(self, path: Path, line: int, why: str) -> None:
+        super().__init__(
+            f"{path}, line {line} {why}. The file was left untouched. Restore it from a backup, "
+            f"or move it and {snapshot_of(path).name} away to go on without its history"
+        )
+        self.path = path
+        self.line = line
+        self.why = why
+
+
+def follow(
+    path: Path, file: IO[bytes], place: JournalPlace, decode: Callable[[bytes], JournalLine[E]]
+) -> Iterator[JournalLine[E]]:
+    """Yield the lines of *path*, open as *file*, from *place* on, which moves along.
+
+    Stops at a torn tail, which a write that never ended can have left: no more than one line,
+    without its end, or with holes.  Anything else raises JournalDamaged.
+    """
+    for raw in file:
+        number = place.lines + 1
+        if not is_sound(raw):
+            if file.read(1):
+                raise JournalDamaged(path, number, "is damaged, and more lines follow it")
+            if raw.endswith(b"\n") and _is_json(raw):
+                raise JournalDamaged(path, number, "was changed after it was written")
+            if _holds_a_line(raw):
+                raise JournalDamaged(path, number, "was whole once, and more stands behind it")
+            place.torn = raw
+            return
+        try:
+            line = decode(raw)
+        except msgspec.DecodeError as error:
+            why = f"holds what this version of Elwood does not know ({error})"
+            raise JournalDamaged(path, number, why) from error
+        if line.prev != place.head or line.seq != place.seq + 1:
+            why = (
+                f"does not follow the one before it: lines are missing or were moved "
+                f"(entry {line.seq} stands where {place.seq + 1} belongs)"
+            )
+            raise JournalDamaged(path, number, why)
+        place.advance(raw, len(line.entries), line.at)
+        yield line
+
+
+def entries_of(path: Path, entries: Any) -> Iterator[tuple[int, float, Any]]:
+    """Yield the entries of the journal *path*, of the union *entries*, with numbers and times.
+
+    What was not written to its end is left out.  Raises JournalDamaged and OSError.
+    """
+    with path.open("rb", buffering=1 << 20) as file:
+        for line in follow(path, file, JournalPlace(), decoder(entries).decode):
+            for seq, entry in enumerate(line.entries, line.seq):
+                yield seq, line.at, entry
+
+
+def _holds_a_line(raw: bytes) -> bool:
+    """Tell whether *raw* starts with a whole line, but for a line break that was damaged."""
+    crc = raw.find(b',"crc":"')
+    while crc != -1:
+        end = crc + _LINE_SEAL - 1
+        # One byte behind it may be what became of the line break when the write was torn.
+        if end + 1 < len(raw) and is_sound(raw[:end] + b"\n"):
+            return True
+        crc = raw.find(b',"crc":"', end)
+    return False
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The *state* after entry *seq*; the line of that entry ends at the byte *offset*.
+    """The *state* at *place*; *shape* names its type."""
 
-    *hash* is that line's digest; *length*, *lines* and *at* are as in `JournalPlace`.  *shape*
-    names the type of the state.
-    """
-
-    seq: int
-    lines: int
-    offset: int
-    length: int
-    hash: str
-    at: float
+    place: JournalPlace
     shape: str
     state: msgspec.Raw
 
@@ -68,7 +219,7 @@ def shape(kind: type) -> str:
     while todo:
         part = todo.pop()
         todo.extend(get_args(part))
-        if isinstance(part, type) and part not in found and is_record(part):
+        if isinstance(part, type) and part not in found and _is_record(part):
             hints = get_type_hints(part, include_extras=True)
             found[part] = f"{part.__module__}.{part.__qualname__}{hints}"
             todo.extend(hints.values())
@@ -76,23 +227,13 @@ def shape(kind: type) -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:16]
 
 
-def is_record(kind: type) -> bool:
-    """Tell whether *kind* is a class whose fields msgspec reads and writes."""
+def _is_record(kind: type) -> bool:
     return issubclass(kind, msgspec.Struct) or attrs.has(kind) or is_dataclass(kind)
 
 
 def take(state: object, shape: str, place: JournalPlace) -> bytes:
     """Make the snapshot file of *state*, which is what the journal adds up to at *place*."""
-    snapshot = Snapshot(
-        seq=place.seq,
-        lines=place.lines,
-        offset=place.offset,
-        length=place.length,
-        hash=place.head,
-        at=place.at,
-        shape=shape,
-        state=msgspec.Raw(msgspec.json.encode(state)),
-    )
+    snapshot = Snapshot(place, shape, msgspec.Raw(msgspec.json.encode(state)))
     body = msgspec.json.encode(snapshot)[:-1]
     return b'%b,"checksum":"%b"}' % (body, hashlib.sha256(body).hexdigest().encode())
 
@@ -103,8 +244,8 @@ def load(path: Path) -> Snapshot | None:
         sealed = path.read_bytes()
     except FileNotFoundError:
         return None
-    body = sealed[:-_SEAL]
-    if sealed[-_SEAL:] != b',"checksum":"%b"}' % hashlib.sha256(body).hexdigest().encode():
+    body = sealed[:-_SNAPSHOT_SEAL]
+    if sealed[-_SNAPSHOT_SEAL:] != b',"checksum":"%b"}' % hashlib.sha256(body).hexdigest().encode():
         return None
     try:
         return msgspec.json.decode(sealed, type=Snapshot)
@@ -112,44 +253,15 @@ def load(path: Path) -> Snapshot | None:
         return None
 
 
-def place_of(snapshot: Snapshot) -> JournalPlace:
-    """Say where in its journal *snapshot* was taken."""
-    return JournalPlace(
-        seq=snapshot.seq,
-        lines=snapshot.lines,
-        offset=snapshot.offset,
-        length=snapshot.length,
-        head=snapshot.hash,
-        at=snapshot.at,
-    )
-
-
-def belongs(snapshot: Snapshot, file: BinaryIO) -> bool:
+def belongs(snapshot: Snapshot, file: IO[bytes]) -> bool:
     """Tell whether the line at which *snapshot* was taken stands in the journal *file*."""
-    start = snapshot.offset - snapshot.length
+    place = snapshot.place
+    start = place.offset - place.length
     if start < 0:
         return False
     file.seek(start)
-    line = file.read(snapshot.length)
-    return line.endswith(b"\n") and digest(line) == snapshot.hash
-
-
-__all__ = [
-    "Damage",
-    "DiskFull",
-    "Journal",
-    "JournalBroken",
-    "JournalDamaged",
-    "Verified",
-    "snapshot_of",
-    "verify",
-]
-
-# Entries after which a snapshot is written; their replay takes about 50 ms.
-SNAPSHOT_EVERY = 10_000
-
-E = TypeVar("E")
-Entry_contra = TypeVar("Entry_contra", contravariant=True)
+    line = file.read(place.length)
+    return line.endswith(b"\n") and digest(line) == place.head
 
 
 class Fold(Protocol[Entry_contra]):
@@ -159,24 +271,7 @@ class Fold(Protocol[Entry_contra]):
         """Take in the entry *seq*, recorded at Unix time *at*."""
 
 
-T = TypeVar("T")
 S = TypeVar("S", bound=Fold[Any])  # Python cannot bind it to Fold[E]
-
-
-class JournalDamaged(Exception):
-    """Line *line* of *path* is not what was written; the file was left as it is (CP-34).
-
-    Nobody's fault here: a disk, or somebody who edited.  A person must decide.
-    """
-
-    def __init__(self, path: Path, line: int, why: str) -> None:
-        super().__init__(
-            f"{path}, line {line} {why}. The file was left untouched. Restore it from a backup, "
-            f"or move it and {snapshot_of(path).name} away to go on without its history"
-        )
-        self.path = path
-        self.line = line
-        self.why = why
 
 
 class Journal(Generic[E, S]):
@@ -235,10 +330,7 @@ class Journal(Generic[E, S]):
 
     async def look_back(self, read: Callable[[Iterator[tuple[int, float, E]]], T]) -> T:
         """Give what *read* makes of the whole file, entry by entry.  Raises JournalDamaged."""
-        try:
-            return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
-        except Unsound as error:
-            raise JournalDamaged(self.path, error.line, error.why) from error
+        return await self._disk.blocking(lambda: read(entries_of(self.path, self._entries)))
 
     async def stage(self, entry: E) -> None:
         """Take *entry* into *state*, and write it at the head of the next line that is appended.
@@ -302,7 +394,7 @@ class Journal(Generic[E, S]):
         except JournalBroken as error:
             self._broken = error
             raise
-        self._place = place.after(raw, len(entries), line.at)
+        place.advance(raw, len(entries), line.at)
         self._staged = []
         for seq, entry in enumerate(line.entries[staged:], line.seq + staged):
             self.state.apply(seq, line.at, entry)
@@ -327,7 +419,7 @@ class Journal(Generic[E, S]):
         self._disk.replace(snapshot_of(self.path), snapshot)
 
     def _read(self) -> tuple[S, JournalPlace, int]:
-        state, place, saved, torn = self._new(), JournalPlace(), 0, b""
+        state, place, saved = self._new(), JournalPlace(), 0
         self._disk.remove(temporary(snapshot_of(self.path)))
         try:
             file = self.path.open("rb", buffering=1 << 20)
@@ -339,36 +431,25 @@ class Journal(Generic[E, S]):
                 state, place = found
                 saved = place.seq
             file.seek(place.offset)
-            torn = self._replay(file, state, place)
-        if torn:
+            for line in follow(self.path, file, place, self._decode):
+                for seq, entry in enumerate(line.entries, line.seq):
+                    state.apply(seq, line.at, entry)
+        if place.torn:
             name = f"{self.path.name}.torn-{self._disk.clock():.0f}"
-            self._disk.set_aside(self.path.with_name(name), torn)
+            self._disk.set_aside(self.path.with_name(name), place.torn)
             self._disk.cut(self.path, place.offset)
+            place.torn = b""
         self._disk.settle(self.path)
         return state, place, saved
 
-    def _shortcut(self, file: BinaryIO, kind: type[S]) -> tuple[S, JournalPlace] | None:
+    def _shortcut(self, file: IO[bytes], kind: type[S]) -> tuple[S, JournalPlace] | None:
         snapshot = load(snapshot_of(self.path))
         if snapshot is None or snapshot.shape != shape(kind) or not belongs(snapshot, file):
             return None
         try:
-            return msgspec.json.decode(snapshot.state, type=kind), place_of(snapshot)
+            return msgspec.json.decode(snapshot.state, type=kind), snapshot.place
         except msgspec.DecodeError:
             return None
-
-    def _replay(self, file: BinaryIO, state: S, place: JournalPlace) -> bytes:
-        lines = follow(file, place, self._decode)
-        apply = state.apply
-        while True:
-            try:
-                line = next(lines)
-            except StopIteration as end:
-                torn: bytes = end.value
-                return torn
-            except Unsound as error:
-                raise JournalDamaged(self.path, error.line, error.why) from error
-            for seq, entry in enumerate(line.entries, line.seq):
-                apply(seq, line.at, entry)
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -387,18 +468,12 @@ class Verified(msgspec.Struct, frozen=True):
     snapshot: Literal["none", "ok", "does not belong to this journal"]
 
 
-class Damage(msgspec.Struct, frozen=True):
-    """The chain is broken at *line*; *why* continues "line 7 …"."""
-
-    line: int
-    why: str
-
-
-def verify(path: Path) -> Verified | Damage:
+def verify(path: Path) -> Verified:
     """Prove, from the file alone, that nothing in the journal *path* was edited, moved or removed.
 
     Reads everything and changes nothing.  What it cannot see: that whole lines are missing at the
-    end, or that everything was written anew; compare *head* for that.  Raises OSError.
+    end, or that everything was written anew; compare *head* for that.  Raises JournalDamaged and
+    OSError.
     """
     place = JournalPlace()
     first: float | None = None
@@ -406,15 +481,7 @@ def verify(path: Path) -> Verified | Damage:
     with path.open("rb", buffering=1 << 20) as file:
         fits = snapshot is not None and belongs(snapshot, file)
         file.seek(0)
-        lines = follow(file, place, decoder(msgspec.Raw).decode)
-        while True:
-            try:
-                line = next(lines)
-            except StopIteration as end:
-                torn = len(end.value)
-                break
-            except Unsound as error:
-                return Damage(error.line, error.why)
+        for line in follow(path, file, place, decoder(msgspec.Raw).decode):
             first = line.at if first is None else first
     return Verified(
         entries=place.seq,
@@ -422,12 +489,10 @@ def verify(path: Path) -> Verified | Damage:
         first=first,
         last=None if first is None else place.at,
         head=place.head,
-        torn=torn,
-        snapshot=(
-            "ok"
-            if fits
-            else "does not belong to this journal"
-            if snapshot_of(path).exists()
-            else "none"
-        ),
+        torn=len(place.torn),
+        snapshot="ok"
+        if fits
+        else "does not belong to this journal"
+        if snapshot_of(path).exists()
+        else "none",
     )

@@ -31,9 +31,8 @@ from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import ActorTable, Child, Crashed, Event, Mailbox, inline, supervise
-from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, decoder
 
 OWNER = "tg:1"
 OWNER_ROUTE = Route("telegram", 1)

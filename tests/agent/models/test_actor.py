@@ -38,9 +38,8 @@ from elwood.agent.models.spending.store import UsageBook
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import ActorTable, Address, Child, Mailbox, inline, supervise
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.storage.chain import decoder
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, decoder
 from tests.fake_http import Reply, serving
 from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, messages_stream
 

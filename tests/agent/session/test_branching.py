@@ -24,10 +24,9 @@ from elwood.agent.session.log.entries import (
 )
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.chain import entries_of
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, entries_of
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import House, World, echo, house
 

@@ -50,9 +50,8 @@ from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import call_key
 from elwood.agent.session.turn.inputs import said_in
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.chain import entries_of
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.journal import Journal
+from elwood.foundation.storage.journal import Journal, entries_of
 
 ROUTE = Route("console")
 

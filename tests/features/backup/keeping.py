@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from elwood.features.backup.store import Scope
-from elwood.foundation.storage.chain import digest, write_line
+from elwood.foundation.storage.journal import digest, write_line
 
 # Unix time at which backups of tests are taken.
 NOW = 1_790_000_000.0

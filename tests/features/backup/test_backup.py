@@ -17,8 +17,8 @@ from elwood.agent.session.log.restored import restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
 from elwood.features.backup.store import found, take
+from elwood.foundation.storage.disk import AlreadyRunning, holding
 from elwood.foundation.storage.files import is_marked, mark_untrusted
-from elwood.foundation.storage.lock import AlreadyRunning, holding
 from tests.features.backup.keeping import NOW, Clock, contents, furnish, git, is_kept, lines, scope
 from tests.features.backup.test_backup_damage import made
 

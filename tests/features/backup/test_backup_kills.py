@@ -10,7 +10,7 @@ from pathlib import Path
 from elwood.agent.session.log.restored import restored
 from elwood.features.backup.restore import mend, restore
 from elwood.features.backup.store import Scope, found, take
-from elwood.foundation.storage.lock import holding
+from elwood.foundation.storage.disk import holding
 from tests.features.backup.keeping import NOW, contents, furnish, is_kept, scope
 
 # How many of the last steps a process is killed at, and about how many of those before: the first,

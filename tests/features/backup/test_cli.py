@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.foundation.storage.lock import holding
+from elwood.foundation.storage.disk import holding
 from tests.app.test_cli import configured, elwood
 from tests.features.backup.keeping import contents, furnish, is_kept, scope
 

@@ -10,8 +10,7 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.files.tools import MAX_ITEMS, FileReader, ListFiles, ReadFile, reading_tools
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.files import Root
-from elwood.foundation.storage.text_files import MAX_FILE
+from elwood.foundation.storage.files import MAX_FILE, Root
 from tests.every_tool import every_tool
 from tests.foundation.storage.confined import SENTINEL, build
 

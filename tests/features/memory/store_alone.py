@@ -10,8 +10,7 @@ from elwood.features.memory.note import Note, NoteDraft, Status
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import CancelToken
+from elwood.foundation.storage.search_index import CancelToken, SearchQuery
 
 MINE = Label(private=True)
 THEIRS = Label(untrusted=True, private=True)

@@ -42,7 +42,7 @@ from elwood.features.memory.tools import NoteSearch
 from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import Address, in_thread, inline
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.sqlite import Abandoned, CancelToken
+from elwood.foundation.storage.search_index import Abandoned, CancelToken
 from tests.features.memory.actor_alone import remembering
 from tests.features.memory.notebook import seen
 from tests.features.memory.store_alone import draft, holding

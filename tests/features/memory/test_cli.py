@@ -12,7 +12,7 @@ from elwood.features.control.actor import Control
 from elwood.features.memory.feature import control_commands
 from elwood.foundation.net.control import NAME
 from elwood.foundation.runtime import Mailbox, in_thread
-from elwood.foundation.storage.lock import holding as lock
+from elwood.foundation.storage.disk import holding as lock
 from tests.app.test_cli import configured, elwood
 from tests.features.memory.actor_alone import remembering
 from tests.features.memory.store_alone import draft, holding, opened, save

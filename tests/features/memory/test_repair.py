@@ -14,11 +14,9 @@ from elwood.features.memory.messages import Forgotten, Saved, Unsaved
 from elwood.features.memory.note import MAX_FILE
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.lock import AlreadyRunning
-from elwood.foundation.storage.lock import holding as lock
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import CancelToken, DatabaseUnusable
+from elwood.foundation.storage.disk import AlreadyRunning, Calls, Disk
+from elwood.foundation.storage.disk import holding as lock
+from elwood.foundation.storage.search_index import CancelToken, DatabaseUnusable, SearchQuery
 from tests.features.memory.store_alone import catch_up, find, holding, keys, opened, save
 
 

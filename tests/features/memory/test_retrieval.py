@@ -14,8 +14,7 @@ from elwood.agent.models.vectors import hashed
 from elwood.features.memory import vectors as memory_vectors
 from elwood.features.memory.note import Note, render, stamped
 from elwood.features.memory.store import NoteStore
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import CancelToken
+from elwood.foundation.storage.search_index import CancelToken, SearchQuery
 from elwood.foundation.text.words import saying
 from tests.features.memory.store_alone import MINE, opened
 

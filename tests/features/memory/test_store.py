@@ -12,8 +12,7 @@ from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import EXPIRED_STAY, NoteStore
 from elwood.features.memory.undo import MAX_BATCHES
-from elwood.foundation.storage.search_index import SearchQuery
-from elwood.foundation.storage.sqlite import Abandoned, CancelToken
+from elwood.foundation.storage.search_index import Abandoned, CancelToken, SearchQuery
 from tests.features.memory.store_alone import (
     MINE,
     catch_up,

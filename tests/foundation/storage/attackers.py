@@ -1,17 +1,12 @@
 """Processes that swap files, folders and links, as fast as they can, while we use them.
 
 Each is a shape and a seed; the seed decides how long it waits between two swaps, so that many
-seeds meet us at many moments.  ``python -m tests.foundation.storage.attackers SECONDS SEEDS``
-runs all of them
-for longer than the tests do.
+seeds meet us at many moments.
 """
 
-import itertools
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -250,25 +245,3 @@ def _inspect(
         found = [p.read_bytes() for p in base.rglob("*.txt") if p.is_file()]
         half = [b for b in found if b.startswith(b"ours") and len(set(b.splitlines())) > 1]
         outcome.escapes += ["a file is half of one and half of another"] * len(half)
-
-
-def _until(end: float) -> Iterator[int]:
-    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
-
-
-def campaign(seconds: float, seeds: int) -> None:
-    """Run all attacks, for *seconds* with each of *seeds*."""
-    for attack in ATTACKS:
-        total = Outcome()
-        for seed in range(seeds):
-            tries = _until(time.monotonic() + seconds)
-            with tempfile.TemporaryDirectory() as base:
-                one = survive(attack, Path(base), Ours, seed=seed, tries=tries)
-            total.done += one.done
-            total.refused += one.refused
-            total.escapes += one.escapes
-        print(f"{attack}: {total.done} done, {total.refused} refused, {total.escapes[:3]}")
-
-
-if __name__ == "__main__":
-    campaign(float(sys.argv[1]), int(sys.argv[2]))

@@ -81,13 +81,6 @@ def test_what_is_missing_is_told_apart_from_what_is_refused(tmp_path: Path) -> N
         Root(tmp_path / "nosuch").items(".")
 
 
-def test_a_read_stops_at_its_limit(tmp_path: Path) -> None:
-    (tmp_path / "big").write_bytes(b"x" * 3_000_000)
-    root = Root(tmp_path)
-    assert len(root.read("big", 2_500_000)) == 2_500_000
-    assert len(root.read("big", 5_000_000)) == 3_000_000
-
-
 def test_a_folder_is_listed_with_kinds_and_sizes(tmp_path: Path) -> None:
     path = tmp_path / "ws"
     (path / "sub").mkdir(parents=True)
@@ -130,15 +123,3 @@ def test_a_kernel_without_openat2_is_refused_in_plain_words(tmp_path: Path, code
     command = [sys.executable, "-c", FILTERED, str(tmp_path), str(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
     assert "Linux 5.6" in done.stdout
-
-
-def test_no_descriptor_stays_open(tmp_path: Path) -> None:
-    before = os.listdir("/proc/self/fd")
-    root = Root(build(tmp_path))
-    root.read("a.txt", 10)
-    root.items("dir")
-    for path in ("link_out", "pipe", ".env", "hard_out", "nosuch"):
-        with pytest.raises(PathRefused):
-            root.read(path, 10)
-    del root
-    assert os.listdir("/proc/self/fd") == before

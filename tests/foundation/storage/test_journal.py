@@ -9,19 +9,17 @@ import pytest
 import trio
 
 from elwood.foundation.runtime import in_thread
-from elwood.foundation.storage.chain import write_line
 from elwood.foundation.storage.disk import JournalBroken
 from elwood.foundation.storage.journal import (
-    Damage,
     Journal,
     JournalDamaged,
     Verified,
     snapshot_of,
     verify,
+    write_line,
 )
 from tests.foundation.storage.diary import (
     Counted,
-    Diary,
     Entry,
     Wrote,
     content,
@@ -40,16 +38,6 @@ async def fill(path: Path, count: int = 5) -> list[bytes]:
     for number in range(count):
         await journal.append(Wrote(f"entry {number}"))
     return content(path).splitlines(keepends=True)
-
-
-async def test_what_was_appended_is_there_after_reopening(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "sub" / "folder" / "a.jsonl")
-    await journal.append(Wrote("one"))
-    await journal.append(Wrote("two"), Counted(3))
-    again = await opened(journal.path)
-    assert again.state == journal.state
-    assert again.state.entries == [Wrote("one"), Wrote("two"), Counted(3)]
-    assert again.state.seqs == [1, 2, 3]
 
 
 async def test_what_is_staged_counts_at_once_and_goes_into_the_next_line(tmp_path: Path) -> None:
@@ -83,13 +71,6 @@ async def test_the_format_of_a_line(tmp_path: Path) -> None:
     assert line == {"seq": 1, "prev": "", "at": 1_700_000_000.25, "entries": entries}
 
 
-async def test_files_are_for_us_alone(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "new" / "a.jsonl")
-    await journal.append(Wrote("one"))
-    assert journal.path.stat().st_mode & 0o777 == 0o600
-    assert journal.path.parent.stat().st_mode & 0o777 == 0o700
-
-
 async def test_raw_json_with_line_breaks_stays_one_line(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "a.jsonl")
     await journal.append(Counted(1, msgspec.Raw(b'{\n"a": "b\\nc"\n}')))
@@ -112,25 +93,13 @@ async def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> Non
     assert (await opened(journal.path)).state.texts == ["sound"]
 
 
-async def test_an_empty_append_and_a_missing_file_are_nothing(tmp_path: Path) -> None:
-    journal = await opened(tmp_path / "a.jsonl")
-    await journal.append()
-    assert journal.state == Diary()
-    assert not journal.path.exists()
-
-
-async def test_appending_before_opening_is_a_bug(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="not open"):
-        await diary(tmp_path / "a.jsonl").append(Wrote("one"))
-
-
 async def test_tasks_that_append_at_once_write_one_chain(tmp_path: Path) -> None:
     disk = make_disk(blocking=in_thread)
     journal = await opened(tmp_path / "a.jsonl", disk)
     async with trio.open_nursery() as nursery:
         for number in range(20):
             nursery.start_soon(journal.append, Wrote(str(number)), Counted(number))
-    assert isinstance(verify(journal.path), Verified)
+    verify(journal.path)
     assert (await opened(journal.path)).state == journal.state
     assert journal.state.seqs == list(range(1, 41))
 
@@ -270,9 +239,8 @@ async def test_damage_before_the_tail_is_refused_and_the_file_left_alone(tmp_pat
             with pytest.raises(JournalDamaged, match=f"line {line} ") as caught:
                 await opened(path)
             assert caught.value.line == line
-            found = verify(path)
-            assert isinstance(found, Damage)
-            assert found.line == line
+            with pytest.raises(JournalDamaged, match=f"line {line} "):
+                verify(path)
             assert path.read_bytes() == spoilt
     assert names(tmp_path) == ["a.jsonl"]
 
@@ -284,7 +252,7 @@ async def test_an_entry_of_a_newer_version_is_never_taken_for_a_torn_one(tmp_pat
     with pytest.raises(JournalDamaged, match="this version of Elwood does not know"):
         await opened(path)
     assert path.read_bytes() == line
-    assert isinstance(verify(path), Verified)
+    verify(path)
 
 
 async def test_a_damaged_journal_cannot_be_appended_to(tmp_path: Path) -> None:
@@ -305,7 +273,6 @@ async def test_verify_describes_a_whole_chain(tmp_path: Path) -> None:
     await journal.append(Wrote("one"), Wrote("two"))
     await journal.append(Wrote("three"))
     head = verify(path)
-    assert isinstance(head, Verified)
     assert (head.entries, head.lines, head.first, head.last) == (3, 2, 10.0, 20.0)
     assert (head.torn, head.snapshot) == (0, "none")
     with path.open("ab") as file:
@@ -321,8 +288,6 @@ async def test_lines_taken_off_the_end_show_in_the_head(tmp_path: Path) -> None:
     before = verify(path)
     path.write_bytes(b"".join(lines[:-1]))
     after = verify(path)
-    assert isinstance(before, Verified)
-    assert isinstance(after, Verified)
     assert before.head != after.head
 
 
@@ -345,8 +310,7 @@ async def test_a_snapshot_saves_the_replay(tmp_path: Path) -> None:
     journal = await opened(path, snapshot_every=10)
     for number in range(25):
         await journal.append(Wrote(str(number)))
-    assert (found := verify(path))
-    assert isinstance(found, Verified)
+    found = verify(path)
     assert found.snapshot == "ok"
     # Proof that it is used: what stands before its line is not looked at.
     content = path.read_bytes()
@@ -355,13 +319,6 @@ async def test_a_snapshot_saves_the_replay(tmp_path: Path) -> None:
     assert again.state == journal.state
     await again.append(Wrote("on"))
     assert again.state.seqs[-1] == 26
-
-
-async def test_opening_a_long_journal_writes_the_snapshot(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    await fill(path, 10)
-    await opened(path, snapshot_every=10)
-    assert snapshot_of(path).exists()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other journal", "nonsense"])
@@ -387,7 +344,6 @@ async def test_a_snapshot_in_doubt_is_ignored(tmp_path: Path, damage: str) -> No
     snapshot.write_bytes(changed[damage])
     assert (await opened(path)).state == journal.state
     found = verify(path)
-    assert isinstance(found, Verified)
     assert found.snapshot == "does not belong to this journal"
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from elwood.foundation.storage.paths import holds_secrets, is_git, is_protected, protection, refusal
-from elwood.foundation.text.lines import escape_name
+from elwood.foundation.storage.paths import holds_secrets, is_git, protection, refusal
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,6 @@ def test_names_of_secrets(path: str, secret: bool) -> None:
     ],
 )  # fmt: skip
 def test_what_strangers_may_not_write(path: str, protected: bool) -> None:
-    assert is_protected(path) is protected
     assert (protection(path) is not None) is protected
 
 
@@ -89,8 +87,3 @@ def test_what_strangers_may_not_write(path: str, protected: bool) -> None:
 )
 def test_git_keeps_its_own_files(path: str, git: bool) -> None:
     assert is_git(path) is git
-
-
-def test_every_name_can_be_shown() -> None:
-    for name in ("a\0b", "\x1b[31mred", "\udc80", "a\u2028b", "tab\there"):
-        assert escape_name(name).encode().decode().isprintable()

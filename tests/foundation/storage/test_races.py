@@ -6,8 +6,7 @@ import pytest
 
 from tests.foundation.storage.attackers import ATTACKS, Attack, Naive, Ours, survive
 
-# Enough for the naive one to lose; ``python -m tests.foundation.storage.attackers`` goes on for
-# longer.
+# Enough for the naive one to lose.
 TRIES = {"read": 500, "list": 500, "write": 80, "remove": 80}
 
 

@@ -23,8 +23,7 @@ from elwood.agent.session.log.state import Session, is_command
 from elwood.agent.session.reading.export import Format, items_of, written
 from elwood.agent.session.reading.records import CallRecord, Log, read_history
 from elwood.agent.session.reading.tables import calls_table, transcript, turns_table
-from elwood.foundation.storage.chain import Unsound, entries_of
-from elwood.foundation.storage.journal import Damage, Verified
+from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
 from elwood.foundation.storage.journal import verify as verify_journal
 from elwood.foundation.text.lines import columns, duration
 
@@ -45,8 +44,8 @@ class _Journal(msgspec.Struct):
         """Yield its entries, up to where it is damaged."""
         try:
             yield from entries_of(self.path, Entry)
-        except Unsound as error:
-            self.damage = f"{self.path}: DAMAGED: {error}"
+        except JournalDamaged as error:
+            self.damage = f"{self.path}: DAMAGED: line {error.line}: {error.why}"
         except OSError as error:
             self.damage = f"{self.path}: cannot be read: {error.strerror}"
 
@@ -140,9 +139,8 @@ def verify(paths: Iterable[Path]) -> int:
             result = verify_journal(path)
         except OSError as error:
             failed += _complain([f"{path}: cannot be read: {error.strerror}"])
-            continue
-        if isinstance(result, Damage):
-            failed += _complain([f"{path}: DAMAGED: {described(result)}"])
+        except JournalDamaged as error:
+            failed += _complain([f"{path}: DAMAGED: line {error.line} {error.why}"])
         else:
             print(f"{path}: {described(result)}")
     if not found:
@@ -159,10 +157,8 @@ def journals_in(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def described(result: Verified | Damage) -> str:
+def described(result: Verified) -> str:
     """Say in one line what a verification has shown."""
-    if isinstance(result, Damage):
-        return f"line {result.line} {result.why}"
     text = f"{result.entries} entries in {result.lines} lines"
     if result.first is not None and result.last is not None:
         text += f" from {_day(result.first)} to {_day(result.last)}"
