@@ -17,9 +17,9 @@ from elwood.agent.session.reading.cli import journals_in
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.features.backup import check as backup
-from elwood.features.shell import check as shell
+from elwood.features.shell import feature as shell
 from elwood.features.tasks import check as tasks
-from elwood.features.telegram import check as telegram
+from elwood.features.telegram import feature as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread

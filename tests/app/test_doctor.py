@@ -19,9 +19,9 @@ from elwood.app.config.load import load
 from elwood.app.doctor import CHECKS, _enough, examine, examine_machine, table
 from elwood.features.backup import check as backup
 from elwood.features.backup.store import Scope, take
-from elwood.features.shell import check as shell
+from elwood.features.shell import feature as shell
 from elwood.features.tasks import check as tasks
-from elwood.features.telegram import check as telegram
+from elwood.features.telegram import feature as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline

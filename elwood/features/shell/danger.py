@@ -3,17 +3,14 @@
 A courtesy, not a wall: who wants to hide such a command can, and is asked about then.  So the text
 is read loosely here, and only what is plain is found; what stands in quotes is data.
 
-Commands that run other commands are looked through: a permission for one of them would be one for
-everything.
+Commands that run other commands are looked through.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import attrs
-
-from elwood.features.shell.shell_words import Unclear, parse
 
 SHELLS = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "pwsh"}
@@ -33,28 +30,7 @@ PLAIN_CARRIERS = frozenset(
         "unbuffer", "time", "timeout", "xargs", "busybox", "toybox",
     }
 )  # fmt: skip
-_OTHERS = frozenset(
-    {
-        "eval", "source", ".", "trap", "coproc", "mapfile", "readarray", "complete", "compgen",
-        "sudo", "su", "doas", "pkexec", "runuser", "setpriv", "chroot", "unshare", "nsenter",
-        "bwrap", "firejail", "systemd-run", "taskset", "parallel", "script", "watch", "flock",
-        "entr", "strace", "ltrace", "gdb", "at", "batch", "crontab", "tmux", "screen", "ssh",
-        "sshpass", "mosh", "rsync", "socat", "nc", "ncat", "netcat", "docker", "podman", "kubectl",
-        "nix", "nix-shell", "npx", "npm", "pnpm", "yarn", "bunx", "uv", "uvx", "pipx", "pipenv",
-        "poetry", "hatch", "tox", "nox", "make", "gmake", "ninja", "just", "rake", "ant", "gradle",
-        "mvn", "cargo", "go", "awk", "gawk", "mawk", "nawk", "sed", "gsed", "tar", "ed", "ex", "vi",
-        "vim", "nvim", "emacs", "less", "more", "man", "sqlite", "psql", "mysql", "openssl",
-    }
-)  # fmt: skip
-_NAMES = SHELLS | INTERPRETERS | PLAIN_CARRIERS | _OTHERS
 _VERSION = re.compile(r"-?[0-9][0-9.]*\Z")
-_FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_GIT_RUNS = frozenset(
-    {
-        "bisect", "config", "difftool", "filter-branch", "grep", "mergetool", "rebase",
-        "send-email", "submodule",
-    }
-)  # fmt: skip
 
 
 def program(word: str) -> str:
@@ -65,43 +41,6 @@ def program(word: str) -> str:
     """
     name = word.rpartition("/")[2]
     return _VERSION.sub("", name) or name
-
-
-def wrapper(command: str) -> bool:
-    """Tell whether *command* starts anything that runs other commands, or might (AP-13).
-
-    A yes to it can be remembered for exactly these characters, for nothing more.
-
-    >>> wrapper("pytest -q && env FOO=1 rm x"), wrapper("$EDITOR x"), wrapper("pytest -q")
-    (True, True, False)
-    """
-    parsed = parse(command)
-    if isinstance(parsed, Unclear):
-        return True
-    return any(
-        is_wrapper([word.text for word in words]) for piped in parsed for words in piped.commands
-    )
-
-
-def is_wrapper(argv: Sequence[str]) -> bool:
-    """Tell whether *argv* runs what its arguments, a file in the workspace or its input say.
-
-    >>> is_wrapper(["git", "-c", "alias.x=!sh", "x"]), is_wrapper(["git", "commit"])
-    (True, False)
-    >>> is_wrapper(["find", ".", "-exec", "rm"]), is_wrapper(["find", "."]), is_wrapper(["./x.sh"])
-    (True, False, True)
-    """
-    if not argv or "=" in argv[0]:
-        return True
-    if "/" in argv[0] and not argv[0].startswith("/"):
-        return True  # a file of the workspace, which can be written anew
-    match program(argv[0]):
-        case "git":
-            return len(argv) > 1 and (argv[1].startswith("-") or argv[1] in _GIT_RUNS)
-        case "find":
-            return not _FIND_RUNS.isdisjoint(argv)
-        case name:
-            return name in _NAMES
 
 
 # Scripts within scripts (sh -c "sh -c ...") that are looked into; nobody honest has more.
@@ -173,8 +112,8 @@ class _Loose:
     targets: list[str] = attrs.Factory(list)
 
 
-def danger(command: str, forbidden: Collection[str] = (), depth: int = 0) -> str | None:
-    """Say why *command* is refused, or None; *forbidden* are further names of programs.
+def danger(command: str, depth: int = 0) -> str | None:
+    """Say why *command* is refused, or None.
 
     >>> danger("ls && sudo rm x"), danger("echo 'sudo rm x'"), danger("rm -r build")
     ('sudo takes rights that commands do not have', None, None)
@@ -194,8 +133,6 @@ def danger(command: str, forbidden: Collection[str] = (), depth: int = 0) -> str
             return "it opens a connection by /dev/tcp or /dev/udp"
         if devices := [target for target in loose.targets if _DEVICE.match(target)]:
             return f"it opens the device {devices[0]}"
-        if words and not {name, words[0].rpartition("/")[2]}.isdisjoint(forbidden):
-            return f"the owner's settings forbid {name}"
         if why := _refused(name, args):
             return why
         downloading = name in _DOWNLOADS or (downloading and loose.after == "|")
@@ -205,7 +142,7 @@ def danger(command: str, forbidden: Collection[str] = (), depth: int = 0) -> str
             return "it runs what it downloads"
         enclosing = name
         script = _script(name, args)
-        if script and depth < MAX_DEPTH and (why := danger(script, forbidden, depth + 1)):
+        if script and depth < MAX_DEPTH and (why := danger(script, depth + 1)):
             return why
     return None
 

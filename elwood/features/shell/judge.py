@@ -16,8 +16,148 @@ from types import MappingProxyType
 import msgspec
 
 from elwood.features.shell.danger import danger
-from elwood.features.shell.shell_words import FOLDERS, MAX_COMMAND, Join, Unclear, Word, parse
 from elwood.foundation.storage.paths import holds_secrets, refusal
+
+# --- the shell's language: words, quotes, lists, pipes --------------------------------------------
+
+# Whatever else the shell knows (expansion, redirection, globs, braces, groups, comments) is not
+# understood here on purpose, and what is not understood is asked about.
+
+# Characters of a command: what a person can still read before saying yes to it.
+MAX_COMMAND = 2_000
+
+
+class Unclear(msgspec.Struct, frozen=True):
+    """This is not known to be harmless: ask the owner, and say *why*."""
+
+    why: str
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A word as the program gets it; *bare* if it was written just so, without quotes."""
+
+    text: str
+    bare: bool = True
+
+
+class Piped(msgspec.Struct, frozen=True):
+    """Commands joined by ``|``; *joined* says how they hang together with what stands before."""
+
+    joined: str
+    commands: tuple[tuple[Word, ...], ...]
+
+
+_BLANKS = re.compile(r"[ \t]+")
+_OPERATOR = re.compile(r";(?!;)|&&|\|\|(?!\|)|\|(?![|&])|\n")
+# "~" only where no name of a person can begin: HEAD~1, not ~, a=~ or a:~.
+_PLAIN = re.compile(r"(?:[A-Za-z0-9_%+,\-./:=@^!\]]|(?<=[A-Za-z0-9_^~])~)+")
+_HASH = re.compile(r"#+")
+_ESCAPED = re.compile(r"\\([!-~ ])")
+_SINGLE = re.compile(r"'([^']*)'")
+_DOUBLE = re.compile(r'"((?:[^"\\$`]|\\[^\n])*)"')
+_DOUBLE_ESCAPED = re.compile(r'\\(["\\$`])')
+# In quotes other writing systems are fine, what steers a terminal or turns the text round is not.
+_UNSHOWABLE = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+
+def parse(command: str) -> tuple[Piped, ...] | Unclear:
+    """Read *command* as a list of pipelines, or say what in it is not plain.
+
+    >>> parse("ls -l 'a b'; date")  # doctest: +NORMALIZE_WHITESPACE
+    (Piped(joined=';', commands=((Word(text='ls', bare=True), Word(text='-l', bare=True),
+      Word(text='a b', bare=False)),)),
+     Piped(joined=';', commands=((Word(text='date', bare=True),),)))
+    >>> parse("ls $(date)")
+    Unclear(why="it has '$' outside single quotes")
+    >>> parse("ls |")
+    Unclear(why='a command is missing')
+    """
+    if len(command) > MAX_COMMAND:
+        return Unclear(f"it is longer than {MAX_COMMAND} characters")
+    read: list[Word | str] = []
+    at = 0
+    while at < len(command):
+        if blanks := _BLANKS.match(command, at):
+            at = blanks.end()
+        elif operator := _OPERATOR.match(command, at):
+            at = operator.end()
+            read.append(operator[0])
+        else:
+            word = _word(command, at)
+            if isinstance(word, Unclear):
+                return word
+            at, found = word
+            read.append(found)
+    return _assembled(read)
+
+
+def _word(command: str, start: int) -> tuple[int, Word] | Unclear:
+    """Read the word at *start*: where it ends, and what it is."""
+    at, parts, bare = start, list[str](), True
+    while at < len(command):
+        if plain := _PLAIN.match(command, at) or (at > start and _HASH.match(command, at)):
+            parts.append(plain[0])
+            at = plain.end()
+            continue
+        if single := _SINGLE.match(command, at):
+            quoted, part = single, single[1]
+        elif double := _DOUBLE.match(command, at):
+            quoted, part = double, _DOUBLE_ESCAPED.sub(r"\1", double[1])
+        elif escaped := _ESCAPED.match(command, at):
+            quoted, part = escaped, escaped[1]
+        else:
+            break
+        if _UNSHOWABLE.search(part):
+            return Unclear("it has control characters or invisible ones")
+        parts.append(part)
+        at, bare = quoted.end(), False
+    if at < len(command) and not _BLANKS.match(command, at) and not _OPERATOR.match(command, at):
+        return Unclear(_strange(command[at]))
+    return at, Word("".join(parts), bare)
+
+
+def _strange(char: str) -> str:
+    if char in "'\"":
+        return f"a quote {char} is not closed, or has an expansion in it"
+    if not char.isascii():
+        return "it has a character outside quotes that is not ASCII"
+    if not char.isprintable():
+        return "it has a control character"
+    if char in "$`":
+        return f"it has {char!r} outside single quotes"
+    return f"it has {char!r} outside quotes"
+
+
+def _assembled(read: list[Word | str]) -> tuple[Piped, ...] | Unclear:
+    """Put commands together as the shell does: a line may end after an operator, not begin so."""
+    lists: list[Piped] = []
+    joined = ";"
+    pipeline: list[tuple[Word, ...]] = []
+    words: list[Word] = []
+    owed = False  # an operator that wants a command after it
+    for token in [*read, "\n"]:
+        if isinstance(token, Word):
+            words.append(token)
+            continue
+        if not words:
+            if token == "\n":
+                continue  # an empty line, or one that goes on
+            return Unclear("a command is missing")
+        pipeline.append(tuple(words))
+        words = []
+        if token != "|":
+            lists.append(Piped(joined, tuple(pipeline)))
+            pipeline = []
+            joined = ";" if token == "\n" else token
+        owed = token in ("|", "&&", "||")
+    if owed:
+        return Unclear("a command is missing")
+    return tuple(lists) or Unclear("there is nothing to run")
+
+
+# --- what runs unasked ----------------------------------------------------------------------------
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -31,19 +171,8 @@ class Options(msgspec.Struct, frozen=True):
     taking: tuple[tuple[str, str], ...] = ()
 
 
-class Operands(msgspec.Struct, frozen=True):
-    """What is not an option; *after* the word ``--`` apart."""
-
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-
-
 def options(*alone: str, taking: dict[str, str] | None = None) -> Options:
-    """Write options as regular expressions of whole words.
-
-    >>> options("-[qv]+", taking={"-n": "[0-9]+"}).alone
-    '-[qv]+'
-    """
+    """Write options as regular expressions of whole words."""
     return Options("|".join(alone), tuple((taking or {}).items()))
 
 
@@ -53,27 +182,27 @@ def _matching(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII | re.DOTALL)
 
 
-def operands(args: Sequence[str], listed: Options) -> Operands | Unclear:
+def operands(args: Sequence[str], listed: Options) -> tuple[str, ...] | Unclear:
     """Take the options out of *args*; like GNU programs, they may stand anywhere before ``--``.
 
     >>> operands(["a", "-q", "-n", "5", "--", "-b"], options("-[qv]+", taking={"-n": "[0-9]+"}))
-    Operands(before=('a',), after=('-b',))
+    ('a', '-b')
     >>> operands(["-f"], options("-[qv]+"))
     Unclear(why='the option -f is not on the list')
     """
-    before: list[str] = []
+    found: list[str] = []
     left = iter(args)
     for word in left:
         if word == "--":
             break
         if not word.startswith("-"):
-            before.append(word)
+            found.append(word)
         elif not _matching(listed.alone).fullmatch(word):
             values = [value for name, value in listed.taking if _matching(name).fullmatch(word)]
             given = next(left, None)
             if not values or given is None or not _matching(values[0]).fullmatch(given):
                 return Unclear(f"the option {word} is not on the list")
-    return Operands(tuple(before), tuple(left))
+    return (*found, *left)
 
 
 def outside(path: str, root: str | None) -> Unclear | None:
@@ -192,7 +321,7 @@ def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
     given = operands(args[1:], listed)
     if isinstance(given, Unclear):
         return given
-    for operand in (*given.before, *given.after):
+    for operand in given:
         # Globs and ":(...)" are for git, quoted or not; "main:.env" is a file.
         if any(char in operand for char in ":*?[\\"):
             return Unclear(f"git may take {operand} for more than one name")
@@ -231,33 +360,35 @@ def overridden(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]
 
 # Of lines and bytes; without a unit, so that nobody writes 50G.
 _COUNT = "[0-9]{1,9}"
-# Not -R, which has no end in sight; not -L and -H, which look behind links.
-_LS = options(
-    "-[aAbBcCdfFgGhiklmnNopqQrsStuUvxX1]+",
-    "--(all|almost-all|author|classify|directory|escape|file-type|full-time|group-directories-first"
-    "|human-readable|ignore-backups|inode|kibibytes|literal|no-group|numeric-uid-gid|quote-name"
-    "|reverse|show-control-chars|si|size|zero)",
-    "--color(=(always|auto|never))?",
-    "--sort=(none|size|time|version|extension|width)",
-    "--time=(atime|access|use|ctime|status|birth|creation)",
-    "--time-style=(full-iso|long-iso|iso|locale)",
-    "--indicator-style=(none|slash|file-type|classify)",
-    "--format=(across|commas|horizontal|long|single-column|verbose|vertical)",
-)
-_CAT = options(
-    "-[AbeEnstTuv]+",
-    "--(show-all|number-nonblank|show-ends|number|squeeze-blank|show-tabs|show-nonprinting)",
-)
 _ENDS = "--(quiet|silent|verbose|zero-terminated)"
-_HEAD = options(
-    f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc]-?{_COUNT}|--(lines|bytes)=-?{_COUNT}",
-    taking={"-[qvz]*[nc]|--lines|--bytes": f"-?{_COUNT}"},
-)
-# Not -f, -F and --retry, which wait for ever.
-_TAIL = options(
-    f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc][-+]?{_COUNT}|--(lines|bytes)=[-+]?{_COUNT}",
-    taking={"-[qvz]*[nc]|--lines|--bytes": f"[-+]?{_COUNT}"},
-)
+# Not -R, which has no end in sight; not -L and -H, which look behind links.
+_READING = {
+    "ls": options(
+        "-[aAbBcCdfFgGhiklmnNopqQrsStuUvxX1]+",
+        "--(all|almost-all|author|classify|directory|escape|file-type|full-time|group-directories-first"
+        "|human-readable|ignore-backups|inode|kibibytes|literal|no-group|numeric-uid-gid|quote-name"
+        "|reverse|show-control-chars|si|size|zero)",
+        "--color(=(always|auto|never))?",
+        "--sort=(none|size|time|version|extension|width)",
+        "--time=(atime|access|use|ctime|status|birth|creation)",
+        "--time-style=(full-iso|long-iso|iso|locale)",
+        "--indicator-style=(none|slash|file-type|classify)",
+        "--format=(across|commas|horizontal|long|single-column|verbose|vertical)",
+    ),
+    "cat": options(
+        "-[AbeEnstTuv]+",
+        "--(show-all|number-nonblank|show-ends|number|squeeze-blank|show-tabs|show-nonprinting)",
+    ),
+    "head": options(
+        f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc]-?{_COUNT}|--(lines|bytes)=-?{_COUNT}",
+        taking={"-[qvz]*[nc]|--lines|--bytes": f"-?{_COUNT}"},
+    ),
+    # Not -f, -F and --retry, which wait for ever.
+    "tail": options(
+        f"-[qvz]+|{_ENDS}|-{_COUNT}|-[qvz]*[nc][-+]?{_COUNT}|--(lines|bytes)=[-+]?{_COUNT}",
+        taking={"-[qvz]*[nc]|--lines|--bytes": f"[-+]?{_COUNT}"},
+    ),
+}
 # Not -f and -r, which read files, nor -s, which sets the clock.  A zone can name a file.
 _MOMENT = "(?!.*TZ=).*"
 _DATE = options(
@@ -269,9 +400,6 @@ _DATE = options(
 )
 # "%0999999999Y" would write a thousand million blanks.
 _WIDE = re.compile(r"%[-_0^#+:]*[0-9]{3}")
-_DIRECTORY = re.compile("-[A-Za-z1]*d[A-Za-z1]*|--directory")
-# What is run for `ls -d */`: nothing of what was asked for stands in the script.
-FOLDERS_SCRIPT = ("sh", "-c", 'exec ls "$@" -- */', "sh")
 _PWD = options("-[LP]")
 _NOTHING = options("(?!)")
 
@@ -287,8 +415,6 @@ def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...
     Unclear(why='make is not on the list of safe commands')
     """
     name, args = words[0], [word.text for word in words[1:]]
-    if FOLDERS in words:
-        return _folders(words)
     if name.bare:
         match name.text:
             case "echo":
@@ -299,14 +425,8 @@ def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...
                 return _bare(name.text, args, _NOTHING)
             case "date":
                 return _date(args)
-            case "ls":
-                return _reading(name.text, args, _LS, root)
-            case "cat":
-                return _reading(name.text, args, _CAT, root, needs_one=not piped)
-            case "head":
-                return _reading(name.text, args, _HEAD, root, needs_one=not piped)
-            case "tail":
-                return _reading(name.text, args, _TAIL, root, needs_one=not piped)
+            case "ls" | "cat" | "head" | "tail":
+                return _reading(name.text, args, root, piped)
             case "git" if len(words) < 2 or words[1].bare:
                 return looking(args, root)
     return Unclear(f"{name.text} is not on the list of safe commands")
@@ -316,7 +436,7 @@ def _bare(name: str, args: list[str], listed: Options) -> tuple[str, ...] | Uncl
     given = operands(args, listed)
     if isinstance(given, Unclear):
         return given
-    if given.before or given.after:
+    if given:
         return Unclear(f"{name} is on the list without arguments only")
     return (name, *args)
 
@@ -325,49 +445,24 @@ def _date(args: list[str]) -> tuple[str, ...] | Unclear:
     given = operands(args, _DATE)
     if isinstance(given, Unclear):
         return given
-    for operand in (*given.before, *given.after):
+    for operand in given:
         if not operand.startswith("+") or _WIDE.search(operand):
             return Unclear(f"date {operand} is more than a format")
     return ("date", *args)
 
 
 def _reading(
-    name: str, args: list[str], listed: Options, root: str | None, needs_one: bool = False
+    name: str, args: list[str], root: str | None, piped: bool
 ) -> tuple[str, ...] | Unclear:
-    given = operands(args, listed)
-    if isinstance(given, Unclear):
-        return given
-    paths = (*given.before, *given.after)
-    if needs_one and not paths:
+    paths = operands(args, _READING[name])
+    if isinstance(paths, Unclear):
+        return paths
+    if not (paths or piped or name == "ls"):
         return Unclear(f"{name} has no file to read")
     for path in paths:
         if found := outside(path, root):
             return found
     return (name, *args)
-
-
-def _folders(words: Sequence[Word]) -> tuple[str, ...] | Unclear:
-    """Let the shell, with a script of ours, put the names in; ``--``: a name may begin with "-"."""
-    args = [word.text for word in words[1:] if word != FOLDERS]
-    given = operands(args, _LS)
-    if (
-        words[0] != Word("ls")
-        or words.count(FOLDERS) != 1
-        or given != Operands((), ())
-        or not any(_DIRECTORY.fullmatch(arg) for arg in args)
-    ):
-        return Unclear("the glob */ is on the list for ls -d only")
-    return (*FOLDERS_SCRIPT, *(arg for arg in args if arg != "--"))
-
-
-class CommandRules(msgspec.Struct, frozen=True, kw_only=True):
-    """*root* is where commands find the workspace: absolute paths below it are inside.
-
-    *forbidden* are names of programs that are refused besides those that always are.
-    """
-
-    root: str | None = None
-    forbidden: frozenset[str] = frozenset()
 
 
 class CommandStep(msgspec.Struct, frozen=True):
@@ -377,23 +472,18 @@ class CommandStep(msgspec.Struct, frozen=True):
     after ``||`` only if it is not; a step that does not run leaves the status as it is.
     """
 
-    joined: Join
+    joined: str
     pipeline: tuple[tuple[str, ...], ...]
 
 
-class CommandPlan(msgspec.Struct, frozen=True):
-    """What to run, in this order, without a shell; the first program reads nothing.
+class Safe(msgspec.Struct, frozen=True):
+    """This only looks, at what is inside the workspace: run *steps* without asking.
 
-    Git needs `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
+    They are run in this order, without a shell; the first program reads nothing.  Git needs
+    `command.GIT_ENVIRONMENT`, and `overrides` looked up first.
     """
 
     steps: tuple[CommandStep, ...]
-
-
-class Safe(msgspec.Struct, frozen=True):
-    """This only looks, at what is inside the workspace: run *plan* without asking."""
-
-    plan: CommandPlan
 
 
 class Forbidden(msgspec.Struct, frozen=True):
@@ -402,20 +492,19 @@ class Forbidden(msgspec.Struct, frozen=True):
     why: str
 
 
-_DEFAULT = CommandRules()
-
-
-def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forbidden:
+def judge(command: str, root: str | None = None) -> Safe | Unclear | Forbidden:
     """Decide about *command* by its text alone; whatever is not understood is `Unclear`.
 
-    >>> judge("ls -l | head -3").plan.steps
+    *root* is where commands find the workspace: absolute paths below it are inside.
+
+    >>> judge("ls -l | head -3").steps
     (CommandStep(joined=';', pipeline=(('ls', '-l'), ('head', '-3'))),)
     >>> judge("ls; make")
     Unclear(why='make is not on the list of safe commands')
     >>> judge("rm -rf /")
     Forbidden(why='rm would go through everything below /')
     """
-    if len(command) <= MAX_COMMAND and (why := danger(command, rules.forbidden)):
+    if len(command) <= MAX_COMMAND and (why := danger(command)):
         return Forbidden(why)
     parsed = parse(command)
     if isinstance(parsed, Unclear):
@@ -424,23 +513,9 @@ def judge(command: str, rules: CommandRules = _DEFAULT) -> Safe | Unclear | Forb
     for piped in parsed:
         pipeline: list[tuple[str, ...]] = []
         for words in piped.commands:
-            argv = safe(words, bool(pipeline), rules.root)
+            argv = safe(words, bool(pipeline), root)
             if isinstance(argv, Unclear):
                 return argv
             pipeline.append(argv)
         steps.append(CommandStep(piped.joined, tuple(pipeline)))
-    return Safe(CommandPlan(tuple(steps)))
-
-
-def programs(plan: CommandPlan) -> tuple[str, ...]:
-    """Name the programs that *plan* starts if every step runs, in order.
-
-    >>> verdict = judge("ls -d */ && date | cat")
-    >>> programs(verdict.plan) if isinstance(verdict, Safe) else ()
-    ('ls', 'date', 'cat')
-    """
-    return tuple(
-        "ls" if argv[: len(FOLDERS_SCRIPT)] == FOLDERS_SCRIPT else argv[0]
-        for step in plan.steps
-        for argv in step.pipeline
-    )
+    return Safe(tuple(steps))

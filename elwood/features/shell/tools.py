@@ -14,15 +14,13 @@ from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.shell.judge import (
     READ_CONFIGURATION,
-    CommandPlan,
-    CommandRules,
     Forbidden,
     Safe,
+    Unclear,
     judge,
     overridden,
     overrides,
 )
-from elwood.features.shell.shell_words import Unclear
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.command import (
     GIT_ENVIRONMENT,
@@ -98,7 +96,7 @@ class CommandTool:
         verdict = self._judged(given)
         try:
             if isinstance(verdict, Safe) and sandbox.rung != "direct":
-                outcome = await _run_script(verdict.plan, given, sandbox)
+                outcome = await _run_script(verdict, given, sandbox)
             else:
                 argv = ("bash", "--norc", "--noprofile", "-c", given.command)
                 command = Command(argv=argv, timeout=given.timeout, limit=MAX_OUTPUT)
@@ -114,7 +112,7 @@ class CommandTool:
         return self._sandbox
 
     def _judged(self, given: ShellCommand) -> Safe | Unclear | Forbidden:
-        return judge(given.command, CommandRules(root=str(self._files.root.path)))
+        return judge(given.command, str(self._files.root.path))
 
     def _named(self, command: str) -> dict[str, str]:
         """Hash the files that *command* names, and what git would push.  Blocks."""
@@ -139,9 +137,7 @@ def _told(outcome: CommandOutcome, given: ShellCommand) -> str:
     return text or "exit code 0, no output"
 
 
-async def _run_script(
-    script: CommandPlan, given: ShellCommand, sandbox: Executor
-) -> CommandOutcome:
+async def _run_script(script: Safe, given: ShellCommand, sandbox: Executor) -> CommandOutcome:
     """Run the steps of a safe script without a shell, each in a sandbox that cannot write."""
     printed: list[bytes] = []
     code: int | None = 0

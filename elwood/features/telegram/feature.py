@@ -1,5 +1,9 @@
 """Telegram, as the app sees it."""
 
+import re
+
+import msgspec
+
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
 from elwood.agent.channels.pacing import paced
@@ -9,10 +13,12 @@ from elwood.agent.conversation.task_run import SESSION as TASK
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.session.settings import WatchdogSettings
+from elwood.features.telegram.bot_api import TelegramUser
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Mailbox
 
@@ -64,6 +70,47 @@ def channel(settings: TelegramSettings, outbox: Mailbox[OutboxMail]) -> Channel:
         session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
         files=True,
     )
+
+
+# --- what the doctor asks -------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}")
+
+
+class _Me(msgspec.Struct):
+    result: TelegramUser
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look for token and owners, and ask Telegram who the bot is."""
+    settings = context.config.of(TelegramSettings)
+    if settings.token is None:
+        return [Finding("ok", "credentials", "there is no telegram-token: that channel is off")]
+    found = [Finding("ok", "credentials", "telegram-token is there")]
+    if not settings.owners:
+        remedy = "write your id into telegram.owners, or pair yourself: elwood pair CODE"
+        found.append(Finding("warning", "telegram", "it has no owner", remedy))
+    return [*found, await _bot(context, settings.token.reveal(), settings.base_url.rstrip("/"))]
+
+
+async def _bot(context: CheckContext, token: str, base: str) -> Finding:
+    new = "ask @BotFather for the token, and put it where telegram-token is kept"
+    if not _TOKEN.fullmatch(token):
+        what = "the token does not look like one (digits, a colon, letters)"
+        return Finding("problem", "telegram", what, new)
+    answer = await context.get("telegram", base, f"/bot{token}/getMe")
+    if isinstance(answer, Finding):
+        return answer
+    if answer.status in (401, 404):
+        what = f"{base} refuses the token ({answer.status})"
+        return Finding("problem", "telegram", what, new)
+    try:
+        bot = msgspec.json.decode(answer.body, type=_Me).result
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        what = f"{base} answers with status {answer.status}, but not as the Bot API does"
+        remedy = "check telegram.base_url, or try again later"
+        return Finding("warning", "telegram", what, remedy)
+    return Finding("ok", "telegram", f"{base} answers; the bot is @{bot.username}")
 
 
 FEATURE = Feature(name="telegram", settings=(TelegramSettings,), build=build)

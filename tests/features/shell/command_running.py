@@ -4,8 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from elwood.features.shell.judge import READ_CONFIGURATION, CommandPlan, overridden, overrides
-from elwood.features.shell.shell_words import Unclear
+from elwood.features.shell.judge import READ_CONFIGURATION, Safe, Unclear, overridden, overrides
 from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
 
 # Seconds after which a command counts as hanging.
@@ -16,7 +15,7 @@ def minimal(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"}
 
 
-def run(plan: CommandPlan, folder: Path, words: tuple[str, ...] = ()) -> tuple[int, bytes]:
+def run(plan: Safe, folder: Path, words: tuple[str, ...] = ()) -> tuple[int, bytes]:
     """Run *plan* as it says, with *words* of `overrides`: the last status, and what was printed."""
     status, printed = 0, b""
     environment = {**minimal(folder), **GIT_ENVIRONMENT}

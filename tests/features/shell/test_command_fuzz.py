@@ -6,9 +6,7 @@ from random import Random
 
 import pytest
 
-from elwood.features.shell.judge import CommandPlan, Safe, judge, safe
-from elwood.features.shell.shell_words import FOLDERS, Unclear, Word
-from tests.features.shell import shell_trace
+from elwood.features.shell.judge import Safe, Unclear, Word, judge, safe
 from tests.features.shell.shell_trace import Bash, Surprise, random_command
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
@@ -18,15 +16,10 @@ ENOUGH = 0.2
 
 def started(call: tuple[str, ...]) -> tuple[str, ...] | Unclear:
     """Give what we start for the program *call* that bash started."""
-    words = [Word(text, bare=text != FOLDERS.text) for text in call]
-    names = [Word(name) for name in shell_trace.FOLDERS]
-    for at in range(len(words)):
-        if words[at : at + len(names)] == names:
-            words[at : at + len(names)] = [FOLDERS]
-    return safe(words, True, None)
+    return safe([Word(text) for text in call], True, None)
 
 
-def differences(plan: CommandPlan, calls: list[tuple[str, ...]]) -> str | None:
+def differences(plan: Safe, calls: list[tuple[str, ...]]) -> str | None:
     """Follow *plan* with the statuses that bash had; say where its programs were others."""
     status, left = 0, list(calls)
     for step in plan.steps:
@@ -51,7 +44,7 @@ def test_bash_starts_what_the_plan_says(tmp_path: Path, request: pytest.FixtureR
         verdict = judge(command)
         if isinstance(verdict, Safe):
             ran += 1
-            found = differences(verdict.plan, bash.run(command))
+            found = differences(verdict, bash.run(command))
             assert found is None, (command, found)
     assert ran >= ENOUGH * rounds
     print(f"{ran} of {rounds} random commands were safe; bash ran them all as planned")
@@ -72,8 +65,8 @@ def test_a_difference_would_be_seen(tmp_path: Path, read: str, run: str) -> None
     verdict = judge(read)
     assert isinstance(verdict, Safe)
     bash = Bash(tmp_path)
-    assert differences(verdict.plan, bash.run(read)) is None
-    assert differences(verdict.plan, bash.run(run)) is not None
+    assert differences(verdict, bash.run(read)) is None
+    assert differences(verdict, bash.run(run)) is not None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +88,7 @@ def test_what_else_bash_runs_would_be_seen(tmp_path: Path, command: str, read: s
     verdict = judge(read)
     assert isinstance(verdict, Safe)
     try:
-        found = differences(verdict.plan, Bash(tmp_path).run(command))
+        found = differences(verdict, Bash(tmp_path).run(command))
     except Surprise:
         found = "surprise"
     assert found is not None

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.shell.danger import is_wrapper, wrapper
-from elwood.features.shell.judge import CommandPlan, CommandRules, Forbidden, Safe, judge, programs
-from elwood.features.shell.shell_words import MAX_COMMAND, Unclear
+from elwood.features.shell.judge import MAX_COMMAND, Forbidden, Safe, Unclear, judge
 from tests.features.shell.command_running import repository, run
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
@@ -29,10 +27,10 @@ def answer(command: str, setup: str | None = None) -> str:
             return "deny"
 
 
-def plan(command: str) -> CommandPlan:
+def plan(command: str) -> Safe:
     verdict = judge(command)
     assert isinstance(verdict, Safe), verdict
-    return verdict.plan
+    return verdict
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -67,13 +65,10 @@ def test_safe_commands_change_nothing(tmp_path: Path) -> None:
 
 def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
     (tmp_path / "a b").write_text("1\n2\n3\n")
-    (tmp_path / "-x").mkdir()
-    (tmp_path / "sub").mkdir()
     for command, printed in {
         "cat 'a b' | head -n 2 | tail -n 1": "2\n",
         'cat none && echo yes || echo no; echo "it\'s"': "no\nit's\n",
         "echo a\\ b 'c\"d' \"e\\$f\" ''g": 'a b c"d e$f g\n',
-        "ls -d */": "-x/\nsub/\n",
     }.items():
         assert run(plan(command), tmp_path)[1].decode().endswith(printed), command
 
@@ -82,7 +77,7 @@ def test_a_plan_is_run_as_the_shell_would(tmp_path: Path) -> None:
     "command",
     [
         "ls -R", "ls -laR", "ls --recursive", "ls --recurs", "ls ..", "ls a/..", "ls */",
-        "ls -d */ a",
+        "ls -d */", "ls -d */ a",
         "ls -d a*/", "cat */", "ls -", "cat", "cat ''", "cat -", "cat '~/x'", "cat /workspace/a",
         "head", "head -c 5M a", "head -n 1k a", "head -n", "tail -5f a", "tail -nf a", "tail -qf a",
         "tail --f a", "date +%999999999Y", "date '+%-0999999Y'", "date -r a", "date +%F -s x",
@@ -124,7 +119,7 @@ def test_what_is_read(command: str, argv: list[list[str]] | None) -> None:
         assert isinstance(verdict, Unclear)
         return
     assert isinstance(verdict, Safe)
-    assert [list(words) for step in verdict.plan.steps for words in step.pipeline] == argv
+    assert [list(words) for step in verdict.steps for words in step.pipeline] == argv
 
 
 @pytest.mark.parametrize(
@@ -167,41 +162,11 @@ def test_not_refused(command: str) -> None:
     assert not isinstance(judge(command), Forbidden)
 
 
-def test_the_rules_of_the_owner() -> None:
-    rules = CommandRules(root="/workspace", forbidden=frozenset({"terraform", "python3"}))
+def test_paths_below_the_workspace_are_inside() -> None:
     for command in ("cat /workspace/a.txt", "ls /workspace", "ls /workspace/"):
-        assert isinstance(judge(command, rules), Safe)
+        assert isinstance(judge(command, "/workspace"), Safe)
     for command in ("cat /workspace/../a", "ls /workspaces", "ls /", "ls //workspace"):
-        assert isinstance(judge(command, rules), Unclear)
-    for command in ("env terraform apply", "ls | python3 x.py", "/usr/bin/python3"):
-        assert isinstance(judge(command, rules), Forbidden)
-    assert isinstance(judge("cat terraform", rules), Safe)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "sh -c ls", "env", "busybox ls", "sudo ls", "xargs ls", "python x.py", "python3.11 -c 1",
-        "node x", "npx x", "git -c a=b status", "timeout 5 ls", "/usr/bin/env ls", "nohup ls",
-        "bash",
-        "perl x", "ruby x", "awk 1", "find . -exec ls ';'", "ssh h", "ls | sh", "ls && eval x",
-        "make", "./run.sh", "src/run", "A=1 ls", "git rebase -x ls", "$x", "ls > x", "", "ls $(x)",
-    ],
-)  # fmt: skip
-def test_wrappers_are_remembered_as_they_stand_only(command: str) -> None:
-    assert wrapper(command)
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["rm x", "git commit -m x", "find . -name x", "pytest -q", "ls | grep sh; wc -l env", "7z x a"],
-)
-def test_other_commands_are_no_wrappers(command: str) -> None:
-    assert not wrapper(command)
-
-
-def test_nothing_is_a_wrapper_too() -> None:
-    assert is_wrapper([])
+        assert isinstance(judge(command, "/workspace"), Unclear)
 
 
 SHELLISH = st.text(
@@ -217,10 +182,9 @@ LINES = st.lists(
 def test_everything_gets_an_answer(command: str) -> None:
     verdict = judge(command)
     if isinstance(verdict, Safe):
-        assert set(programs(verdict.plan)) <= LISTED
+        assert {argv[0] for step in verdict.steps for argv in step.pipeline} <= LISTED
     else:
         assert verdict.why
-    wrapper(command)
 
 
 @pytest.mark.parametrize(
@@ -242,4 +206,4 @@ def test_quoted_words_are_what_they_were(words: list[str]) -> None:
     verdict = judge(command)
     if len(command) <= MAX_COMMAND:
         assert isinstance(verdict, Safe)
-        assert verdict.plan.steps[0].pipeline == (("echo", *words),)
+        assert verdict.steps[0].pipeline == (("echo", *words),)

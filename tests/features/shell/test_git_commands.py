@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.features.shell.judge import Safe, judge
-from elwood.features.shell.shell_words import Unclear
+from elwood.features.shell.judge import Safe, Unclear, judge
 from tests.features.shell.command_running import found, git, repository, run
 
 Plant = Callable[[Path, str], None]
@@ -143,7 +142,7 @@ def test_a_hostile_repository_runs_nothing(tmp_path: Path, name: str, command: s
     words = found(folder)
     assert not isinstance(words, Unclear)
 
-    status, printed = run(verdict.plan, folder, words)
+    status, printed = run(verdict, folder, words)
 
     assert status == 0, printed
     assert not mark.exists()
@@ -184,5 +183,5 @@ def test_a_promise_is_not_fetched_either(tmp_path: Path) -> None:
     folder, mark = planted(tmp_path, _promised)
     verdict = judge("git diff")
     assert isinstance(verdict, Safe)
-    run(verdict.plan, folder)
+    run(verdict, folder)
     assert not mark.exists()
