@@ -1,5 +1,6 @@
 """The table of contents of the program, and how it is put together: who exists, who asks whom."""
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -35,7 +36,6 @@ from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool, merge
-from elwood.app.events import listener
 from elwood.features.backup.feature import FEATURE as backup
 from elwood.features.console.feature import FEATURE as console
 from elwood.features.control.feature import FEATURE as control
@@ -52,10 +52,14 @@ from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
     ActorUnavailable,
+    Address,
     Child,
+    Crashed,
+    Ended,
     Event,
     Listener,
     Mailbox,
+    Started,
     supervise,
 )
 from elwood.foundation.secrets.redaction import Redactor
@@ -64,6 +68,8 @@ from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
 from elwood.foundation.text.lines import duration
+
+log = logging.getLogger("elwood.health")
 
 # What Elwood can do, in the order in which the model is told of its tools, and the ways to talk
 # with it.  To leave a feature out is to take its word away here.
@@ -275,3 +281,24 @@ def _sweep(core: Core) -> Chore:
         return Report(f"{opened} conversations looked at, quiet for {duration(after)}")
 
     return Chore(id="sweep", title="put quiet conversations away", every=3_600.0, do=do)
+
+
+def listener(health: Address[Event]) -> Listener:
+    """Make what the supervisors call on every event: it logs, and wakes *health* if it can.
+
+    The events of a pool's children, which come and go with every conversation, are details.
+    """
+
+    def listen(event: Event) -> None:
+        level = logging.DEBUG if "/" in event.name else logging.INFO
+        match event:
+            case Started(name, restart):
+                log.log(level, "actor started", extra={"actor": name, "restart": restart})
+            case Crashed(name, error, delay):
+                fields = {"actor": name, "delay": delay}
+                log.error("actor crashed", extra=fields, exc_info=error)
+            case Ended(name):
+                log.log(level, "actor ended", extra={"actor": name})
+        health.offer(event)
+
+    return listen

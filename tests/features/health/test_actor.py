@@ -14,7 +14,7 @@ import trio.testing
 
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
-from elwood.app.events import listener
+from elwood.app.main import listener
 from elwood.features.health.actor import VITAL, Health
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (
@@ -175,25 +175,12 @@ async def fail(what: str, errors: list[str], every: float) -> None:
     await trio.sleep_forever()
 
 
-async def deaf_turn(mailbox: Mailbox[Any]) -> None:
-    await hang("the turn", 900, 1500)
-
-
 async def deaf_poll(mailbox: Mailbox[Any]) -> None:
     await hang("getUpdates", 70, 400)
 
 
-async def slow_delivery(mailbox: Mailbox[Any]) -> None:
-    await hang("the delivery to chat 7", 60, 400)
-
-
 async def two_pollers(mailbox: Mailbox[Any]) -> None:
     await fail("the poll", ["409 Conflict"] * 3, 3)
-
-
-async def orphan_tool_use(mailbox: Mailbox[Any]) -> None:
-    """What a history that the provider rejects looks like from here."""
-    await fail("the model", ["400: tool_use ids without tool_result"] * 3, 1)
 
 
 async def ever_new_errors(mailbox: Mailbox[Any]) -> None:
@@ -264,11 +251,8 @@ class Kind:
 
 
 KINDS = {
-    "turn": Kind(deaf_turn, 900, "the turn has taken", "the turn"),
     "poll": Kind(deaf_poll, 70, "getUpdates has taken", "getUpdates"),
-    "delivery": Kind(slow_delivery, 60, "the delivery to chat 7 has taken", "the delivery"),
     "same poll error": Kind(two_pollers, 6, "the poll failed 3 times: 409", "the poll"),
-    "orphan tool_use": Kind(orphan_tool_use, 2, "the model failed 3 times: 400", "the model"),
     "other errors": Kind(ever_new_errors, 8, "the model failed 9 times: 500", "the model"),
     "deaf": Kind(takes_nothing, 0, "has taken none of its 1 messages", "unread", offers=(0,)),
     "crash loop": Kind(crash_loop, 3, "crashed 3 times in a row, last: Bug: no luck", "crashes"),

@@ -60,12 +60,6 @@ def test_after_the_quiet_time_a_subject_is_news_again() -> None:
     assert news(told, [again], QUIET + OFTEN) == AlarmNews((again,))
 
 
-def test_what_was_not_told_is_still_news() -> None:
-    (alarm, *_) = ALARMS
-    assert news(Told(), [alarm], 0.0) == news(Told(), [alarm], 30.0) == AlarmNews((alarm,))
-    assert news(Told(), [], 60.0) is None, "never told, so nothing to take back"
-
-
 def test_the_memory_of_times_is_bounded() -> None:
     told = Told()
     for number in range(1000):
