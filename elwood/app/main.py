@@ -24,14 +24,12 @@ from elwood.agent.models.provider import Provider
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry
 from elwood.agent.models.spending.store import UsageBook
-from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.actor import Sessions, sweep
+from elwood.agent.session.core import Admission, Core, LiveSessions
 from elwood.agent.session.extension import Extensions
-from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.pool import Sessions
 from elwood.agent.session.settings import SessionSettings
-from elwood.agent.session.sweep import sweep
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger

@@ -33,13 +33,12 @@ from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, Mod
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.models.spending.report import Spent, Used
 from elwood.agent.policy.settings import PolicySettings
-from elwood.agent.session.core import Admission, Core
+from elwood.agent.session.actor import Sessions
+from elwood.agent.session.core import Admission, Core, LiveSessions
 from elwood.agent.session.extension import Extensions, SessionExtension, SlashCommand
-from elwood.agent.session.live import LiveSessions
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import Interrupt, SessionsMail
-from elwood.agent.session.pool import Sessions
 from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools.talk import Messenger

@@ -1,34 +1,58 @@
-"""One conversation: takes messages in at once, and has the long work done beside."""
+"""Conversations: each takes messages in at once, and has the long work done beside.
+
+A pool makes and runs one actor for each; a sweep opens those that have been quiet for long.
+"""
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 
 import trio
 
 from elwood.agent.approvals.messages import Decided
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Reception, Refused, Taken
 from elwood.agent.conversation.message import repair_text
 from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.settings import TurnSettings
+from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.actor_commands import Commands
+from elwood.agent.session.commands.exporting import Exports
 from elwood.agent.session.commands.slash import TypedCommand, parse
-from elwood.agent.session.core import Admission
+from elwood.agent.session.commands.status import Status
+from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
-from elwood.agent.session.extension import SessionExtensions
-from elwood.agent.session.live import LiveSessions
+from elwood.agent.session.extension import Extensions, SessionExtensions
 from elwood.agent.session.log.after_restore import doubtful, let_go
 from elwood.agent.session.log.archive import put_away_if_due
 from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import commands, is_command, moves
+from elwood.agent.session.log.state import Session, commands, is_command, moves
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
-from elwood.agent.session.settings import SessionSettings
-from elwood.agent.session.turn.inputs import OwnerClock
-from elwood.agent.session.turn.runner import TurnRunner
+from elwood.agent.session.settings import SessionSettings, WatchdogSettings
+from elwood.agent.session.turn.approval_client import ApprovalClient
+from elwood.agent.session.turn.gate import Gate, toolset
+from elwood.agent.session.turn.prompt import SystemPrompt
+from elwood.agent.session.turn.runner import Thinker, TurnRunner
+from elwood.agent.session.turn.turn import ModelClient
+from elwood.agent.tools.talk import Messenger
+from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind
-from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
-from elwood.foundation.secrets.redaction import Clean, Credential, Masked, Redactor, screen
+from elwood.foundation.runtime import (
+    Address,
+    Blocking,
+    Listener,
+    Mailbox,
+    PoolPolicy,
+    clear_error,
+    report_error,
+    run_pool,
+    waiting,
+)
+from elwood.foundation.secrets.redaction import Clean, Credential, Masked, screen
 from elwood.foundation.storage.disk import DiskFull
-from elwood.foundation.storage.journal import JournalDamaged
+from elwood.foundation.storage.journal import Journal, JournalDamaged
 
 log = logging.getLogger("elwood.sessions")
 
@@ -48,6 +72,13 @@ BELONGS = (
     '(`key = "file:/…"`), into a systemd credential (`LoadCredential=`), or into the environment; '
     "docs/operating.md says more. I read them when I start."
 )
+# Share of the context that the system prompt may take: one of so many.
+PROMPT_SHARE = 4
+# Conversations that are opened at once to be put away, and the seconds until the next ones are:
+# each is in memory for a while.
+SWEPT, SWEEP_PAUSE = 50, 30.0
+# Seconds by which windows of sweeps overlap: clocks of file systems are coarse.
+OVERLAP = 60.0
 
 
 class SessionActor:
@@ -55,27 +86,23 @@ class SessionActor:
 
     def __init__(
         self,
+        core: Core,
         log_: SessionLog,
-        live: LiveSessions,
-        admission: Admission,
         delivery: Delivery,
         runner: TurnRunner,
         commands: Commands,
         extensions: SessionExtensions,
-        redactor: Redactor,
-        clock: OwnerClock,
-        settings: SessionSettings,
     ) -> None:
         self._log = log_
-        self._live = live
-        self._admission = admission
+        self._live = core.live
+        self._admission = core.admission
         self._delivery = delivery
         self._runner = runner
         self._commands = commands
         self._extensions = extensions
-        self._redactor = redactor
-        self._clock = clock
-        self._settings = settings
+        self._redactor = core.redactor
+        self._clock = core.clock
+        self._settings = core.config.of(SessionSettings)
 
     async def run(self, mailbox: Mailbox[SessionsMail]) -> None:
         """Live until idle for long enough, or stopped."""
@@ -104,7 +131,7 @@ class SessionActor:
                 return True
 
     async def _put_away_if_due(self) -> None:
-        withdraw, after = self._runner.withdraw, self._settings.archive
+        withdraw, after = self._runner.approvals.let_go, self._settings.archive
         await put_away_if_due(self._log, withdraw, self._clock.now(), after)
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
@@ -120,7 +147,7 @@ class SessionActor:
             for received in commands(self._log.state):
                 # What a crash cut off here must come before a turn is resumed, or begun on a yes.
                 if parse(received.text) == STOP:
-                    await self._runner.withdraw()
+                    await self._runner.approvals.let_go()
                     if self._runner.stop(received):
                         continue
                 elif moves(received):
@@ -270,3 +297,140 @@ def _said(
     """Answer *received* with *text*, without a turn; where it came from, if no *route* is given."""
     route = route or received.route
     return Replied(received.id, None, (received.id,), route, text, quiet=quiet)
+
+
+class Sessions:
+    """Makes the sessions, each with its log, and runs them."""
+
+    def __init__(
+        self,
+        core: Core,
+        tools: Sequence[Tool],
+        messenger: Messenger,
+        extensions: Extensions,
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        config, blocking = core.config, core.environment.blocking
+        turn, models = config.of(TurnSettings), config.of(ModelSettings)
+        self._core = core
+        self._extensions = extensions
+        self._toolset = toolset(core, tools, dry_run=dry_run)
+        prompt = SystemPrompt(
+            core.workspace,
+            blocking,
+            tools[: turn.max_tools],
+            turn.context_tokens // PROMPT_SHARE,
+            core.redactor,
+            extensions.prompt,
+        )
+        self._thinker = Thinker(
+            model=ModelClient(core.models),
+            prompt=prompt,
+            settings=turn,
+            max_tokens=models.max_tokens,
+            stuck_after=config.of(WatchdogSettings).turn,
+        )
+        self._exports = Exports(core.workspace, messenger, core.redactor, core.clock, blocking)
+        self._status = Status(
+            core.models,
+            core.table,
+            models.default,
+            extensions.status,
+            core.redactor,
+            core.clock.now,
+        )
+
+    async def run(
+        self, mailbox: Mailbox[SessionsMail], *, grace: float, listener: Listener
+    ) -> None:
+        """Run the pool; what has begun may go on for *grace* seconds after the stop."""
+        await run_pool(
+            mailbox,
+            key=lambda message: message.session,
+            body=lambda id_, box: self.make(id_).run(box),
+            wake=self._wake,
+            refuse=_refuse,
+            policy=PoolPolicy(grace=grace),
+            listener=listener,
+            actor_table=self._core.table,
+        )
+
+    def make(self, id_: str) -> SessionActor:
+        """Make the session *id_*, as its log has it."""
+        core = self._core
+        path = core.paths.state / "sessions" / f"{id_}.jsonl"
+        log_ = SessionLog(id_, Journal(path, Entry, Session, core.disk), core.live.publish)
+        extensions = SessionExtensions(self._extensions, log_)
+        stuck_after = core.config.of(WatchdogSettings).delivery
+        delivery = Delivery(log_, core.channels, core.environment.blocking, stuck_after)
+        approvals = ApprovalClient(
+            log_,
+            core.approvals,
+            core.config.of(ApprovalSettings),
+            self._toolset.version,
+            core.clock.now,
+        )
+        runner = TurnRunner(
+            log_,
+            delivery,
+            Gate(log_, self._toolset, approvals, core.redactor, core.clock.now),
+            extensions,
+            self._thinker,
+            core.clock,
+            core.redactor,
+        )
+        commands = Commands(
+            log_,
+            delivery,
+            runner,
+            core.approvals,
+            self._exports,
+            self._status,
+            extensions,
+            core.clock,
+        )
+        return SessionActor(core, log_, delivery, runner, commands, extensions)
+
+    async def _wake(self) -> list[str]:
+        return [name for name in await self._core.live.marked() if self._core.channels.serves(name)]
+
+
+def _refuse(message: SessionsMail, why: str) -> None:
+    if isinstance(message, Inbound):
+        message.reply.set(Refused(f"This conversation cannot take anything now: {why}."))
+    elif isinstance(message, Await):
+        message.reply.set(Unheard())
+
+
+async def sweep(
+    folder: Path,
+    sessions: Address[SessionsMail],
+    after: float,
+    now: float,
+    last: float,
+    blocking: Blocking,
+) -> int:
+    """Open what was quiet for *after* seconds and has become due since *last*; return how many.
+
+    *folder* holds the logs; *now* and *last* are Unix times.  Each conversation is opened once for
+    that.  Raises ActorUnavailable.
+    """
+    names = await blocking(lambda: quiet(folder, last - after - OVERLAP, now - after))
+    for number, name in enumerate(names, 1):
+        # A hint that says nothing new: who gets it opens its log, which is all we want.
+        await sessions.tell(Decided(name))
+        if number % SWEPT == 0:
+            await trio.sleep(SWEEP_PAUSE)
+    return len(names)
+
+
+def quiet(folder: Path, since: float, until: float) -> list[str]:
+    """Name the sessions whose log was written last between two Unix times, the oldest first.
+
+    Blocks.
+    """
+    if not folder.is_dir():
+        return []
+    found = [(path.stat().st_mtime, path.stem) for path in folder.glob("*.jsonl")]
+    return [name for written, name in sorted(found) if since < written <= until]

@@ -7,7 +7,9 @@ import msgspec
 
 from elwood.agent.session.log.entries import Received, Reminded
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.turn.approval_client import Runs
+
+# Runs of tasks: the task, and the series of the run.
+Runs = frozenset[tuple[str, int]]
 
 
 class SessionExtension:
@@ -110,38 +112,30 @@ class SessionExtensions:
 
     @property
     def is_behind(self) -> bool:
-        """Whether any wants the conversation to be woken at the next start."""
         return any(part.is_behind for part in self.parts)
 
     async def opening(self, inputs: Sequence[Received]) -> str:
-        """Put together what a turn on *inputs* begins with."""
         return "".join([await part.opening(inputs) for part in self.parts])
 
     async def remind(self) -> list[Reminded]:
-        """Collect what goes along with the turn that has begun."""
         return [one for part in self.parts if (one := await part.remind()) is not None]
 
     def hint(self, message: str) -> str:
-        """Collect what may help with *message*."""
         return "\n".join(filter(None, (part.hint(message) for part in self.parts)))
 
     async def expand(self, command: str) -> str:
-        """Find who knows what an unknown command asks for."""
         for part in self.parts:
             if words := await part.expand(command):
                 return words
         return ""
 
     async def cancelled(self, runs: Runs) -> Runs:
-        """Tell which of *runs* are of cancelled tasks."""
         return frozenset[tuple[str, int]]().union(*[await p.cancelled(runs) for p in self.parts])
 
     async def turns_ended(self) -> None:
-        """Tell all that no turn is left to run."""
         for part in self.parts:
             await part.turns_ended()
 
     async def settle(self) -> None:
-        """Have all bring to an end what they owe for the turn before."""
         for part in self.parts:
             await part.settle()

@@ -14,8 +14,7 @@ from elwood.agent.feature import Actor, Feature, Gathered, Parts
 from elwood.agent.models.messages import MayAsk
 from elwood.agent.models.settings import Limits
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SessionExtension, SlashCommand
-from elwood.agent.session.turn.approval_client import Runs
+from elwood.agent.session.extension import Runs, SessionExtension, SlashCommand
 from elwood.agent.tools.talk import Messenger
 from elwood.features.tasks.actor import Scheduler, TimetableActor
 from elwood.features.tasks.chores import chore_task

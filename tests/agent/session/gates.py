@@ -15,6 +15,7 @@ from elwood.agent.approvals.messages import (
     Verdict,
     WithdrawRequests,
 )
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.policy.decide import Rules
 from elwood.agent.session.delivery import Showing
@@ -25,7 +26,7 @@ from elwood.agent.session.turn.approval_client import ApprovalClient
 from elwood.agent.session.turn.gate import Gate, Toolset
 from elwood.agent.session.turn.turn import ModelClient
 from elwood.agent.tools.tool import Tool
-from elwood.foundation.runtime import Mailbox, Signal
+from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Redactor
 
 # The tools of tests act as they are told, unless the test is about asking.
@@ -136,23 +137,15 @@ def gate_for(
 ) -> Gate:
     """Make a gate whose owner is "me"."""
     approver = approver or Approver()
-    approvals = ApprovalClient(
-        session=session,
-        state=state,
-        record=record,
-        approvals=approver.mailbox.address,
-        hints=Signal(),
-        version="v1",
-        wait=wait,
-        lasts=DAY,
-        now=now,
-    )
+    log = BareLog(session, state, record)
+    settings = ApprovalSettings(wait=wait, expires=DAY)
+    approvals = ApprovalClient(log, approver.mailbox.address, settings, "v1", now)
     toolset = Toolset(
         tools={tool.name: tool for tool in tools},
         rules=rules,
+        version="v1",
         owners={"me"},
         zone="UTC",
         dry_run=dry_run,
     )
-    log = BareLog(session, state, record)
     return Gate(log, toolset, approvals, redactor or Redactor(), now)

@@ -9,8 +9,8 @@ import trio
 
 from elwood.agent.approvals.messages import CommandResult, Decided
 from elwood.agent.feature import Report
+from elwood.agent.session.actor import quiet, sweep
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.sweep import quiet, sweep
 from elwood.features.daily_notes.feature import reflect
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.features.memory.feature import tidy

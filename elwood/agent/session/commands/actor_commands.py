@@ -57,7 +57,7 @@ class Commands:
         self._status = status
         self._extensions = extensions
         self._clock = clock
-        self._branching = Branching(log_, runner.withdraw)
+        self._branching = Branching(log_, runner.approvals.let_go)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
         """Carry out, one after another, what a crash cut off; turns go on in *nursery*."""

@@ -54,7 +54,7 @@ class _TakenBack(msgspec.Struct, frozen=True):
 
 
 class Branching:
-    """Moves one session; *withdraw* lets go of calls that wait for the owner (`WithdrawCalls`)."""
+    """Moves one session; *withdraw* lets go of calls that wait for the owner."""
 
     def __init__(self, log_: SessionLog, withdraw: Callable[..., Awaitable[int]]) -> None:
         self._log = log_

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Literal
 
-import attrs
 import msgspec
 import trio
 
@@ -19,14 +18,15 @@ from elwood.agent.approvals.messages import (
     Verdict,
     WithdrawRequests,
 )
+from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import Question, is_fresh
 from elwood.agent.conversation.calls import FetchUrl, OwnerAnswer, Plan, SendRequest, bound
 from elwood.agent.conversation.labels import NAMELESS
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.policy.decide import Ask
+from elwood.agent.session.extension import Runs
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session
 from elwood.agent.session.log.turns import OpenCall, call_key
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import ActorUnavailable, Address, Signal
@@ -38,8 +38,19 @@ PAUSE = 1.0
 TO_ANSWER = 60.0
 # Calls of one conversation that may wait for the owner at a time.
 MAX_KEPT = 10
-# Runs of tasks: the task, and the series of the run.
-Runs = frozenset[tuple[str, int]]
+WAITING = (
+    "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
+    "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
+)
+WAITS_ALREADY = (
+    "waiting already: the owner has been asked for exactly this before and has not answered "
+    "yet. They were not asked again. Do not call it again; go on or end your turn."
+)
+TOLD = {
+    "denied": "the owner said no. Do not try it again in this turn.",
+    "expired": "the owner did not answer in time.",
+    "withdrawn": "the question was withdrawn.",
+}
 
 
 class ExaminedCall(msgspec.Struct, frozen=True):
@@ -60,23 +71,27 @@ class CallRefusal(msgspec.Struct, frozen=True):
     text: str
 
 
-@attrs.frozen(kw_only=True)
 class ApprovalClient:
-    """Asks for the owner's decisions for the calls of one *session*.
+    """Asks *approvals* for the owner's decisions for the calls of the session of *log_*.
 
-    *version* names the rules that decisions were made under.  A turn waits *wait* seconds for one;
-    a yes counts for *lasts* seconds.  *now* is the wall clock.
+    *version* names the rules that decisions were made under, *now* is the wall clock.  *hints*
+    is given when there may be a decision.
     """
 
-    session: str
-    state: Callable[[], Session]
-    record: Callable[..., Awaitable[None]]
-    approvals: Address[ApprovalsMail]
-    hints: Signal
-    version: str
-    wait: float
-    lasts: float
-    now: Callable[[], float]
+    def __init__(
+        self,
+        log_: SessionLog,
+        approvals: Address[ApprovalsMail],
+        settings: ApprovalSettings,
+        version: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._log = log_
+        self._approvals = approvals
+        self._settings = settings
+        self._version = version
+        self._now = now
+        self.hints = Signal()
 
     def until(self) -> float:
         """Say how long, on Trio's clock, questions that are put now are waited for.
@@ -85,13 +100,13 @@ class ApprovalClient:
         """
         now = trio.current_time()
         left = trio.current_effective_deadline() - now
-        return now + min(self.wait, left - min(TO_ANSWER, left / 10))
+        return now + min(self._settings.wait, left - min(TO_ANSWER, left / 10))
 
     def bound(self, wanted: ExaminedCall, untrusted: bool | None = None) -> str:
         """Hash what is wanted in the present circumstances, or in those that are given."""
         if untrusted is None:
-            untrusted = self.state().taint.label.untrusted
-        return bound(wanted.exact, untrusted, self.version)
+            untrusted = self._log.state.taint.label.untrusted
+        return bound(wanted.exact, untrusted, self._version)
 
     def covers(self, call: OpenCall, wanted: ExaminedCall) -> bool:
         """Tell whether the owner has allowed exactly this, in circumstances no better than now.
@@ -101,15 +116,15 @@ class ApprovalClient:
         pending, decided = call.pending, call.decided
         if pending is None or decided is None or not decided.allowed:
             return False
-        if not is_fresh(self.lasts, self.now() - call.decided_at):
+        if not is_fresh(self._settings.expires, self._now() - call.decided_at):
             return False
-        if self.state().taint.label.untrusted and not pending.untrusted:
+        if self._log.state.taint.label.untrusted and not pending.untrusted:
             return False
         return decided.plan == self.bound(wanted, pending.untrusted)
 
     async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
         """Put the question ahead of its turn; what comes of it `request` finds out."""
-        turn = self.state().turn
+        turn = self._log.state.turn
         if turn is None or self.covers(call, wanted) or self.bound(wanted) in turn.denied:
             return
         if self._waits_already(call, wanted) or self._is_too_much(call):
@@ -125,7 +140,7 @@ class ApprovalClient:
         A task that comes to the same call at each of its times would ask all night long.  What
         another one has asked for is withdrawn with that one.
         """
-        state = self.state()
+        state = self._log.state
         assert state.turn is not None
         job = job_of(state.turn.errand)
         open_ = [
@@ -136,7 +151,7 @@ class ApprovalClient:
         return call.pending is None and self.bound(wanted) in open_
 
     def _is_too_much(self, call: OpenCall) -> bool:
-        state = self.state()
+        state = self._log.state
         calls = state.turn.calls.values() if state.turn else ()
         open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
         return call.pending is None and len(state.pending) + len(open_) >= MAX_KEPT
@@ -149,7 +164,7 @@ class ApprovalClient:
         pending = call.pending
         # One that has been decided, and must be decided again, is a new question.
         if pending is None or call.decided or pending.plan != self.bound(wanted):
-            untrusted = self.state().taint.label.untrusted
+            untrusted = self._log.state.taint.label.untrusted
             pending = CallPending(
                 wanted.turn,
                 call.key,
@@ -158,14 +173,16 @@ class ApprovalClient:
                 wanted.target,
                 untrusted,
             )
-            await self.record(pending)
-        return await self.approvals.ask(RequestApproval(question=self._question(call, wanted, why)))
+            await self._log.record(pending)
+        return await self._approvals.ask(
+            RequestApproval(question=self._question(call, wanted, why))
+        )
 
     async def request(
         self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
     ) -> CallRefusal | None:
         """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
-        turn = self.state().turn
+        turn = self._log.state.turn
         assert turn is not None
         if self.bound(wanted) in turn.denied:
             text = "denied: the owner has said no to exactly this in this turn; do not try again"
@@ -195,11 +212,47 @@ class ApprovalClient:
         With *anew* so is what was permitted for the conversation only.
         """
         calls = tuple(call_key(one.turn, one.call) for one in pending)
-        make = partial(WithdrawRequests, session=self.session, calls=calls, anew=anew)
+        make = partial(WithdrawRequests, session=self._log.id, calls=calls, anew=anew)
         while True:
-            if await self.approvals.insist(make):
+            if await self._approvals.insist(make):
                 return
             await trio.sleep(PAUSE)  # the disk is full
+
+    async def let_go(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
+        """Let go of the calls that wait for the owner, or have been allowed and not begun.
+
+        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
+        calls of these are meant.  Return how many.
+        """
+        pending = [kept.pending for kept in self._log.state.pending.values()]
+        kept = [one for one in pending if turns is None or one.turn in turns]
+        await self._let_go(kept, anew)
+        return len(kept)
+
+    async def let_go_cancelled(self, cancelled: Callable[[Runs], Awaitable[Runs]]) -> bool:
+        """Let go of the calls that waited in runs of a task that was cancelled since.
+
+        *cancelled* says which are.  Tell whether the open turn was begun on a yes to one of them,
+        and has not come to it.  Waits for who keeps the tasks: what they forbid must not be done.
+        """
+        state = self._log.state
+        kept = [*state.pending.values(), *(state.turn.kept if state.turn is not None else ())]
+        of = {one.pending: (one.errand.job, one.errand.series) for one in kept if one.errand}
+        if not of:
+            return False
+        lost = await cancelled(frozenset(of.values()))
+        gone = {call_key(one.turn, one.call): one for one, run in of.items() if run in lost}
+        begun = state.turn.calls if state.turn is not None else {}
+        await self._let_go([one for key, one in gone.items() if key in state.pending])
+        calls = [begun[key] for key in gone if key in begun]
+        return any(call.started is None and call.ended is None for call in calls)
+
+    async def _let_go(self, kept: Sequence[CallPending], anew: bool = False) -> None:
+        if kept or anew:
+            await self.withdraw(*kept, anew=anew)
+        if kept:
+            gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
+            await self._log.keep(*gone)
 
     async def look_up(self) -> None:
         """Fetch what was decided about the calls that the conversation has gone on without.
@@ -207,14 +260,14 @@ class ApprovalClient:
         Whenever there may be news, and after each turn: what was decided while a call was being
         written down as waiting was hinted at too early.
         """
-        for kept in list(self.state().pending.values()):
+        for kept in list(self._log.state.pending.values()):
             pending = kept.pending
             if kept.decided is not None:
                 continue
             key = call_key(pending.turn, pending.call)
             try:
-                verdict = await self.approvals.ask(
-                    LookUpDecision(session=self.session, call=key, plan=pending.plan)
+                verdict = await self._approvals.ask(
+                    LookUpDecision(session=self._log.id, call=key, plan=pending.plan)
                 )
             except ActorUnavailable:
                 return  # it hints again when it is back
@@ -248,10 +301,10 @@ class ApprovalClient:
         entries: list[Entry] = [CallDecided(turn, call, plan, verdict.ruling, verdict.by)]
         if verdict.ruling == "source":
             entries.append(Endorsed(verdict.origins, verdict.by))
-        await self.record(*entries, last_words=keep)
+        await self._log.record(*entries, last_words=keep)
 
     def _question(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Question:
-        state = self.state()
+        state = self._log.state
         assert state.turn is not None
         action = wanted.plan.action
         origins = tuple(state.taint.sources)
@@ -259,7 +312,7 @@ class ApprovalClient:
         if len(origins) == 1 and origins[0] not in NAMELESS:
             offered.append("source")
         return Question(
-            session=self.session,
+            session=self._log.id,
             call=call_key(wanted.turn, call.key),
             tool=wanted.tool.name,
             plan=self.bound(wanted),
@@ -272,71 +325,3 @@ class ApprovalClient:
             origins=origins,
             host=action.host if isinstance(action, FetchUrl | SendRequest) else None,
         )
-
-
-WAITING = (
-    "waiting for approval: the owner has been asked and has not answered yet. It will run if they "
-    "allow it, and you will hear of it then. Do not call it again; go on or end your turn."
-)
-WAITS_ALREADY = (
-    "waiting already: the owner has been asked for exactly this before and has not answered "
-    "yet. They were not asked again. Do not call it again; go on or end your turn."
-)
-TOLD = {
-    "denied": "the owner said no. Do not try it again in this turn.",
-    "expired": "the owner did not answer in time.",
-    "withdrawn": "the question was withdrawn.",
-}
-
-
-class WithdrawCalls:
-    """Withdraws calls of one session: as somebody wants, or as their task was cancelled.
-
-    *cancelled* says which of the runs, each a task and its series, are of a task that was.
-    """
-
-    def __init__(
-        self,
-        log_: SessionLog,
-        approvals: ApprovalClient,
-        cancelled: Callable[[Runs], Awaitable[Runs]],
-    ) -> None:
-        self._log = log_
-        self._approvals = approvals
-        self._cancelled = cancelled
-
-    async def __call__(self, *, anew: bool = False, turns: Collection[str] | None = None) -> int:
-        """Let go of the calls that wait for the owner, or have been allowed and not begun.
-
-        With *anew* the conversation ends, and what was permitted for it; with *turns* only the
-        calls of these are meant.  Return how many.
-        """
-        pending = [kept.pending for kept in self._log.state.pending.values()]
-        kept = [one for one in pending if turns is None or one.turn in turns]
-        await self._let_go(kept, anew)
-        return len(kept)
-
-    async def forsaken(self) -> bool:
-        """Let go of the calls that waited in runs of a task that was cancelled since.
-
-        Tell whether the open turn was begun on a yes to one of them, and has not come to it.  Waits
-        for who keeps the tasks: what they forbid must not be done.
-        """
-        state = self._log.state
-        kept = [*state.pending.values(), *(state.turn.kept if state.turn is not None else ())]
-        of = {one.pending: (one.errand.job, one.errand.series) for one in kept if one.errand}
-        if not of:
-            return False
-        cancelled = await self._cancelled(frozenset(of.values()))
-        gone = {call_key(one.turn, one.call): one for one, run in of.items() if run in cancelled}
-        begun = state.turn.calls if state.turn is not None else {}
-        await self._let_go([one for key, one in gone.items() if key in state.pending])
-        calls = [begun[key] for key in gone if key in begun]
-        return any(call.started is None and call.ended is None for call in calls)
-
-    async def _let_go(self, kept: Sequence[CallPending], anew: bool = False) -> None:
-        if kept or anew:
-            await self._approvals.withdraw(*kept, anew=anew)
-        if kept:
-            gone = [CallDecided(one.turn, one.call, one.plan, "withdrawn") for one in kept]
-            await self._log.keep(*gone)

@@ -13,7 +13,6 @@ from typing import TypeVar
 import msgspec
 import trio
 
-from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Other, Outcome, Plan, ReadFiles, SearchWeb, exact
 from elwood.agent.conversation.labels import CLEAN, PRIVATE, Label
 from elwood.agent.conversation.message import INTERRUPTED, Results, ToolCall, repair_text
@@ -38,7 +37,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.turns import OpenCall, usable
 from elwood.agent.session.turn.approval_client import ApprovalClient, ExaminedCall
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.foundation.runtime import ActorUnavailable, Signal, waiting
+from elwood.foundation.runtime import ActorUnavailable, waiting
 from elwood.foundation.secrets.redaction import Redactor
 from elwood.foundation.storage.disk import DiskFull
 
@@ -61,13 +60,15 @@ class _Broken(msgspec.Struct, frozen=True):
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     """The tools there are, and what holds for all of them.
 
-    *owners* are the principals whose words are the owner's.  *dry_run* answers everything that
-    would change something with "dry run".  No tool may take longer than *deadline* seconds, nor
-    longer than its own limit.  *zone* is the owner's, an IANA name.
+    *version* names the *rules*.  *owners* are the principals whose words are the owner's.
+    *dry_run* answers everything that would change something with "dry run".  No tool may take
+    longer than *deadline* seconds, nor longer than its own limit.  *zone* is the owner's, an IANA
+    name.
     """
 
     tools: Mapping[str, Tool]
     rules: Rules
+    version: str
     owners: Collection[str]
     zone: str = "UTC"
     dry_run: bool = False
@@ -371,38 +372,18 @@ class Gate:
         return tool is not None and tool.risk == "read"
 
 
-class Gates:
-    """Makes the gate of each session, for the same *tools*."""
-
-    def __init__(self, core: Core, tools: Sequence[Tool], *, dry_run: bool) -> None:
-        policy = core.config.of(PolicySettings)
-        rules = Rules(tools=words(policy, tools))
-        self._core = core
-        self._version = version(rules)
-        self._toolset = Toolset(
-            tools={tool.name: tool for tool in tools},
-            rules=rules,
-            owners=core.channels.owners,
-            zone=core.config.of(Owner).timezone,
-            dry_run=dry_run,
-            deadline=core.config.of(TurnSettings).tool_deadline,
-        )
-
-    def make(self, log: SessionLog) -> Gate:
-        """Make the gate of the session of *log*."""
-        core, settings = self._core, self._core.config.of(ApprovalSettings)
-        approvals = ApprovalClient(
-            session=log.id,
-            state=lambda: log.state,
-            record=log.record,
-            approvals=core.approvals,
-            hints=Signal(),
-            version=self._version,
-            wait=settings.wait,
-            lasts=settings.expires,
-            now=core.clock.now,
-        )
-        return Gate(log, self._toolset, approvals, core.redactor, core.clock.now)
+def toolset(core: Core, tools: Sequence[Tool], *, dry_run: bool) -> Toolset:
+    """Put together what holds for the *tools* in all sessions."""
+    rules = Rules(tools=words(core.config.of(PolicySettings), tools))
+    return Toolset(
+        tools={tool.name: tool for tool in tools},
+        rules=rules,
+        version=version(rules),
+        owners=core.channels.owners,
+        zone=core.config.of(Owner).timezone,
+        dry_run=dry_run,
+        deadline=core.config.of(TurnSettings).tool_deadline,
+    )
 
 
 def words(policy: PolicySettings, tools: Sequence[Tool]) -> dict[str, Word]:

@@ -15,7 +15,6 @@ from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnSta
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Start, is_command, next_work
 from elwood.agent.session.log.turns import spoken, usable
-from elwood.agent.session.turn.approval_client import ApprovalClient, WithdrawCalls
 from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.inputs import OwnerClock, render, stale_note
@@ -70,7 +69,7 @@ class TurnRunner:
         self._thinker = thinker
         self._clock = clock
         self._redactor = redactor
-        self.withdraw = WithdrawCalls(log_, gate.approvals, extensions.cancelled)
+        self.approvals = gate.approvals
         self._arrivals = Signal()
         self._scope: trio.CancelScope | None = None
         self._stopping = False
@@ -80,11 +79,6 @@ class TurnRunner:
         # Held by the command that moves the conversation.
         self._rest = trio.Lock()
         self.is_working = False
-
-    @property
-    def approvals(self) -> ApprovalClient:
-        """Who asks the owner about calls of this session."""
-        return self._gate.approvals
 
     async def beginning(self, received: Received) -> TurnStarted | None:
         """Make the entry that starts a turn on *received*; None if something comes before that.
@@ -135,9 +129,9 @@ class TurnRunner:
 
     async def decided(self, nursery: trio.Nursery) -> None:
         """Decisions of the owner may have come: fetch them, and do what is allowed now."""
-        self._gate.approvals.hints.give()
+        self.approvals.hints.give()
         await self._forsake()
-        await self._gate.approvals.look_up()
+        await self.approvals.look_up()
         self.work(nursery)
 
     def stop(self, command: Received | None) -> bool:
@@ -162,7 +156,7 @@ class TurnRunner:
         self._held += 1
         try:
             stopped = self.stop(command)  # at once: approvals may be away
-            gone = await self.withdraw()
+            gone = await self.approvals.let_go()
         finally:
             self._held -= 1
             self._log.changed()
@@ -171,7 +165,7 @@ class TurnRunner:
 
     async def _forsake(self) -> None:
         """Let go of what a cancelled task had asked for, also if it was begun on a yes."""
-        if await self.withdraw.forsaken():
+        if await self.approvals.let_go_cancelled(self._extensions.cancelled):
             self.stop(None)
 
     def _start(self, start: Start, opening: str) -> TurnStarted:
@@ -189,7 +183,7 @@ class TurnRunner:
                 with bind(turn=started.turn):
                     await self._run_turn(started)
                 if self._log.state.pending:
-                    await self._gate.approvals.look_up()
+                    await self.approvals.look_up()
                 started = None
         finally:
             self.is_working = False
