@@ -99,7 +99,6 @@ MORE = {
     "agent/session/commands/status.py": "asks the models actor",
     "agent/session/core.py": "holds what everything is built on",
     "agent/session/delivery.py": "sends the replies",
-    "agent/session/log/archive.py": "asks approvals, and writes the entry",
     "agent/session/log/session_log.py": "writes the log",
     "agent/session/turn/approval_client.py": "asks approvals",
     "agent/session/turn/compaction.py": "asks the models actor",

@@ -7,7 +7,7 @@ import pytest
 
 from elwood.agent.conversation.inbound import Inbound
 from elwood.agent.feature import Report
-from elwood.agent.session.log.inbox import RunResult
+from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.state import RunFinished, RunsMissed
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
 from elwood.agent.conversation.settings import Hours
 from elwood.agent.feature import Report
-from elwood.agent.session.log.inbox import RunResult
+from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task
 from elwood.features.tasks.when import Cadence, Cron, Every, Once

@@ -264,20 +264,14 @@ ENOUGH = 500
 WEIGHT = 0.2
 # What a tokenizer can be: beyond it, the service counts something else.
 LEAST, MOST = 0.5, 3.0
-# Models of one conversation that are remembered.
-MAX_MODELS = 20
 
 
 class Calibration(msgspec.Struct):
-    """How many tokens each model counts for an estimated one; *model* answered last."""
+    """How many tokens the *model* that answered last counts for an estimated one."""
 
-    ratios: dict[str, float] = {}
     model: str = ""
-
-    @property
-    def ratio(self) -> float:
-        """The ratio of the model that answered last: it is likely to be asked next."""
-        return self.ratios.get(self.model, 1.0)
+    ratio: float = 1.0
+    is_known: bool = False
 
     def learn(self, model: str, estimated: int, usage: Usage) -> None:
         """Take into account what *model* counted for a request of *estimated* tokens.
@@ -288,12 +282,11 @@ class Calibration(msgspec.Struct):
         >>> round(calibration.ratio, 2)
         1.24
         """
-        self.model = model
+        if model != self.model:  # another one has another tokenizer
+            self.model, self.ratio, self.is_known = model, 1.0, False
         counted = usage.input + usage.cache_read + usage.cache_write
         if usage.estimated or not counted or estimated < ENOUGH:
             return
         seen = min(MOST, max(LEAST, counted / estimated))
-        before = self.ratios.pop(model, seen)
-        self.ratios[model] = before + WEIGHT * (seen - before)
-        while len(self.ratios) > MAX_MODELS:
-            del self.ratios[next(iter(self.ratios))]
+        self.ratio += (WEIGHT if self.is_known else 1.0) * (seen - self.ratio)
+        self.is_known = True

@@ -23,9 +23,8 @@ from elwood.agent.session.commands.status import Status
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import Extensions, SessionExtensions
-from elwood.agent.session.log.after_restore import doubtful, let_go
-from elwood.agent.session.log.archive import put_away_if_due
 from elwood.agent.session.log.entries import MAX_WAITING, Entry, Received, Replied
+from elwood.agent.session.log.restored import doubtful, let_go
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import Session, commands, is_command, moves
 from elwood.agent.session.log.turns import TOLD
@@ -132,7 +131,7 @@ class SessionActor:
 
     async def _put_away_if_due(self) -> None:
         withdraw, after = self._runner.approvals.let_go, self._settings.archive
-        await put_away_if_due(self._log, withdraw, self._clock.now(), after)
+        await self._log.put_away_if_due(withdraw, self._clock.now(), after)
 
     async def _work(self, mailbox: Mailbox[SessionsMail]) -> None:
         withdraw = self._runner.approvals.withdraw

@@ -24,7 +24,7 @@ from elwood.agent.session.inspection import (
     TroubleSeen,
     WaitSeen,
 )
-from elwood.agent.session.log.after_restore import Restored
+from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.messages import SessionsMail
 from elwood.agent.session.turn.inputs import OwnerClock

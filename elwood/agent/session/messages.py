@@ -5,7 +5,7 @@ import msgspec
 
 from elwood.agent.approvals.messages import Decided
 from elwood.agent.conversation.inbound import Inbound
-from elwood.agent.session.log.inbox import RunResult
+from elwood.agent.session.log.state import RunResult
 from elwood.foundation.runtime import Request
 
 

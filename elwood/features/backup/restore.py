@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from elwood.agent.session.log import restored
-from elwood.agent.session.log.after_restore import Restored
+from elwood.agent.session.log.restored import Restored
 from elwood.features.backup.archive import unpack
 from elwood.features.backup.rules import BUNDLE, STATE, WORKSPACE, BackupFailed, Manifest, stamp
 from elwood.features.backup.store import (

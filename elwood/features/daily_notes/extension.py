@@ -7,8 +7,8 @@ import trio
 from elwood.agent.conversation.message import Human
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.entries import Received
-from elwood.agent.session.log.finished_turn import FinishedTurn
 from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.turns import FinishedTurn
 from elwood.features.daily_notes.notes import is_first
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import clear_error, report_error

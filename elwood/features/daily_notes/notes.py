@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, tzinfo
 
 from elwood.agent.conversation.message import DAYS_TAG, without_days
-from elwood.agent.session.log.finished_turn import FinishedTurn
+from elwood.agent.session.log.turns import FinishedTurn
 from elwood.foundation.text.characters import wrap_untrusted
 from elwood.foundation.text.tokens import estimate, fit
 from elwood.foundation.text.words import fold, having

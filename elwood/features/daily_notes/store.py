@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.session.log.finished_turn import FinishedTurn
+from elwood.agent.session.log.turns import FinishedTurn
 from elwood.agent.tools.tool import ForgettingFailed, SearchResult
 from elwood.features.daily_notes.notes import MAX_DAILY, add, cleansed, days_until, may_tell, recall
 from elwood.features.daily_notes.pages import FOLDERS, Page, excerpt, page, passages

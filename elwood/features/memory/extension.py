@@ -19,12 +19,10 @@ from elwood.agent.conversation.message import Completion, Human, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.messages import Complete, ModelsMail
-from elwood.agent.session.log.branch import private_texts
+from elwood.agent.session.log.branch import fresh, private_texts
 from elwood.agent.session.log.entries import Node, Observed, Reminded
-from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import is_command
-from elwood.agent.session.log.tree import fresh
+from elwood.agent.session.log.state import is_command, state_at
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import LearningQuestion, Observation, corrects
 from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Suggest, Unlearned

@@ -18,8 +18,8 @@ from elwood.agent.conversation.inbound import Busy, Refused, Taken
 from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
-from elwood.agent.session.log.after_restore import Restored
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
+from elwood.agent.session.log.restored import Restored
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk

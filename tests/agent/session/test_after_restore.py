@@ -4,8 +4,8 @@ import pytest
 
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.session.log.after_restore import settle
 from elwood.agent.session.log.entries import Entry, Posting, Received, Replied, TurnStarted
+from elwood.agent.session.log.restored import settle
 from elwood.agent.session.log.state import Session
 
 HERE = Route("telegram", chat=1)

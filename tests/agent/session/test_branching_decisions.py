@@ -44,10 +44,10 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.replay_until import is_on, moved_to, spans, state_at
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Session, state_at
 from elwood.agent.session.log.turns import call_key
+from elwood.agent.session.reading.records import is_on, moved_to, spans
 from elwood.agent.session.turn.inputs import said_in
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk

@@ -11,8 +11,7 @@ from elwood.agent.approvals.messages import Decided, Verdict
 from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import CallDecided, Entry, TurnStarted
-from elwood.agent.session.log.inbox import RunResult
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import RunResult, Session
 from elwood.features.tasks.feature import TaskExtension
 from elwood.features.tasks.messages import TimetableMail, WhichCancelled
 from elwood.foundation.runtime import Mailbox, inline

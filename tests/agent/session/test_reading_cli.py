@@ -32,7 +32,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.state import Log, Session
 from elwood.agent.session.reading.cli import (
     SentRequest,
     body_of,
@@ -43,7 +43,7 @@ from elwood.agent.session.reading.cli import (
     show,
     since,
 )
-from elwood.agent.session.reading.records import Log, read_history
+from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.tables import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.app.config.load import load

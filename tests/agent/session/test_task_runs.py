@@ -11,7 +11,7 @@ from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
-from elwood.agent.session.log.inbox import RunResult
+from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, Unheard
 from tests.agent.session.scripted import answer, call
 from tests.journeys.scene import ROUTE, House, World, house

@@ -1,28 +1,14 @@
 """The lines of a conversation, and what the session holds of those that are not the present one."""
 
 from elwood.agent.conversation.message import Human
+from elwood.agent.session.log.branch import MAX_BRANCHES, Tree, listing
 from elwood.agent.session.log.entries import Node
-from elwood.agent.session.log.replay_until import is_on, spans
-from elwood.agent.session.log.tree import MAX_BRANCHES, Tree, listing
+from elwood.agent.session.reading.records import is_on, spans
 
 
 def path(*seqs: int) -> list[Node]:
     """Turns that begin with these entries."""
     return [Node(seq, Human(f"[now]\nwords {seq}"), 10, begins=True) for seq in seqs]
-
-
-def numbers(tree: Tree) -> list[int]:
-    return [branch.number for branch in tree.branches]
-
-
-def test_a_line_that_was_resumed_and_went_on_is_one_branch() -> None:
-    tree = Tree()
-    tree.leave(path(2), 4, 1.0, "new")
-    tree.leave(path(6), 8, 2.0, "left")
-    tree.go_on(1)
-    tree.leave(path(2, 10), 12, 3.0, "left")
-
-    assert [(branch.number, branch.tip) for branch in tree.branches] == [(2, 8), (1, 12)]
 
 
 def test_what_was_taken_back_once_is_kept_once() -> None:
@@ -31,8 +17,9 @@ def test_what_was_taken_back_once_is_kept_once() -> None:
     tree.leave(path(2, 5, 8), 10, 1.0, "undone")
     tree.leave(path(2, 5), 11, 2.0, "undone")
 
-    assert numbers(tree) == [1]
-    assert tree.branches[0].turns == 3
+    assert [(one.number, one.said) for one in tree.branches] == [
+        (1, "3 turns: “words 2” … “words 8”")
+    ]
 
 
 def test_a_mark_stays_where_it_is() -> None:
@@ -49,39 +36,32 @@ def test_a_mark_stays_where_it_is() -> None:
     ]
 
 
-def test_a_name_belongs_to_the_newest_branch() -> None:
+def test_branches_are_bounded_and_names_which_belong_to_the_newest_stay() -> None:
     tree = Tree()
-    tree.mark("Trip", path(2), 4, 1.0)
-    tree.mark("trip", path(2, 6), 8, 2.0)
-
-    assert [branch.name for branch in tree.branches] == ["", "trip"]
-    found = tree.find("TRIP")
-    assert found is not None
-    assert found.tip == 8
-
-
-def test_branches_are_bounded_and_names_stay() -> None:
-    tree = Tree()
-    tree.mark("dear", path(2), 3, 0.0)
+    tree.mark("Trip", path(2), 4, 0.0)
+    tree.mark("trip", path(2, 6), 8, 0.0)
     for seq in range(10, 10 + 5 * MAX_BRANCHES, 5):
         tree.leave(path(seq), seq + 1, 1.0, "new")
 
     assert len(tree.branches) == MAX_BRANCHES
-    assert tree.branches[0].name == "dear"
-    assert tree.newest > MAX_BRANCHES
+    found = tree.find("TRIP")
+    assert found is not None
+    assert (found.tip, found.name) == (8, "trip")
 
 
 def test_the_listing_shows_each_line_once_and_the_present_one_last() -> None:
+    """A line that was resumed and went on is one branch, and here."""
     tree = Tree()
     tree.leave(path(2), 4, 0.0, "new")
     tree.mark("x", path(6, 8), 9, 60.0)
     tree.leave(path(6, 8), 9, 60.0, "left")
     tree.go_on(1)
-
     assert listing(tree, path(2, 12), 120.0).splitlines() == [
-        "3 x: marked 60 s ago, 2 turns, about 20 tokens: “words 6” … “words 8”",
-        "→ 1: here, 2 turns, about 20 tokens: “words 2” … “words 12”",
+        "3 x: marked 60 s ago, 2 turns: “words 6” … “words 8”",
+        "→ 1: here, 2 turns: “words 2” … “words 12”",
     ]
+    tree.leave(path(2, 12), 14, 130.0, "left")
+    assert [(branch.number, branch.tip) for branch in tree.branches] == [(3, 9), (1, 14)]
 
 
 def test_spans_follow_the_moves_of_the_head() -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from elwood.agent.session.log.after_restore import Restored
-from elwood.agent.session.log.restored import restored
+from elwood.agent.session.log.restored import Restored, restored
 from elwood.features.backup.restore import restore
 from elwood.features.backup.rules import MAX_DEPTH, BackupFailed
 from elwood.features.backup.store import found, take

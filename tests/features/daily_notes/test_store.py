@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.session.log.finished_turn import FinishedTurn
+from elwood.agent.session.log.turns import FinishedTurn
 from elwood.features.daily_notes.notes import MAX_DAILY
 from elwood.features.daily_notes.store import DailyNotes
 from elwood.foundation.runtime import inline

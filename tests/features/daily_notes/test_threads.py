@@ -12,8 +12,8 @@ from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import are_days_private, days_of, without_days
 from elwood.agent.conversation.route import Route
 from elwood.agent.session.log.entries import CallEnded, Received, Replied, TurnStarted
-from elwood.agent.session.log.finished_turn import FinishedTurn, finished
 from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import FinishedTurn, finished
 from elwood.features.daily_notes.notes import (
     MAX_DAILY,
     MORE,

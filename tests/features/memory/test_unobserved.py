@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, Human, Message, Text, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.branch import resumed
+from elwood.agent.session.log.branch import MAX_OWED, Unobserved, UnobservedRange, fresh, resumed
 from elwood.agent.session.log.entries import (
     Archived,
     Branched,
@@ -22,9 +22,7 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.replay_until import state_at
-from elwood.agent.session.log.state import Session
-from elwood.agent.session.log.tree import MAX_OWED, Unobserved, UnobservedRange, fresh
+from elwood.agent.session.log.state import Session, state_at
 
 ROUTE = Route("console")
 YES = Assistant((Text("yes"),), "fake", "m", msgspec.Raw(b"null"))

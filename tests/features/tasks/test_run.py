@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.inbox import RunResult
+from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail
 from elwood.features.tasks.rules import DueRun
 from elwood.features.tasks.run import Outcome, TaskRunner

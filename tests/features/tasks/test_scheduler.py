@@ -12,7 +12,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.feature import Report
-from elwood.agent.session.log.inbox import RunResult
+from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.actor import MAX_REMINDERS, MAX_RUNS
 from elwood.features.tasks.run import RUN_LIMIT
 from elwood.features.tasks.state import RunFinished, RunsMissed, RunStarted

@@ -21,10 +21,10 @@ from elwood.agent.session.commands.slash import (
 from elwood.agent.session.commands.status import Status
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import CommandCall, SessionExtensions
+from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
-from elwood.agent.session.log.tree import listing as branches
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.tables import listing
 from elwood.agent.session.turn.inputs import OwnerClock

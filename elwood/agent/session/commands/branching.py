@@ -11,7 +11,7 @@ import msgspec
 
 from elwood.agent.conversation.calls import Outcome
 from elwood.agent.session.commands.slash import TypedCommand
-from elwood.agent.session.log.branch import resumed
+from elwood.agent.session.log.branch import MAX_NAME, resumed, summed_up
 from elwood.agent.session.log.entries import (
     Branched,
     CallEnded,
@@ -21,9 +21,8 @@ from elwood.agent.session.log.entries import (
     Retried,
     Rewound,
 )
-from elwood.agent.session.log.replay_until import state_at
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.tree import MAX_NAME, measured
+from elwood.agent.session.log.state import state_at
 from elwood.agent.session.reading.receipts import HEAD, activity
 from elwood.agent.session.reading.records import CallRecord, read_history
 from elwood.agent.session.turn.inputs import said_in
@@ -142,11 +141,8 @@ class Branching:
             return Moved((), f"There is no conversation {what}. /tree lists what there is.")
         found = await self._log.look_back(partial(state_at, to=branch.tip))
         await self._withdraw(anew=True)
-        first, last, turns, _ = measured(found.path)
-        text = f"We are back in {branch.number} ({turns} turn{'s' if turns != 1 else ''})."
-        words = f"It began with “{first}”." if turns == 1 else f"“{first}” … “{last}”"
         entry = resumed(self._log.state, found, branch.tip, branch.number)
-        return Moved((entry,), text, words if turns else "")
+        return Moved((entry,), f"We are back in {branch.number}.", summed_up(found.path))
 
 
 DONE = (

@@ -1,10 +1,12 @@
-"""The present line of a conversation: what the model sees of it, and what it has been told.
+"""The lines of a conversation: the present one, those that can be resumed, and what to learn from.
 
-`Branch` is the part of a session that moves with the head.  Everything else a session knows (what
-waits, what is on its way, receipts) stays when the conversation goes another way.
+The log is a tree.  What the session holds is one line of it, from the root to the head: what the
+model sees, and what it has been told.  Of every other line only a small record is held, and the
+line itself is read from the log again when it is resumed (decision 15).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -27,6 +29,8 @@ from elwood.agent.conversation.message import (
 from elwood.agent.session.log.entries import Node, Received, Resumed
 from elwood.agent.session.log.turns import TOLD
 from elwood.agent.session.turn.compaction import is_notice_of_cut
+from elwood.agent.session.turn.inputs import said_in
+from elwood.foundation.text.lines import duration
 from elwood.foundation.text.tokens import estimate
 
 NO_NATIVE = msgspec.Raw(b"null")
@@ -37,10 +41,11 @@ CHARACTERS = 3
 class Branch(msgspec.Struct):
     """One line of the conversation.  Changed in place by the session's fold.
 
-    *prompt_tokens* is an estimate.  *taint* is what was read on it; *named* are URLs and hosts that
-    the owner wrote before anything untrusted was; *private_calls* the ids of calls that gave
-    private data.  *untold* are notices that wait until no request is under way, and no call: they
-    would come between.  Only while a turn is open are there any.
+    Everything else that a session knows (what waits, what is on its way, receipts) stays when the
+    conversation goes another way.  *prompt_tokens* is an estimate.  *taint* is what was read on it;
+    *named* are URLs and hosts that the owner wrote before anything untrusted was; *private_calls*
+    the ids of calls that gave private data.  *untold* are notices that wait until no request is
+    under way, and no call: they would come between.  Only while a turn is open are there any.
     """
 
     path: list[Node] = []
@@ -166,10 +171,7 @@ def said_node(seq: int, message: Assistant, usage: Usage, ratio: float) -> Node:
 
 
 def plain(old: Node) -> Node:
-    """Make of a response text and calls that any codec can render, without its thinking.
-
-    Thinking is bound to the prefix it was made behind.
-    """
+    """Make of a response text and calls that any codec can render, without its thinking."""
     message = old.message
     if not isinstance(message, Assistant) or not message.codec:
         return old
@@ -177,11 +179,7 @@ def plain(old: Node) -> Node:
 
 
 def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bool) -> list[str]:
-    """List what *calls* gave, notes and days that came back, and summaries if *summed_up*.
-
-    >>> private_texts([Node(1, Human("hello"), 1)], (), summed_up=True)
-    []
-    """
+    """List what *calls* gave, notes and days that came back, and summaries if *summed_up*."""
     found = []
     for message in (node.message for node in path):
         match message:
@@ -194,3 +192,178 @@ def private_texts(path: Iterable[Node], calls: Collection[str], *, summed_up: bo
             case Human(text) if are_days_private(text):
                 found.append(days_of(text))
     return found
+
+
+# --- the other lines -----------------------------------------------------------------------------
+
+# Lines that are remembered; the oldest without a name go first.
+MAX_BRANCHES = 50
+# Characters of a line's first and last words, and of its name.
+MAX_WORDS, MAX_NAME = 60, 40
+
+# Why a line is kept: a place that was marked, `/new`, idleness, `/undo` or `/retry`, `/resume`.
+Why = Literal["marked", "new", "archived", "undone", "left"]
+REASONS: dict[Why, str] = {
+    "marked": "marked",
+    "new": "put away",
+    "archived": "put away, as it was quiet",
+    "undone": "taken back",
+    "left": "left",
+}
+
+
+class SavedBranch(msgspec.Struct, frozen=True):
+    """A line that can be resumed: its head was at the entry *tip* until Unix time *at*."""
+
+    number: int
+    tip: int
+    at: float
+    why: Why
+    said: str
+    name: str = ""
+
+
+class Tree(msgspec.Struct):
+    """The lines that are not the present one.  Changed in place by the session's fold.
+
+    *line* is the number of the present line, *newest* the highest one given; *kept* is the newest
+    message, by its entry, that a branch holds.
+    """
+
+    branches: list[SavedBranch] = []
+    line: int = 1
+    newest: int = 1
+    kept: int = 0
+
+    def mark(self, name: str, path: Sequence[Node], tip: int, at: float) -> None:
+        """Keep the present line as it is; a branch that had this name has none any more."""
+        if not path:
+            return
+        for place, branch in enumerate(self.branches):
+            if name and branch.name.casefold() == name.casefold():
+                self.branches[place] = msgspec.structs.replace(branch, name="")
+        self.newest += 1
+        self._keep(SavedBranch(self.newest, tip, at, "marked", summed_up(path), name))
+
+    def leave(self, path: Sequence[Node], tip: int, at: float, why: Why) -> None:
+        """Keep the present line unless a branch holds all of it; another one begins."""
+        if path and path[-1].seq > self.kept:
+            # It had been resumed and went on: one line, one branch.
+            self.branches = [one for one in self.branches if one.number != self.line]
+            self._keep(SavedBranch(self.line, tip, at, why, summed_up(path)))
+        if any(branch.number == self.line for branch in self.branches):
+            self.newest += 1
+            self.line = self.newest
+
+    def go_on(self, number: int) -> None:
+        """The line that begins is that of the branch *number*; a mark stays where it is."""
+        if any(one.number == number and one.why != "marked" for one in self.branches):
+            self.line = number
+
+    def find(self, given: str) -> SavedBranch | None:
+        """Find another line by its number or name; the one left last if nothing is *given*."""
+        others = [branch for branch in self.branches if branch.number != self.line]
+        if not given:
+            return max(others, key=lambda branch: branch.at, default=None)
+        for branch in others:
+            if given == str(branch.number) or given.casefold() == branch.name.casefold():
+                return branch
+        return None
+
+    def _keep(self, branch: SavedBranch) -> None:
+        self.branches.append(branch)
+        self.kept = max(self.kept, branch.tip)
+        if len(self.branches) > MAX_BRANCHES:
+            old = next((one for one in self.branches if not one.name), self.branches[0])
+            self.branches.remove(old)
+
+
+def summed_up(path: Sequence[Node]) -> str:
+    """Say of a line how many turns it has, and its first and last words.
+
+    >>> summed_up([Node(2, Human("[Thursday 1970-01-01 00:00 UTC]\\nhello there"), 9, begins=True)])
+    '1 turn: “hello there”'
+    """
+    begun = [node.message.text for node in path if isinstance(node.message, Human) and node.begins]
+    if not begun:
+        return "no words yet"
+    first, last = (f"“{said_in(text)[:MAX_WORDS]}”" for text in (begun[0], begun[-1]))
+    return f"1 turn: {first}" if len(begun) == 1 else f"{len(begun)} turns: {first} … {last}"
+
+
+def listing(tree: Tree, path: Sequence[Node], now: float) -> str:
+    """Answer ``/tree``: a line for each branch, and at last for the present line.
+
+    >>> node = Node(2, Human("[Thursday 1970-01-01 00:00 UTC]\\nhello"), 9, begins=True)
+    >>> tree = Tree([SavedBranch(1, 5, 0.0, "new", "2 turns: “a” … “b”")], 2, 2)
+    >>> print(listing(tree, [node], 120.0))
+    1: put away 2 min ago, 2 turns: “a” … “b”
+    → 2: here, 1 turn: “hello”
+    """
+    lines = []
+    for branch in sorted(tree.branches, key=lambda one: one.number):
+        if branch.number != tree.line:  # a line that was resumed is the present one
+            head = f"{branch.number} {branch.name}".rstrip()
+            ago = duration(now - branch.at)
+            lines.append(f"{head}: {REASONS[branch.why]} {ago} ago, {branch.said}")
+    return "\n".join([*lines, f"→ {tree.line}: here, {summed_up(path)}"])
+
+
+# --- what nothing was learned from yet ------------------------------------------------------------
+
+# Stretches that wait to be looked at, the newest: each costs a call of the cheap model.
+MAX_OWED = 5
+
+
+def fresh(path: Sequence[Node], after: int) -> tuple[Node, ...]:
+    """Take what was said behind the entry *after*; empty if no person said anything.
+
+    >>> fresh([Node(3, Human("hi"), 1)], 2), fresh([Node(3, Human("hi"), 1)], 3)
+    ((Node(seq=3, message=Human(text='hi'), tokens=1, begins=False),), ())
+    """
+    new = tuple(node for node in path if node.seq > after)
+    return new if any(isinstance(node.message, Human) for node in new) else ()
+
+
+class UnobservedRange(msgspec.Struct, frozen=True):
+    """What was said behind the entry *after* on a line whose head was at *tip* when it was left.
+
+    *last* is the entry of its newest message, which no other stretch has.
+    """
+
+    after: int
+    last: int
+    tip: int
+
+
+class Unobserved(msgspec.Struct):
+    """What the observer has yet to look at.  Changed in place by the session's fold.
+
+    On the present line that is what was said behind the entry *after*; *owed* are the stretches
+    that were put away before, the oldest first.  Of more than `MAX_OWED` the oldest are dropped:
+    nothing will be learned from them; nor, as a rule, from what was taken back and then resumed.
+    """
+
+    after: int = 0
+    owed: list[UnobservedRange] = []
+
+    def put_away(self, path: Sequence[Node], seq: int) -> None:
+        """The line *path* is left by the entry *seq*."""
+        if new := fresh(path, self.after):
+            self.owed.append(UnobservedRange(self.after, new[-1].seq, seq - 1))
+            del self.owed[:-MAX_OWED]
+        self.after = seq
+
+    def go_on(self, path: Sequence[Node]) -> None:
+        """The line *path* is the present one: what is owed of it is looked at with what follows."""
+        here = {node.seq for node in path}
+        back = [one for one in self.owed if one.last in here]
+        self.owed = [one for one in self.owed if one.last not in here]
+        self.after = min([self.after, *(one.after for one in back)])
+
+    def look(self, upto: int) -> None:
+        """What ends with the entry *upto* was looked at, wherever it is by now."""
+        left = [one for one in self.owed if one.last != upto]
+        if len(left) == len(self.owed):
+            self.after = max(self.after, upto)
+        self.owed = left

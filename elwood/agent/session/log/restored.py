@@ -1,16 +1,47 @@
-"""The note that the state folder came out of a backup, and when.
+"""A state folder that came out of a backup: the note of it, and what conversations record then.
 
-What was under way when the backup was taken may have been done since; who finds work older than
-`restored_at` tells of it and does not do it.
+What was under way when the backup was taken may have been done since; so it is told, and not gone
+on with.
 """
 
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import msgspec
 
-from elwood.agent.session.log.after_restore import Restored
+from elwood.agent.conversation.calls import Outcome
+from elwood.agent.conversation.message import INTERRUPTED
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    Entry,
+    Posting,
+    Received,
+    Replied,
+)
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import OpenCall
+from elwood.agent.session.reading.receipts import activity
+from elwood.foundation.text.splitting import parts
 
 NAME = "restored.json"
+TOLD = (
+    "I was restored from a backup of {}. What was under way then{} I have not gone on with, as it "
+    "may have been done since. Ask again for what is still to be done."
+)
+AGAIN = (
+    "I was restored from a backup of {}. This may have been done since, so I have not done it; ask "
+    "again if it is still to be done."
+)
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """The state is as it was at *backup_at*, and was put here at *restored_at* (Unix times)."""
+
+    backup_at: float
+    restored_at: float
 
 
 class RestoredDamaged(Exception):
@@ -29,3 +60,100 @@ def restored(state: Path) -> Restored | None:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RestoredDamaged(f"{path} was changed: restore the backup again") from error
+
+
+def doubtful(received: Received, restored: Restored | None, zone: tzinfo) -> str:
+    """Say why a message may have been dealt with by the state that a backup replaced; else "".
+
+    A channel gives out again what it was not told in time that we had.
+    """
+    if restored is None or received.errand is not None:
+        return ""
+    if not restored.backup_at < received.sent_at <= restored.restored_at:
+        return ""
+    return AGAIN.format(_when(restored, zone))
+
+
+async def let_go(
+    log: SessionLog,
+    restored: Restored | None,
+    zone: tzinfo,
+    withdraw: Callable[..., Awaitable[None]],
+) -> None:
+    """Answer, and do not do, what is older than the restore; once, before anything is begun.
+
+    All of it is recorded in one line, whose time is after the restore: a crash before it lets this
+    happen again, and one after it does not.  *withdraw* takes back the owner's questions.
+    """
+    if restored is None or log.last >= restored.restored_at:
+        return
+    entries = settle(log.state, _when(restored, zone))
+    if not entries:
+        return
+    turn = log.state.turn
+    asked = [kept.pending for kept in log.state.pending.values()]
+    calls = turn.calls.values() if turn is not None else ()
+    asked += [call.pending for call in calls if call.pending is not None and call.ended is None]
+    if asked:
+        # The owner's questions first, or they would stay open for calls that are gone.
+        await withdraw(*asked)
+    await log.keep(*entries, last_words=True)
+
+
+def settle(session: Session, when: str) -> tuple[Entry, ...]:
+    """List the entries, for one line, after which nothing of before the restore is left to be done.
+
+    Calls come to what is known of them; the open turn and all that waits are answered with when
+    the backup was taken, *when*, runs of tasks in silence; what was not sent yet will be sent
+    marked as a repeat.
+    """
+    return tuple(_settled(session, when))
+
+
+def _settled(session: Session, when: str) -> Iterator[Entry]:
+    for undelivered in session.undelivered.values():
+        replied = undelivered.replied
+        for part in range(len(parts(replied.text, replied.footer))):
+            if part not in undelivered.posted:
+                yield Posting(replied.reply, part, undelivered.attempts.get(part, 0) + 1)
+    for kept in session.pending.values():
+        one = kept.pending
+        yield CallDecided(one.turn, one.call, one.plan, "withdrawn")
+    turn, waiting = session.turn, session.waiting.values()
+    said = tuple(received for received in waiting if received.errand is None)
+    runs = tuple(received for received in waiting if received.errand is not None)
+    if turn is not None:
+        ended = [_ended(turn.id, call) for call in turn.calls.values() if call.ended is None]
+        yield from ended
+        text = TOLD.format(when, f" ({turn.under_way})")
+        footer = activity([*turn.receipts, *ended])
+        if turn.errand is None:
+            heard, said, quiet = (*turn.inputs, *said), (), False
+        else:
+            heard, runs, quiet = (*turn.inputs, *runs), (), True
+        yield Replied(turn.id, turn.id, _ids(heard), turn.route, text, footer, True, quiet)
+    # Of runs the timetable tells what became: nobody waits for their answers.
+    for heard, quiet in ((said, False), (runs, True)):
+        if heard:
+            inputs, text = _ids(heard), TOLD.format(when, "")
+            yield Replied(inputs[0], None, inputs, heard[0].route, text, "", True, quiet)
+
+
+def _ids(heard: Iterable[Received]) -> tuple[str, ...]:
+    return tuple(received.id for received in heard)
+
+
+def _ended(turn: str, call: OpenCall) -> CallEnded:
+    outcome: Outcome = "denied"
+    text, target = "not begun before the backup was taken", ""
+    if call.started is not None:
+        pure = call.started.effect == "pure"
+        outcome, text = ("failed", "cut off") if pure else ("unknown", INTERRUPTED)
+        target = call.started.target
+    elif call.pending is not None:
+        target = call.pending.target
+    return CallEnded(turn, call.key, call.call.name, outcome, text, target, ruling=call.ruling)
+
+
+def _when(restored: Restored, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(restored.backup_at, zone):%Y-%m-%d %H:%M}"

@@ -1,21 +1,28 @@
 """A session's journal while the session lives: the one place where its entries are written."""
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import trio
 
 from elwood.agent.conversation.message import Results
-from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.entries import Archived, Entry
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
 from elwood.foundation.storage.journal import Journal
 
+log = logging.getLogger("elwood.sessions")
+
 T = TypeVar("T")
 WRITE = "writing the conversation's log"
 # Seconds between two tries to write on a full disk, doubling up to the last.
 FIRST_PAUSE, LAST_PAUSE = 1.0, 10.0
+# At the head of the first answer after a conversation was put away, once.
+PUT_AWAY = "(I have put our last conversation away, as it was quiet; /resume brings it back.)\n\n"
+# Seconds for approvals to end what was permitted: nothing is taken in meanwhile.
+WITHDRAW_LIMIT = 5.0
 
 
 class SessionLog:
@@ -70,8 +77,7 @@ class SessionLog:
         Only for what matters together with what is recorded next: a crash before that loses it.
         """
         await self._journal.stage(entry)
-        self._publish(self.id, self.state)
-        self.changed()
+        self._tell_changed()
 
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
         """Write *entries* as one, on the disk when this returns.
@@ -82,7 +88,8 @@ class SessionLog:
         if last_words:
             await self.keep(*entries, last_words=True)
         else:
-            await self._write(entries, False)
+            await self._journal.append(*entries)
+            self._tell_changed()
 
     async def keep(self, *entries: Entry, last_words: bool = False) -> None:
         """Write *entries* as one, however long the disk stays full.
@@ -92,19 +99,38 @@ class SessionLog:
         pause = FIRST_PAUSE
         while True:
             try:
-                await self._write(entries, last_words)
+                await self._journal.append(*entries, last_words=last_words)
             except DiskFull as error:
                 report_error(WRITE, str(error))
             else:
                 clear_error(WRITE)
+                self._tell_changed()
                 return
             await trio.sleep(pause)
             pause = min(LAST_PAUSE, 2 * pause)
 
-    async def _write(self, entries: tuple[Entry, ...], last_words: bool) -> None:
-        await self._journal.append(*entries, last_words=last_words)
-        self._publish(self.id, self.state)
-        self.changed()
+    async def put_away_if_due(
+        self, withdraw: Callable[..., Awaitable[int]], now: float, after: float
+    ) -> None:
+        """Begin anew if the conversation was quiet for *after* seconds; `/resume` brings it back.
+
+        Nothing is put away while anything is left to do, or waits for the owner.  Called by the
+        loop that takes messages in, before each: so none can come meanwhile, and each finds a fresh
+        conversation.  *withdraw* lets go of what was permitted for it.
+        """
+        at_rest = self.state.is_idle and not self.state.pending
+        if not (at_rest and self.state.path) or now - self.last < after:
+            return
+        # What was permitted for the conversation ends with it, so that comes first.
+        with trio.move_on_after(WITHDRAW_LIMIT) as scope:
+            await withdraw(anew=True)
+        if scope.cancelled_caught:
+            log.warning("conversation was not put away", extra={"why": "approvals are away"})
+            return
+        try:
+            await self.record(Archived())
+        except DiskFull as error:
+            log.warning("conversation was not put away", extra={"why": str(error)})
 
     def changed(self) -> None:
         """Wake who waits for a change."""
@@ -118,3 +144,7 @@ class SessionLog:
     def close(self) -> None:
         """The session leaves the memory."""
         self._publish(self.id, None)
+
+    def _tell_changed(self) -> None:
+        self._publish(self.id, self.state)
+        self.changed()

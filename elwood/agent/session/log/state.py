@@ -4,16 +4,19 @@
 changed in place by `apply` alone, so that a turn costs the same however long the log is.
 """
 
+from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 
 import msgspec
 
-from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Calibration, Human, Notice, are_days_private
+from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
-from elwood.agent.session.log.branch import said_node
+from elwood.agent.session.log.branch import Branch, Tree, Unobserved, Why, said_node
 from elwood.agent.session.log.entries import (
     MAX_ATTEMPTS,
+    MAX_SEEN,
     Archived,
     Branched,
     CallDecided,
@@ -39,36 +42,66 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.finished_turn import FinishedTurn, finished
-from elwood.agent.session.log.inbox import Inbox
-from elwood.agent.session.log.tree import Tree, Unobserved, Why
 from elwood.agent.session.log.turns import (
+    TOLD,
     UNANSWERED,
+    FinishedTurn,
     OpenCall,
     Turn,
     Undelivered,
     WaitingCall,
     call_key,
+    finished,
     is_answer,
     outcome,
 )
 
 # Receipts that are remembered, without their texts.
 MAX_RECEIPTS = 50
+# Runs of tasks whose end is remembered, for the scheduler to ask about: it asks at once.
+MAX_RUNS = 20
+# What people were sent since they wrote last: so much of it is of use to the model, and characters
+# of each.
+MAX_OVERHEARD, MAX_WORDS = 10, 1000
 
 
-class Session(Inbox):
+class RunResult(msgspec.Struct, frozen=True):
+    """How a run ended: *text* is its answer, *failed* says that this states a failure.
+
+    *acted* says that something was done which must not be done twice unasked, *waiting* that a
+    call waits for the owner; *told* is where the answer is posted, if it is, *label* that of the
+    conversation it ran in.
+    """
+
+    text: str
+    failed: bool = False
+    acted: bool = False
+    waiting: bool = False
+    told: Route | None = None
+    label: Label = CLEAN
+
+
+class Session(Branch):
     """All that a session knows: the present line of the conversation, and what belongs to none.
+
+    Of what came in: *notices* is what the model is told before a message, by its id; *overheard*
+    what it is told of before the next one, whichever that is, and on whichever line: the newest
+    that people were sent without it.  *runs* is how runs of tasks ended, by the id of their
+    message.
 
     *pending* are calls that wait for the owner while the conversation goes on, by
     ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
-    lines.  *failed* says that its
-    newest answer states a failure, *archived* that the person has not been told yet that their
-    conversation was put away.  *calibration* corrects estimates: what the models have counted, on
+    lines.  *failed* says that its newest answer states a failure, *archived* that the person has
+    not been told yet that their conversation was put away.  *calibration* corrects estimates, on
     whatever line.  *unobserved* is what nothing was learned from yet; *done* the newest turn that
     ended.
     """
 
+    seen: dict[str, None] = msgspec.field(default_factory=dict)
+    waiting: dict[str, Received] = msgspec.field(default_factory=dict)
+    notices: dict[str, str] = msgspec.field(default_factory=dict)
+    overheard: list[Received] = msgspec.field(default_factory=list)
+    runs: dict[str, RunResult] = msgspec.field(default_factory=dict)
     turn: Turn | None = None
     turns: int = 0
     undelivered: dict[str, Undelivered] = msgspec.field(default_factory=dict)
@@ -90,14 +123,14 @@ class Session(Inbox):
         """Take the entry number *seq*, written at Unix time *at*, into account."""
         match entry:
             case Received():
-                self.receive(entry)
+                self._receive(entry)
             case TurnStarted():
                 self._start(seq, entry)
             case Joined(_, inputs, text):
                 turn = self._open_turn(entry)
-                turn.inputs.extend(self.take(inputs))
+                turn.inputs.extend(self._take(inputs))
                 turn.attempts = 1
-                self.preface(seq, inputs)
+                self._preface(seq, inputs)
                 self.push(seq, Human(text))
             case Prompted(prompt):
                 self.begin_epoch(prompt)
@@ -119,10 +152,8 @@ class Session(Inbox):
                 turn = self._open_turn(entry)
                 turn.calls[call].started = entry
                 turn.acted = turn.acted or effect == "once"
-            case CallEnded(_, call):
+            case CallEnded():
                 self._end_call(seq, self._open_turn(entry), entry)
-                self.receipts.append(msgspec.structs.replace(entry, text=""))
-                del self.receipts[:-MAX_RECEIPTS]
             case Compacted(summary, upto, why):
                 self.summarise(summary, upto, self.turn.start if self.turn is not None else upto)
                 if self.turn is not None:
@@ -159,6 +190,49 @@ class Session(Inbox):
             case Observed(upto):
                 self.unobserved.look(upto)
 
+    # --- messages that come in ---
+
+    def _receive(self, entry: Received) -> None:
+        self.seen[entry.id] = None
+        _bound(self.seen, MAX_SEEN)
+        if entry.edits is not None:
+            for id_, waiting in self.waiting.items():
+                if entry.edits in (waiting.message, waiting.edits):
+                    # Both ids stay, so that both have their outcome; only the new text counts.
+                    self.waiting[id_] = msgspec.structs.replace(waiting, text="")
+        self.waiting[entry.id] = entry
+        self.hear(entry)
+
+    def _take(self, inputs: tuple[str, ...]) -> Iterator[Received]:
+        """Take out what waits of *inputs*."""
+        for id_ in inputs:
+            if (received := self.waiting.pop(id_, None)) is not None:
+                yield received
+
+    def _preface(self, seq: int, inputs: tuple[str, ...]) -> None:
+        """Tell the model what is to be said before *inputs*."""
+        if self.overheard:
+            told = [TOLD[one.errand.says].format(one.text) for one in self.overheard if one.errand]
+            self.push(seq, Notice("\n\n".join(told)))
+            for received in self.overheard:
+                self.hear(received)  # once more: it may have come in on another line
+            self.overheard = []
+        for id_ in inputs:
+            if (notice := self.notices.pop(id_, None)) is not None:
+                self.push(seq, Notice(notice))
+
+    def _retry(self, entry: Retried) -> None:
+        asked = self.waiting[entry.input]
+        untrusted = asked.untrusted or entry.untrusted
+        asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
+        self.waiting[entry.input] = asked
+        self.bring(entry.origins, entry.private)
+        self.hear(asked)
+        if entry.notice:
+            self.notices[entry.input] = entry.notice
+
+    # --- the head moves ---
+
     def _leave(self, seq: int, at: float, why: Why) -> None:
         self.tree.leave(self.path, seq - 1, at, why)
         if why != "undone":  # nothing is learned from what the owner took back
@@ -175,22 +249,14 @@ class Session(Inbox):
         for received in self.waiting.values():
             self.hear(received)
 
-    def _retry(self, entry: Retried) -> None:
-        asked = self.waiting[entry.input]
-        untrusted = asked.untrusted or entry.untrusted
-        asked = msgspec.structs.replace(asked, text=entry.text, untrusted=untrusted)
-        self.waiting[entry.input] = asked
-        self.bring(entry.origins, entry.private)
-        self.hear(asked)
-        if entry.notice:
-            self.notices[entry.input] = entry.notice
+    # --- turns and their calls ---
 
     def _start(self, seq: int, entry: TurnStarted) -> None:
         if self.turn is not None and self.turn.id == entry.turn:
             self.turn.attempts = entry.attempt
             return
         self.turns += 1
-        inputs = list(self.take(entry.inputs))
+        inputs = list(self._take(entry.inputs))
         calls = [key for key in entry.calls if key in self.pending]
         if entry.calls and not (inputs or calls):
             return  # withdrawn while this was being written
@@ -199,10 +265,18 @@ class Session(Inbox):
             turn.kept.append(kept := self.pending.pop(key))
             self.bring(kept.origins, kept.private)
             turn.calls[key] = kept.opened(key)
-        self.preface(seq, entry.inputs)
+        self._preface(seq, entry.inputs)
         if entry.text:
             self.push(seq, Human(entry.text), begins=True)
         self.taint.add(Label(private=are_days_private(entry.text)), "")
+
+    def _say(self, seq: int, entry: Said) -> None:
+        turn, message = self._open_turn(entry), entry.message
+        self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
+        turn.attempts = 0
+        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
+        turn.rounds += 1
+        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
 
     def _decide(self, seq: int, at: float, entry: CallDecided) -> None:
         turn = self.turn
@@ -224,15 +298,9 @@ class Session(Inbox):
         if self.turn is None:
             self.tell(seq)
 
-    def _say(self, seq: int, entry: Said) -> None:
-        turn, message = self._open_turn(entry), entry.message
-        self.calibration.learn(message.model, self.prompt_tokens + self.tokens, entry.usage)
-        turn.attempts = 0
-        turn.calls = {call.id: OpenCall(call.id, call) for call in message.calls}
-        turn.rounds += 1
-        self.path.append(said_node(seq, message, entry.usage, self.calibration.ratio))
-
     def _end_call(self, seq: int, turn: Turn, entry: CallEnded) -> None:
+        self.receipts.append(msgspec.structs.replace(entry, text=""))
+        del self.receipts[:-MAX_RECEIPTS]
         turn.attempts = 0
         open_call = turn.calls[entry.call]
         open_call.ended = entry
@@ -269,7 +337,10 @@ class Session(Inbox):
                 # Or the model would go on with what was stopped or given up (poison again).
                 self.push(seq, Notice(UNANSWERED.format(entry.text[:500])))
             self.turn = None
-        self.answer(entry, turn, self.pending)
+        self._note_runs(entry, turn)
+        for id_ in entry.inputs:
+            self.waiting.pop(id_, None)
+            self.notices.pop(id_, None)
         if self.turn is None:
             self.tell(seq)
         self.failed = entry.failed
@@ -277,10 +348,58 @@ class Session(Inbox):
         if entry.text and not entry.quiet:
             self.undelivered[entry.reply] = Undelivered(entry)
 
+    def _note_runs(self, replied: Replied, turn: Turn | None) -> None:
+        """Note how the runs ended that *replied* answers, with *turn* if that ends with it."""
+        answered = [self.waiting[id_] for id_ in replied.inputs if id_ in self.waiting]
+        for received in (*(turn.inputs if turn else ()), *answered):
+            if received.errand is None:
+                continue
+            # Also if an earlier run has asked for the same.
+            asked = turn is not None and any(r.outcome == "waiting" for r in turn.receipts)
+            self.runs[received.id] = RunResult(
+                replied.text,
+                replied.failed,
+                acted=turn is not None and turn.acted,
+                waiting=asked and bool(self.pending),
+                told=None if replied.quiet else replied.route,
+                label=self.taint.label,
+            )
+            if received.errand.says in TOLD:
+                text = received.text
+                cut = text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}… (cut)"
+                self.overheard.append(msgspec.structs.replace(received, text=cut))
+                del self.overheard[:-MAX_OVERHEARD]
+        _bound(self.runs, MAX_RUNS)
+
     def _open_turn(self, entry: Entry) -> Turn:
         if self.turn is None:
             raise ValueError(f"{type(entry).__name__} outside of a turn")
         return self.turn
+
+
+def _bound(kept: dict[str, object] | dict[str, None] | dict[str, RunResult], most: int) -> None:
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+
+
+# Entries in order: number, Unix time, entry.
+Log = Iterable[tuple[int, float, Entry]]
+
+
+def state_at(log: Log, to: int, without: Collection[str] = ()) -> Session:
+    """Return what the entries up to *to* add up to, as if the messages *without* had not come."""
+    session = Session()
+    for seq, at, entry in log:
+        if seq > to:
+            break
+        match entry:
+            case Received(id_) | Retried(id_) if id_ in without:
+                continue
+        session.apply(seq, at, entry)
+    return session
+
+
+# --- what is to be done next ----------------------------------------------------------------------
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -310,15 +429,7 @@ Work = Start | Resume | GiveUpTurn | Nothing
 
 
 def is_command(received: Received) -> bool:
-    """Tell whether a message is a slash command, which needs no model.
-
-    >>> from elwood.agent.conversation.route import Route
-    >>> route = Route("console")
-    >>> is_command(Received("1", "/new", "me", route, 0.0))
-    True
-    >>> is_command(Received("1", "/etc/hosts says what?", "me", route, 0.0))
-    False
-    """
+    """Tell whether a message is a slash command, which needs no model: not "/etc/hosts is odd"."""
     words = received.text.split(maxsplit=1) if received.errand is None else []
     return bool(words) and words[0].startswith("/") and words[0][1:].isalnum()
 
@@ -337,11 +448,6 @@ def inputs(session: Session) -> tuple[Received, ...]:
     """List what a turn may take of what waits: nothing behind a command that moves it away.
 
     The run of a task is a turn of its own: nothing joins it, and it joins nothing.
-
-    >>> from elwood.agent.conversation.route import Route
-    >>> said = [Received(text, text, "me", Route("console"), 0.0) for text in ("a", "/new", "b")]
-    >>> [received.id for received in inputs(Session(waiting={one.id: one for one in said}))]
-    ['a']
     """
     before = takewhile(lambda received: not moves(received), session.waiting.values())
     said = [received for received in before if not is_command(received)]

@@ -19,9 +19,9 @@ from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.providers import encoder
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import Entry, Said
-from elwood.agent.session.log.state import Session, is_command
+from elwood.agent.session.log.state import Log, Session, is_command
 from elwood.agent.session.reading.export import Format, items_of, written
-from elwood.agent.session.reading.records import CallRecord, Log, read_history
+from elwood.agent.session.reading.records import CallRecord, read_history
 from elwood.agent.session.reading.tables import calls_table, transcript, turns_table
 from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
 from elwood.foundation.storage.journal import verify as verify_journal

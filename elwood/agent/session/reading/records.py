@@ -1,11 +1,12 @@
 """What happened in a conversation, turn by turn: one pass over its log, for all who show it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.session.log.entries import (
+    Archived,
     CallDecided,
     CallEnded,
     CallPending,
@@ -14,15 +15,14 @@ from elwood.agent.session.log.entries import (
     Joined,
     Received,
     Replied,
+    Resumed,
     Retried,
+    Rewound,
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.replay_until import is_on, moved_to, spans
+from elwood.agent.session.log.state import Log
 from elwood.agent.session.log.turns import call_key
-
-# Entries in order: number, Unix time, entry.
-Log = Iterable[tuple[int, float, Entry]]
 
 
 class CallRecord(msgspec.Struct):
@@ -234,3 +234,40 @@ class _Reader:
         if call.outcome == "waiting" and not entry.allowed:
             call.outcome = "denied"
             del self._open[key]
+
+
+def moved_to(entry: Entry) -> int | None:
+    """Return where *entry* moves the head; None if it does not.
+
+    >>> moved_to(Rewound(5)), moved_to(Archived())
+    (5, 0)
+    """
+    match entry:
+        case Rewound(to) | Resumed(to):
+            return to
+        case Archived():
+            return 0
+    return None
+
+
+def spans(moves: Sequence[tuple[int, int]], head: int) -> list[tuple[int, int]]:
+    """List the stretches of the log, both ends inclusive, that lie on the line up to *head*.
+
+    *moves* are the entries that moved the head, in order, and where to.
+
+    >>> spans([(10, 4), (15, 0), (20, 12)], 25)
+    [(1, 4), (10, 12), (20, 25)]
+    """
+    found = []
+    for at, to in reversed(moves):
+        if at <= head:
+            found.append((at, head))
+            head = to
+    if head:
+        found.append((1, head))
+    return found[::-1]
+
+
+def is_on(seq: int, line: Sequence[tuple[int, int]]) -> bool:
+    """Tell whether the entry *seq* lies on *line*."""
+    return any(first <= seq <= last for first, last in line)

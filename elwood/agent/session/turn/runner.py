@@ -10,9 +10,8 @@ import trio
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.session.delivery import Delivery, Showing
 from elwood.agent.session.extension import SessionExtensions
-from elwood.agent.session.log import archive
 from elwood.agent.session.log.entries import Received, Replied, Rewound, TurnStarted
-from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.log.session_log import PUT_AWAY, SessionLog
 from elwood.agent.session.log.state import GiveUpTurn, Nothing, Resume, Start, is_command, next_work
 from elwood.agent.session.log.turns import spoken, usable
 from elwood.agent.session.turn.compaction import told
@@ -291,7 +290,7 @@ class TurnRunner:
         text, quiet = spoken(turn, answer.text, failed=answer.failed)
         head = ""
         if turn.errand is None:
-            head = archive.NOTE if state.archived else ""
+            head = PUT_AWAY if state.archived else ""
             head += stale_note(turn.inputs, self._clock.now())
         said, footer = with_receipts(self._redactor(text), turn)
         replied = Replied(
