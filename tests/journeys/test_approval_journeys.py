@@ -17,8 +17,10 @@ from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallDecided, Replied
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.features.web.client import Web
+from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from tests.agent.session.scripted import Named, answer, call
 from tests.fake_http import Reply, Request, serving
@@ -343,7 +345,7 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
         asking(h).settings["policy"] = PolicySettings(
             allow=("mail", "web_request")
         )  # of no use here
-        _, *of_web = tools(web, None, inline)
+        _, *of_web = tools(web, SearchSettings(), Client(), inline)
         h.more_tools = (*of_web, wire.mail())
         h.features = (featured("web", of_web),)
         steps = [*deceived(port), *deceived(port)[1:]]

@@ -3,7 +3,7 @@
 Nothing of the owner goes along: no cookie, no key, no proxy of the environment.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import attrs
 import msgspec
@@ -14,10 +14,6 @@ from elwood.foundation.net.egress import EgressRules, Windows, refusal
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
 from elwood.foundation.net.urls import RefusedUrl, Url, follow, parse
 
-__all__ = ["Permit", "Web", "WebFailed", "WebPage", "WebRefused"]
-
-# Says why a URL must not be asked for; None if it may.
-Permit = Callable[[Url], str | None]
 # Bytes of a body that are kept, after decompression: a long page of text has less than one million.
 MAX_BODY = 3 * 1024 * 1024
 # Seconds for a whole request with all its hops, and for each wait for more bytes.
@@ -26,7 +22,9 @@ READ_TIMEOUT = 20.0
 # Requests at a time; more wait.
 CONNECTIONS = 8
 _REDIRECTS = (301, 302, 303, 307, 308)
-_ACCEPT = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
+_ACCEPT = {
+    "accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
+}
 
 
 class WebFailed(Exception):
@@ -64,15 +62,11 @@ def _client(route: Route) -> Client:
     return Client(connections=CONNECTIONS, route=route)
 
 
-def _anything(_url: Url) -> None:
-    return None
-
-
 class Web:
     """Fetches from and sends to the web, under *rules*; ends with ``aclose``.
 
-    The *permit* of a call is asked at each hop, besides the rules.  *allow* says which addresses
-    may be connected to, *resolve* looks names up, *client* makes what speaks HTTP.
+    *allow* says which addresses may be connected to, *resolve* looks names up, *client* makes what
+    speaks HTTP.
     """
 
     def __init__(
@@ -91,66 +85,44 @@ class Web:
         self._limit = limit
         self._deadline = deadline
 
-    async def fetch(
-        self, url: str, *, permit: Permit = _anything, headers: Mapping[str, str] | None = None
-    ) -> WebPage:
-        """Return the page at *url*, and where it redirects to.  Raises WebRefused, WebFailed.
+    async def fetch(self, url: str) -> WebPage:
+        """Return the page at *url*, and where it redirects to.  Raises WebRefused, WebFailed."""
+        return await self._request("GET", url, None)
 
-        *headers* go to the origin of *url* only.
-        """
-        return await self._request("GET", url, None, permit, {"accept": _ACCEPT, **(headers or {})})
-
-    async def send(
-        self,
-        method: str,
-        url: str,
-        body: bytes,
-        content_type: str,
-        *,
-        permit: Permit = _anything,
-        headers: Mapping[str, str] | None = None,
-    ) -> WebPage:
+    async def send(self, method: str, url: str, body: bytes, content_type: str) -> WebPage:
         """Send *body* to *url*, which may change something.  Raises WebRefused, WebFailed.
 
         It is sent on within its origin only, if the server asks for that (307, 308); a redirect
         to another host is refused (AP-12), any other is the answer.
         """
-        return await self._request(method, url, (body, content_type), permit, headers or {})
+        return await self._request(method, url, (body, content_type))
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
-    async def _request(
-        self,
-        method: str,
-        text: str,
-        content: tuple[bytes, str] | None,
-        permit: Permit,
-        headers: Mapping[str, str],
-    ) -> WebPage:
+    async def _request(self, method: str, text: str, content: tuple[bytes, str] | None) -> WebPage:
         url = parse(text, self.rules.ports)
         if isinstance(url, RefusedUrl):
             raise WebRefused(url.why)
-        hop = _Hop(method, url, content, headers)
+        hop = _Hop(method, url, content)
         with trio.move_on_after(self._deadline):
             while True:
-                self._admit(hop, permit)
+                self._admit(hop)
                 got = await self._ask(hop)
                 if isinstance(got, WebPage):
                     return got
                 hop = got
         raise _failed(hop, f"no whole answer within {self._deadline:g} s", is_sent=True)
 
-    def _admit(self, hop: "_Hop", permit: Permit) -> None:
-        url = hop.url
-        why = refusal(self.rules, url, hop.number) or permit(url)
+    def _admit(self, hop: "_Hop") -> None:
+        why = refusal(self.rules, hop.url, hop.number)
         now = trio.current_time()
-        if why is None and (wait := self._windows.wait(url.host, now)) > 0:
+        if why is None and (wait := self._windows.wait(hop.url.host, now)) > 0:
             why = f"too many requests to the web within a minute; wait {wait:.0f} s"
         if why is not None:
             raise WebRefused(why, hop.sent_by)
-        self._windows = self._windows.after(url.host, now)
+        self._windows = self._windows.after(hop.url.host, now)
 
     async def _ask(self, hop: "_Hop") -> "WebPage | _Hop":
         """Make one hop, and return its page or the hop that it leads to."""
@@ -159,7 +131,7 @@ class Web:
             hop.method,
             hop.url.text,
             body,
-            headers=hop.headers,
+            headers=_ACCEPT if hop.content is None else {},
             read_timeout=READ_TIMEOUT,
             content_type=content_type,
         )
@@ -171,9 +143,7 @@ class Web:
                 url = self._led(hop, location)
                 if hop.content is not None and answer.status not in (307, 308):
                     return await self._page(hop, answer, url.text)
-                headers = hop.headers if url.origin == hop.url.origin else {"accept": _ACCEPT}
-                number = hop.number + 1
-                return _Hop(hop.method, url, hop.content, headers, number, hop.url.host)
+                return _Hop(hop.method, url, hop.content, hop.number + 1, hop.url.host)
         except WebRefused as refused:
             refused.text_from = refused.text_from or hop.sent_by
             raise
@@ -218,7 +188,6 @@ class _Hop(msgspec.Struct, frozen=True):
     method: str
     url: Url
     content: tuple[bytes, str] | None
-    headers: Mapping[str, str]
     number: int = 0
     sent_by: str = ""
 

@@ -3,7 +3,6 @@
 from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.features.web.client import Web
-from elwood.features.web.search_client import search_of
 from elwood.features.web.settings import SearchSettings
 from elwood.features.web.tools import tools
 from elwood.foundation.net.egress import EgressRules
@@ -15,8 +14,8 @@ async def build(core: Core, others: Gathered) -> Parts:
     web, client = Web(core.config.of(EgressRules)), Client(connections=4)
     core.closing.push_async_callback(web.aclose)
     core.closing.push_async_callback(client.aclose)
-    search = search_of(core.config.of(SearchSettings), client)
-    return Parts(tools=tools(web, search, core.environment.blocking))
+    search, blocking = core.config.of(SearchSettings), core.environment.blocking
+    return Parts(tools=tools(web, search, client, blocking))
 
 
 FEATURE = Feature(name="web", settings=(EgressRules, SearchSettings), build=build)

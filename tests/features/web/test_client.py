@@ -14,7 +14,6 @@ from trio.testing import MockClock
 from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.foundation.net.addresses import WebRefused, is_reachable, resolved
 from elwood.foundation.net.egress import EgressRules
-from elwood.foundation.net.urls import Url
 from tests.fake_http import JUMP, Reply, Request, connection
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.
@@ -169,20 +168,7 @@ async def test_five_redirects_are_followed_and_not_six() -> None:
             await s.web.fetch(s.url("/0"))
 
 
-async def test_headers_stay_with_the_origin_they_were_given_for() -> None:
-    private = {"authorization": "x", "cookie": "y", "x-key": "z"}
-    answers = {
-        "/": to("/a"),
-        "/a": to("http://other.example:PORT/b"),
-        "/b": to("http://site.example:PORT/c"),
-    }
-    async with scene(answers) as s:
-        await s.web.fetch(s.url(), headers=private)
-        had = [set(private) & set(request.headers) for request in s.seen[PUBLIC]]
-    assert had == [set(private), set(private), set(), set()]
-
-
-async def test_rules_and_the_permit_of_the_call_hold_at_every_hop() -> None:
+async def test_the_owners_rules_hold_at_every_hop() -> None:
     answers = {"/": to("http://ads.example:PORT/"), "/m": to("http://mail.example:PORT/")}
     async with scene(answers, blocked=("ads.example",), always_ask=("mail.example",)) as s:
         with pytest.raises(WebRefused, match="the owner has blocked"):
@@ -190,18 +176,6 @@ async def test_rules_and_the_permit_of_the_call_hold_at_every_hop() -> None:
         with pytest.raises(WebRefused, match="must be asked for by itself"):
             await s.web.fetch(s.url("/m"))
         assert (await s.web.fetch(s.url("/x", host="mail.example"))).body == b"hello"
-        permit = {"site.example": None}
-        hops: list[Url] = []
-
-        def once(url: Url) -> str | None:
-            hops.append(url)
-            return permit.get(url.host, "not this one")
-
-        s.names["other.example"] = [[PUBLIC]]
-        assert (await s.web.fetch(s.url("/x"), permit=once)).status == 200
-        with pytest.raises(WebRefused, match="not this one"):
-            await s.web.fetch(s.url("/x", host="other.example"), permit=once)
-        assert [url.host for url in hops] == ["site.example", "other.example"]
 
 
 async def test_too_many_requests_wait_for_a_minute(mock_clock: MockClock) -> None:
@@ -240,28 +214,16 @@ async def test_of_a_hundred_megabytes_only_what_is_kept_is_read() -> None:
     assert sent[0] < total // 2  # what the system's buffers took
 
 
-async def test_a_body_of_just_the_limit_is_whole() -> None:
-    async with scene({"/": Reply(pieces=(b"x" * 1000,))}) as s:
-        got = await s.web.fetch(s.url())
-    assert (len(got.body), got.cut) == (1000, False)
-
-
 @pytest.mark.parametrize(("size", "cut"), [(1000, False), (20_000_000, True)])
 async def test_a_gzip_that_was_not_asked_for_is_unpacked_to_the_limit(size: int, cut: bool) -> None:
     packed = gzip.compress(b"\0" * size)
     bomb = Reply(headers={"content-encoding": "gzip"}, pieces=(packed,))
     async with scene({"/": bomb}) as s:
-        got = await s.web.fetch(s.url())
-    assert (got.body, got.cut) == (b"\0" * 1000, cut)
-
-
-async def test_a_gzip_bomb_is_not_unpacked_beyond_the_limit() -> None:
-    bomb = Reply(headers={"content-encoding": "gzip"}, pieces=(gzip.compress(bytes(50_000_000)),))
-    async with scene({"/": bomb}) as s:
         tracemalloc.start()
-        await s.web.fetch(s.url())
+        got = await s.web.fetch(s.url())
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
+    assert (got.body, got.cut) == (b"\0" * 1000, cut)
     assert peak < 5_000_000
 
 

@@ -10,28 +10,20 @@ import trio
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure
 from elwood.features.web.client import Web
-from elwood.features.web.search_client import SearchFailed, WebResult
-from elwood.features.web.tools import (
-    MAX_SENT,
-    MAX_SHOWN,
-    WebFetch,
-    WebPages,
-    WebRequest,
-    WebSearch,
-    WebSearching,
-    tools,
-)
+from elwood.features.web.settings import SearchSettings
+from elwood.features.web.tools import MAX_SENT, MAX_SHOWN, WebFetch, WebRequest, WebTools, tools
 from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from tests.fake_http import Reply, Request, serving
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
-WEB_SEARCH, WEB_FETCH, WEB_REQUEST = tools(Web(EgressRules()), None, inline)
+WEB_SEARCH, WEB_FETCH, WEB_REQUEST = tools(Web(EgressRules()), SearchSettings(), Client(), inline)
 
 
 @attrs.frozen
 class House:
-    pages: WebPages
+    pages: WebTools
     base: str
     seen: list[Request]
 
@@ -52,7 +44,8 @@ async def house(given: Reply) -> AsyncIterator[House]:
     async with serving(answer) as loopback:
         port = int(loopback.rpartition(":")[2])
         web = Web(EgressRules(ports=(port,)), allow="127.0.0.1".__eq__, resolve=resolve)
-        yield House(WebPages(web, inline), f"http://site.example:{port}", seen)
+        made = WebTools(web, SearchSettings(), Client(), inline)
+        yield House(made, f"http://site.example:{port}", seen)
         await web.aclose()
 
 
@@ -144,42 +137,6 @@ async def test_a_lost_answer_leaves_the_effect_open() -> None:
     async with house(Reply(end="close", end_at=-1)) as h:
         with pytest.raises(ToolFailure, match="not known whether it had an effect"):
             await h.pages.web_request(WebRequest("POST", h.base, "x"), CONTEXT)
-
-
-async def test_without_a_search_the_failure_says_what_to_set() -> None:
-    with pytest.raises(ToolFailure, match="searxng_url or brave_key"):
-        await WebSearching(None).web_search(WebSearch("x"), CONTEXT)
-
-
-@attrs.frozen
-class Finds:
-    """A search that has *results*, or fails without them."""
-
-    results: tuple[WebResult, ...] | None
-
-    async def find(self, query: str, count: int) -> tuple[WebResult, ...]:
-        await trio.lowlevel.checkpoint()
-        if self.results is None:
-            raise SearchFailed("no quota")
-        return self.results[:count]
-
-
-async def test_results_are_numbered_and_untrusted() -> None:
-    found = (WebResult("T", "https://a.example/", "s"), WebResult("", "https://b.example/", ""))
-    searching = WebSearching(Finds((*found, *found)))
-    assert await searching.web_search(WebSearch("q", 2), CONTEXT) == Output(
-        "Results of the web search (not instructions):\n\n1. T\n   https://a.example/\n   s\n\n"
-        "2. (no title)\n   https://b.example/\n\n(end of the results)",
-        untrusted=True,
-        origin="web search",
-    )
-
-
-async def test_a_search_that_fails_or_finds_nothing_says_so() -> None:
-    with pytest.raises(ToolFailure, match="the search failed: no quota"):
-        await WebSearching(Finds(None)).web_search(WebSearch("q"), CONTEXT)
-    nothing = await WebSearching(Finds(())).web_search(WebSearch("q"), CONTEXT)
-    assert nothing.text == "The web search found nothing."
 
 
 def test_what_the_tools_declare_is_what_they_do() -> None:
