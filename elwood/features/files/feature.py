@@ -4,8 +4,7 @@ from elwood.agent.feature import Feature, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.files.search_tools import search_tools
-from elwood.features.files.tools import reading_tools
-from elwood.features.files.write_tools import writing_tools
+from elwood.features.files.tools import reading_tools, writing_tools
 
 
 async def build(core: Core, others: Gathered) -> Parts:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from fnmatch import translate
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import attrs
 import msgspec
@@ -68,9 +68,6 @@ class Find(msgspec.Struct, forbid_unknown_fields=True):
         _Name, Meta(min_length=1, description="Name with * ? [abc], as '*.md'; without folders")
     ]
     path: Annotated[str, Meta(description="Folder to search, relative to the workspace")] = "."
-    kind: Annotated[
-        Literal["file", "folder"] | None, Meta(description="Only files, or only folders")
-    ] = None
 
 
 class FileSearch:
@@ -99,12 +96,7 @@ class FileSearch:
 
         def look() -> tuple[list[Item], bool]:
             items, more = self._root.walk(given.path)
-            kinds = ("file", "folder", "link") if given.kind is None else (given.kind,)
-            return [
-                item
-                for item in items
-                if item.kind in kinds and pattern.match(item.name.rsplit("/", 1)[-1])
-            ], more
+            return [item for item in items if pattern.match(item.name.rsplit("/", 1)[-1])], more
 
         try:
             items, more = await self._blocking(look)
@@ -161,7 +153,8 @@ def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], in
     try:
         expression = re2.compile(pattern.encode("utf-8", "replace"), options)
     except re2.error as error:
-        raise ToolFailure(f"pattern cannot be used: {_why(error)}") from error
+        why = error.args[0].decode("utf-8", "replace") if error.args else "it cannot be read"
+        raise ToolFailure(f"pattern cannot be used: {why}") from error
 
     def search(line: bytes) -> int | None:
         for start in range(0, max(1, len(line)), PART):
@@ -170,16 +163,6 @@ def searcher(pattern: str, *, ignore_case: bool = False) -> Callable[[bytes], in
         return None
 
     return search
-
-
-def _why(error: Exception) -> str:
-    """Say what is wrong with an expression, where RE2 says it in its own words."""
-    why = error.args[0].decode("utf-8", "replace") if error.args else "it cannot be read"
-    if why.startswith("invalid perl operator"):
-        return f"{why}; there is no look-around"
-    if re.search(r"escape sequence: \\[1-9k]", why):
-        return f"{why}; there are no back-references"
-    return str(why)
 
 
 def matches(root: Root, given: Grep, clock: Callable[[], float] = time.monotonic) -> Matches:

@@ -1,11 +1,13 @@
-"""The tools that look at files in the workspace."""
+"""The tools that read and write files in the workspace."""
 
+import re
+from functools import partial
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from elwood.agent.conversation.calls import ReadFiles
+from elwood.agent.conversation.calls import Plan, ReadFiles, WriteFile
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import (
     Output,
@@ -17,9 +19,10 @@ from elwood.agent.tools.tool import (
     path_failure,
 )
 from elwood.foundation.runtime import Blocking
-from elwood.foundation.storage.confined import PathRefused, Unconfined
-from elwood.foundation.storage.files import File, Item, decoded, raw_lines
-from elwood.foundation.storage.paths import holds_secrets
+from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfined
+from elwood.foundation.storage.files import File, Item, Root, decoded, raw_lines, refuse_binary
+from elwood.foundation.storage.paths import holds_secrets, is_protected
+from elwood.foundation.text.characters import escape_invisible
 from elwood.foundation.text.lines import escape_name
 
 # Entries of a folder that one call shows.
@@ -178,5 +181,172 @@ def reading_tools(files: WorkspaceFiles, blocking: Blocking) -> tuple[Tool, ...]
             target=lambda given: escape_name(given.path),
             plan=always(ReadFiles()),
             gives=PRIVATE,
+        ),
+    )
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+# Of a file that is written at once, in bytes: more is no text that a model writes.
+MAX_CONTENT = 1 << 20
+# Of a file that is edited, before and after, in bytes.
+MAX_EDITED = 2 << 20
+# Of the text that is to be found, in characters.
+MAX_OLD = 100_000
+# What the plan of a call says of a file that is not there yet.
+ABSENT = "absent"
+
+_TOO_LARGE = f"has, or would have, more than {MAX_EDITED:,} bytes; it is too large to be edited"
+
+
+class WriteText(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="File, relative to the workspace")]
+    content: Annotated[
+        str, Meta(max_length=MAX_CONTENT, description="What the file is to hold, all of it")
+    ]
+
+
+class Edit(msgspec.Struct, forbid_unknown_fields=True):
+    path: Annotated[str, Meta(description="File, relative to the workspace")]
+    old: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MAX_OLD,
+            description="Text to replace, exactly as it stands in the file, blanks included",
+        ),
+    ]
+    new: Annotated[str, Meta(max_length=MAX_CONTENT, description="Text to put in its place")]
+    all: Annotated[
+        bool, Meta(description="Replace it wherever it stands; else it must stand there once")
+    ] = False
+
+
+class FileWriter:
+    """Writes files of the workspace *root*."""
+
+    def __init__(self, root: Root, blocking: Blocking) -> None:
+        self._root = root
+        self._blocking = blocking
+
+    async def write_file(self, given: WriteText, context: ToolContext) -> str:
+        """Create a file, or replace all that is in it."""
+        data = given.content.encode()
+        if len(data) > MAX_CONTENT:
+            raise ToolFailure(f"content has {len(data):,} bytes; the limit is {MAX_CONTENT:,}")
+        write = partial(self._root.write, given.path, data, untrusted=context.label.untrusted)
+        try:
+            done = await self._blocking(write)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        return f"{done} {escape_name(given.path)} ({len(data):,} bytes)"
+
+    async def edit_file(self, given: Edit, context: ToolContext) -> str:
+        """Replace one piece of a text file, or every one like it."""
+        if given.old == given.new:
+            raise ToolFailure("old and new are the same; nothing was changed")
+        untrusted = context.label.untrusted
+
+        def edit() -> int:
+            with self._root.file(given.path) as file:
+                if file.stat.st_size > MAX_EDITED:
+                    raise PathRefused(given.path, _TOO_LARGE)
+                data = file.read(MAX_EDITED)
+                refuse_binary(given.path, data, file.stat.st_size)
+                data, count = _edited(given, data)
+                untrusted_now = untrusted or file.untrusted
+                self._root.write(given.path, data, untrusted=untrusted_now, expect=file.stat)
+                return count
+
+        try:
+            count = await self._blocking(edit)
+        except (PathRefused, Unconfined) as error:
+            raise path_failure(given.path, error) from error
+        return f"edited {escape_name(given.path)}: {count} replaced"
+
+    async def plan_write(self, given: WriteText, context: ToolContext) -> Plan:
+        """Say what would be written where, and what stands there now."""
+        return await self._plan(given.path, f"write {given.path}:\n{given.content}", context)
+
+    async def plan_edit(self, given: Edit, context: ToolContext) -> Plan:
+        """Say what would be replaced where, and by what."""
+        what = "wherever it stands" if given.all else "once"
+        text = f"edit {given.path}, {what}; replace:\n{given.old}\n--- by:\n{given.new}"
+        return await self._plan(given.path, text, context)
+
+    async def _plan(self, path: str, subject: str, context: ToolContext) -> Plan:
+        before = await self._blocking(partial(_state, self._root, path))
+        foreign = before != ABSENT and escape_invisible(path) not in context.written
+        return Plan(WriteFile(is_protected(path), foreign), subject, {"before": before})
+
+
+def _edited(given: Edit, data: bytes) -> tuple[bytes, int]:
+    """Make the edited file, and say how often the piece stood there."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise PathRefused(given.path, "is not text in UTF-8; it cannot be edited") from error
+    old, new = given.old, given.new
+    if "\r\n" in text and text.count("\r\n") == text.count("\n"):
+        old, new = (re.sub("\r?\n", "\r\n", part) for part in (old, new))
+    count = text.count(old)
+    if not count:
+        raise ToolFailure(f"{escape_name(given.path)}: old was not found; nothing was changed")
+    if count > 1 and not given.all:
+        raise ToolFailure(
+            f"{escape_name(given.path)}: old stands there {count} times; nothing was changed. "
+            "Give more of the text around it, or all=true"
+        )
+    if len(data) + count * (len(new.encode()) - len(old.encode())) > MAX_EDITED:
+        raise PathRefused(given.path, _TOO_LARGE)
+    return text.replace(old, new).encode(), count
+
+
+def _state(root: Root, path: str) -> str:
+    """Name what is at *path*, so that it can be told whether it is still the same."""
+    try:
+        with root.file(path) as file:
+            return f"{file.stat.st_ino} {file.stat.st_size} {file.stat.st_mtime_ns}"
+    except PathMissing:
+        return ABSENT
+    except (PathRefused, Unconfined) as error:
+        raise path_failure(path, error) from error
+
+
+def writing_tools(root: Root, blocking: Blocking) -> tuple[Tool, ...]:
+    """Make the tools that write."""
+    writer = FileWriter(root, blocking)
+    return (
+        Tool(
+            name="write_file",
+            id="files.file.write",
+            writes=True,
+            description=(
+                "Create a text file of the workspace, or replace all that is in it. Missing "
+                "folders are made. To change a part of a file, use edit_file."
+            ),
+            input=WriteText,
+            run=writer.write_file,
+            risk="write",
+            effect="keyed",
+            timeout=30.0,
+            target=lambda given: escape_name(given.path),
+            plan=writer.plan_write,
+        ),
+        Tool(
+            name="edit_file",
+            id="files.file.edit",
+            writes=True,
+            description=(
+                "Replace a piece of a text file of the workspace by another. The piece must be "
+                "given exactly, and so much of it that it stands in the file only once."
+            ),
+            input=Edit,
+            run=writer.edit_file,
+            risk="write",
+            effect="once",
+            timeout=30.0,
+            target=lambda given: escape_name(given.path),
+            plan=writer.plan_edit,
         ),
     )

@@ -97,9 +97,8 @@ async def test_too_many_matches_are_cut_and_said(root: Root) -> None:
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        (r"(a)\1", r"\\1; there are no back-references"),
-        ("(?=a)", "there is no look-around"),
-        ("(?<!a)b", "there is no look-around"),
+        (r"(a)\1", "invalid escape sequence"),
+        ("(?=a)", "invalid perl operator"),
         ("(a", r"missing \)"),
         ("*a", "no argument for repetition"),
         ("a{1001}", "invalid repetition size"),
@@ -146,12 +145,11 @@ async def test_names_are_found(root: Root) -> None:
         "sub/a.md",
         "sub/notes.md/",
     ]
-    assert await lines(Find("*.md", kind="folder"), root) == ["sub/notes.md/"]
     assert await lines(Find("[ab].*", "sub"), root) == ["sub/a.md"]
     assert await lines(Find("*.pem"), root) == ["nothing found"]
     with pytest.raises(ToolFailure, match="does not exist"):
         await searched(Find("*", "nosuch"), root)
-    for given in (b'{"name": "a/b"}', b'{"name": ""}', b'{"name": "a", "kind": "link"}'):
+    for given in (b'{"name": "a/b"}', b'{"name": ""}'):
         with pytest.raises(msgspec.ValidationError):
             msgspec.json.decode(given, type=Find)
 

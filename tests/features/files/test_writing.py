@@ -8,7 +8,7 @@ import pytest
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
-from elwood.features.files.write_tools import (
+from elwood.features.files.tools import (
     MAX_CONTENT,
     MAX_EDITED,
     Edit,
@@ -93,7 +93,6 @@ async def test_what_is_written_after_untrusted_content_was_read_is_marked(root: 
         ("one\r\ntwo\r\n", "one\ntwo", "1\n2\n3", "1\r\n2\r\n3\r\n"),
         ("one\r\ntwo\r\n", "one\r\ntwo", "1\r\n2", "1\r\n2\r\n"),
         ("one\r\ntwo\r\n", "two", "2\n3", "one\r\n2\r\n3\r\n"),
-        ("unix\none\r\ntwo\r\n", "one\ntwo", "1\n2", "unix\n1\r\n2\r\n"),
         ("unix\none\r\n", "unix\n", "u\n", "u\none\r\n"),
         ("\ufefftext", "text", "more", "\ufeffmore"),
         ("no end", " end", "", "no"),
@@ -116,23 +115,14 @@ async def test_all_pieces_are_replaced_only_when_asked(root: Root) -> None:
     assert path.read_text() == "x y x y x"
     assert await edit_file(Edit("a.txt", "x", "z", True), root) == "edited a.txt: 3 replaced"
     assert path.read_text() == "z y z y z"
-    path.write_text("aaa")
-    with pytest.raises(ToolFailure, match="overlapping"):
-        await edit_file(Edit("a.txt", "aa", "b"), root)
 
 
-async def test_what_is_not_found_is_not_changed_and_the_nearest_line_is_told(root: Root) -> None:
-    path = root.path / "a.py"
-    path.write_text("import os\n\ndef run(self,  name):\n    pass\n")
-    with pytest.raises(ToolFailure, match=r"Line 3 is similar: def run\(self,  name\):$"):
-        await edit_file(Edit("a.py", "def run(self, name):\n  pass", "x"), root)
+async def test_what_is_not_found_or_the_same_is_not_changed(root: Root) -> None:
+    (root.path / "a.py").write_text("import os\n")
     with pytest.raises(ToolFailure, match=r"nothing was changed$"):
         await edit_file(Edit("a.py", "something else", "x"), root)
     with pytest.raises(ToolFailure, match="are the same"):
         await edit_file(Edit("a.py", "import", "import"), root)
-    root.write("b.py", path.read_bytes(), untrusted=True)
-    with pytest.raises(ToolFailure, match=r"nothing was changed$"):
-        await edit_file(Edit("b.py", "def run(self, name):", "x"), root)
 
 
 async def test_what_is_no_text_or_too_large_is_not_edited(root: Root) -> None:
