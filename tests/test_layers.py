@@ -116,7 +116,6 @@ MORE = {
     "features/memory/vectors.py": "keeps vectors in the index",
     "features/skills/git_client.py": "runs git",
     "features/tasks/run.py": "asks sessions",
-    "features/telegram/poll.py": "polls",
     "features/web/search_client.py": "asks the search engines",
     "foundation/checks.py": "asks services for the doctor",
     "foundation/environment.py": "is clock, chance and threads",

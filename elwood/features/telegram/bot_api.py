@@ -77,6 +77,27 @@ class InlineButtons(msgspec.Struct):
     inline_keyboard: list[list[InlineButton]] = []
 
 
+# What can be attached, in words for people.
+_KINDS = {
+    "animation": "animation",  # before document: animations carry both
+    "video": "video",
+    "video_note": "video message",
+    "voice": "voice message",
+    "audio": "audio file",
+    "sticker": "sticker",
+    "document": "document",
+    "photo": "picture",
+    "poll": "poll",
+    "location": "location",
+    "contact": "contact",
+}
+_SERVICE = (
+    "forum_topic_created", "forum_topic_edited", "forum_topic_closed", "forum_topic_reopened",
+    "pinned_message", "new_chat_members", "left_chat_member", "message_auto_delete_timer_changed",
+    "write_access_allowed",
+)  # fmt: skip
+
+
 class TelegramMessage(msgspec.Struct):
     """A message, as far as we can use it.  Of one we may not see, *date* is 0."""
 
@@ -131,18 +152,7 @@ class TelegramMessage(msgspec.Struct):
     @property
     def is_service(self) -> bool:
         """Whether it announces something instead of saying something."""
-        announced = (
-            self.forum_topic_created,
-            self.forum_topic_edited,
-            self.forum_topic_closed,
-            self.forum_topic_reopened,
-            self.pinned_message,
-            self.new_chat_members,
-            self.left_chat_member,
-            self.message_auto_delete_timer_changed,
-            self.write_access_allowed,
-        )
-        return any(thing is not None for thing in announced)
+        return any(getattr(self, name) is not None for name in _SERVICE)
 
     @property
     def marks(self) -> list[MessageEntity]:
@@ -156,21 +166,8 @@ class TelegramMessage(msgspec.Struct):
     @property
     def attached(self) -> tuple[str, int | None] | None:
         """What is attached, in a word for people, with its size in bytes if that is known."""
-        kinds = {
-            "animation": self.animation,  # before document: animations carry both
-            "video": self.video,
-            "video message": self.video_note,
-            "voice message": self.voice,
-            "audio file": self.audio,
-            "sticker": self.sticker,
-            "document": self.document,
-            "picture": self.photo,
-            "poll": self.poll,
-            "location": self.location,
-            "contact": self.contact,
-        }
-        for kind, thing in kinds.items():
-            if thing is not None:
+        for name, kind in _KINDS.items():
+            if (thing := getattr(self, name)) is not None:
                 largest = thing[-1] if isinstance(thing, list) and thing else thing
                 size = largest.get("file_size") if isinstance(largest, dict) else None
                 return kind, size if isinstance(size, int) else None
@@ -222,10 +219,6 @@ class WebhookInfo(msgspec.Struct):
     url: str = ""
 
 
-class _Id(msgspec.Struct):
-    update_id: int
-
-
 def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate] | None:
     """Read a list of updates, each for itself; None if it is no list at all.
 
@@ -233,29 +226,23 @@ def read_updates(result: bytes | msgspec.Raw) -> list[Update | UnreadableUpdate]
     *result* is the list, or the whole answer if that could not be read strictly.
     """
     try:
-        parts: list[Any] = msgspec.json.decode(result, type=list[msgspec.Raw])
-        read = [_read(part) for part in parts]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        try:
-            loose = json.loads(bytes(result).decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
-        if isinstance(loose, dict):
-            loose = loose.get("result")
-        if not isinstance(loose, list):
-            return None
-        read = [_read(json.dumps(_mended(item)).encode()) for item in loose]
+        found = json.loads(bytes(result).decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(found, dict):
+        found = found.get("result")
+    if not isinstance(found, list):
+        return None
+    read = (_read(item) for item in found if isinstance(item, dict))
     return [update for update in read if update is not None]
 
 
-def _read(part: bytes | msgspec.Raw) -> Update | UnreadableUpdate | None:
+def _read(item: dict[str, Any]) -> Update | UnreadableUpdate | None:
     """Read one update; None if it does not even have an id."""
     try:
-        return msgspec.json.decode(part, type=Update)
+        return msgspec.convert(_mended(item), Update)
     except (msgspec.ValidationError, RecursionError) as error:
-        try:
-            number = msgspec.json.decode(part, type=_Id).update_id
-        except msgspec.ValidationError:
+        if type(number := item.get("update_id")) is not int:
             return None
         # Where it is not as expected, without quoting it.
         place = re.search(r"at `(\$[\w.\[\]]*)`", str(error))

@@ -1,7 +1,7 @@
-"""The calls of the Telegram Bot API."""
+"""The calls of the Telegram Bot API, how it says no, and what then helps."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -14,9 +14,8 @@ from elwood.features.telegram.bot_api import (
     WebhookInfo,
     read_updates,
 )
-from elwood.features.telegram.errors import TelegramError
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.foundation.net.http import Answer, Client
+from elwood.foundation.net.http import Answer, Client, Interrupted, Unreachable
 from elwood.foundation.text.markdown import Entity
 
 T = TypeVar("T")
@@ -55,13 +54,9 @@ class Bot:
 
     def __init__(self, settings: TelegramSettings, client: Client) -> None:
         assert settings.token is not None, "without a token the channel is off"
-        self._base_url = settings.base_url
         self._token = settings.token
         self._client = client
         self._prefix = f"{settings.base_url.rstrip('/')}/bot{settings.token.reveal()}/"
-
-    def __repr__(self) -> str:
-        return f"Bot({self._base_url})"
 
     async def get_me(self) -> TelegramUser:
         """Return who we are."""
@@ -168,11 +163,9 @@ class Bot:
         """Take the buttons off one of our messages."""
         await self._edit("editMessageReplyMarkup", {"chat_id": chat, "message_id": message})
 
-    async def send_chat_action(
-        self, chat: int, action: str = "typing", *, topic: int | None = None
-    ) -> None:
+    async def send_chat_action(self, chat: int, *, topic: int | None = None) -> None:
         """Show for five seconds that we are typing."""
-        ask: dict[str, Any] = {"chat_id": chat, "action": action}
+        ask: dict[str, Any] = {"chat_id": chat, "action": "typing"}
         if topic is not None:
             ask["message_thread_id"] = topic
         await self._call("sendChatAction", ask, bool, PREVIEW_TIMEOUT)
@@ -248,3 +241,124 @@ def _button(label: str, data: str) -> dict[str, str]:
     if not 1 <= len(data.encode()) <= MAX_BUTTON_DATA:
         raise ValueError("a button carries a short id of ours, 1 to 64 bytes")
     return {"text": label, "callback_data": data}
+
+
+# --- how it says no -------------------------------------------------------------------------------
+
+
+class TelegramError(Exception):
+    """The Bot API said no to *method*, or answered nonsense.
+
+    *code* is its error code or the HTTP status, *description* its words; *retry_after* (seconds)
+    and *migrate_to* (chat id) are what it asks for.  Holds neither URL nor token.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        code: int,
+        description: str,
+        *,
+        retry_after: float | None = None,
+        migrate_to: int | None = None,
+    ) -> None:
+        super().__init__(f"{method}: {code} {description}")
+        self.method = method
+        self.code = code
+        self.description = description
+        self.retry_after = retry_after
+        self.migrate_to = migrate_to
+
+    def says(self, *phrases: str) -> bool:
+        """Tell whether the description holds one of *phrases*, in any case."""
+        said = self.description.casefold()
+        return any(phrase.casefold() in said for phrase in phrases)
+
+
+# How a call fails: it was refused, it was surely not sent, or it may have been.
+Failure = TelegramError | Unreachable | Interrupted
+FAILURES = (TelegramError, Unreachable, Interrupted)
+
+Remedy = Literal[
+    "not sent",  # nobody was reached
+    "wait",  # flood control: not before retry_after
+    "new chat",  # the group has another id now
+    "no topic",  # the topic is gone; the chat is not
+    "no reply",  # the message replied to is gone
+    "split",  # too long after all
+    "plain",  # something about the formatting: the words must arrive
+    "nobody",  # it can never arrive there
+    "nothing",  # there is nothing in it to send
+    "no access",  # the token is refused, for every chat
+    "unknown",  # it may have arrived
+]
+
+_GONE = (
+    "chat not found",
+    "peer_id_invalid",
+    "have no access",
+    "no rights to send",
+    "not enough rights",
+    "chat_write_forbidden",
+    "user not found",
+    "group is deactivated",
+)
+
+
+def remedy(error: Failure) -> Remedy:
+    """Say what may help after *error* of a send.
+
+    >>> remedy(TelegramError("sendMessage", 403, "Forbidden: bot was blocked by the user"))
+    'nobody'
+    >>> remedy(TelegramError("sendMessage", 400, "Bad Request: can't parse entities: byte 3"))
+    'plain'
+    """
+    if isinstance(error, Unreachable):
+        return "not sent"
+    if isinstance(error, Interrupted):
+        return "unknown"
+    if error.migrate_to is not None:
+        return "new chat"
+    match error.code:
+        case 429:
+            return "wait"
+        case 401 | 404:
+            return "no access"
+        case 403:
+            return "nobody"
+        case 413:
+            return "split"
+        case 400 if error.says("message thread not found", "topic_closed", "topic_deleted"):
+            return "no topic"
+        case 400 if error.says("replied not found", "reply message not found"):
+            return "no reply"
+        case 400 if error.says("too long"):
+            return "split"
+        case 400 if error.says("text is empty"):
+            return "nothing"
+        case 400 if error.says(*_GONE):
+            return "nobody"
+        case code if 400 <= code < 500:
+            return "plain"
+    return "unknown"
+
+
+def explain(error: Failure) -> str:
+    """Say what is wrong and what to do, for the operator; the same words for the same fault.
+
+    >>> explain(Unreachable("TLS failed: certificate is not yet valid"))
+    'TLS failed: certificate is not yet valid: check the clock of this machine'
+    """
+    match error:
+        case TelegramError(code=401 | 404):
+            return (
+                f"the token was refused ({error.code} {error.description}): "
+                "check telegram.token, or ask @BotFather for a new one"
+            )
+        case TelegramError():
+            return str(error)
+        case Unreachable() | Interrupted():
+            # A clock wrong by days makes every certificate invalid (TG-37).
+            if any(words in error.why for words in ("expired", "not yet valid")):
+                return f"{error.why}: check the clock of this machine"
+            return error.why

@@ -23,11 +23,12 @@ from elwood.agent.channels.messages import (
     Unsure,
 )
 from elwood.agent.channels.pacing import Bucket, Budget, Pacing
-from elwood.features.telegram.client import CALL_TIMEOUT, Bot
-from elwood.features.telegram.errors import (
+from elwood.features.telegram.client import (
+    CALL_TIMEOUT,
     FAILURES,
+    Bot,
     Failure,
-    SendOptions,
+    Remedy,
     TelegramError,
     explain,
     remedy,
@@ -64,6 +65,28 @@ DRAFT_SHOWN = 25.0
 # What ends the message that a group is shown.  A kill leaves it standing: it must not pass for an
 # answer, or the answer behind it would be a repeat that nobody marked.
 UNFINISHED = " …"
+
+
+class SendOptions(msgspec.Struct):
+    """How a message is to be sent, after what was learned from refusals."""
+
+    chat: int
+    topic: int | None
+    reply_to: int | None
+    plain: bool = False
+    learned: set[Remedy] = msgspec.field(default_factory=set)
+
+    def adapt(self, cure: Remedy, error: Failure) -> bool:
+        """Change them by *cure*; False if that cannot help, or has not helped already."""
+        if cure in self.learned or cure in ("nobody", "nothing"):
+            return False
+        self.learned.add(cure)
+        if isinstance(error, TelegramError) and error.migrate_to is not None:
+            self.chat = error.migrate_to
+        self.topic = None if cure == "no topic" else self.topic
+        self.reply_to = None if cure == "no reply" else self.reply_to
+        self.plain = self.plain or cure == "plain"
+        return True
 
 
 class _Piece(msgspec.Struct, frozen=True):

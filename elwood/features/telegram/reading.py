@@ -66,12 +66,6 @@ class BotIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return group in self.groups or self.moved.get(group) in self.groups
 
 
-class Ignored(msgspec.Struct, frozen=True):
-    """Not for us, or not from a person."""
-
-    why: str
-
-
 class Addressed(msgspec.Struct, frozen=True):
     """*principal* says *text* to us in *session*; whether they may is not decided by that."""
 
@@ -80,14 +74,14 @@ class Addressed(msgspec.Struct, frozen=True):
     text: str
 
 
-def identify(message: TelegramMessage, us: BotIdentity) -> Ignored | Addressed:
-    """Say who speaks, in which session, and take our own name out of the text.
+def identify(message: TelegramMessage, us: BotIdentity) -> Addressed | None:
+    """Say who speaks, in which session, and take our own name out of the text; None: not for us.
 
     Rights hang on ``from.id`` alone: names can be chosen, and a group holds many people.  In
     groups only what mentions us, answers us or commands us by name is for us (TG-27, TG-31).
     """
     if message.sender_chat or message.via_bot or message.chat.type == "channel":
-        return Ignored("not written by a person")
+        return None  # not written by a person
     text, answered = _text(message), message.reply_to_message
     ours = _our_spans(text, message.marks, us)
     # Every message of a topic "replies" to its opening; that is no answer to who opened it.
@@ -99,17 +93,16 @@ def identify(message: TelegramMessage, us: BotIdentity) -> Ignored | Addressed:
     return _address(message, message.from_, said, bool(ours) or answers_us, us)
 
 
-def identify_press(query: CallbackQuery, us: BotIdentity) -> Ignored | Addressed | None:
+def identify_press(
+    query: CallbackQuery, message: TelegramMessage, us: BotIdentity
+) -> Addressed | None:
     """Read a press on one of our answers as if what stands on the button had been written to us.
 
-    None if that cannot be seen any more: Telegram shows a bot its old messages without it.
+    No text if that cannot be seen any more: Telegram shows a bot its old messages without it.
     """
-    message = query.message
-    if message is None or message.reply_markup is None:
-        return None
-    keys = (key for row in message.reply_markup.inline_keyboard for key in row)
-    label = next((key.text for key in keys if key.callback_data == query.data), "")
-    return _address(message, query.from_, label, True, us) if label.strip() else None
+    rows = message.reply_markup.inline_keyboard if message.reply_markup is not None else ()
+    labels = (key.text for row in rows for key in row if key.callback_data == query.data)
+    return _address(message, query.from_, next(labels, "").strip(), True, us)
 
 
 def _address(
@@ -118,15 +111,12 @@ def _address(
     text: str,
     is_for_us: bool,
     us: BotIdentity,
-) -> Ignored | Addressed:
+) -> Addressed | None:
     if sender is None or sender.is_bot:
-        return Ignored("not written by a person")
+        return None
     chat = message.chat
-    private = chat.type == "private"
-    if not private and not us.is_allowed(chat.id):
-        return Ignored("this group is not allowed")
-    if not private and not is_for_us:
-        return Ignored("not addressed to us")
+    if chat.type != "private" and not (us.is_allowed(chat.id) and is_for_us):
+        return None
     name = one_line(sender.name) or "somebody"
     who = Principal(person(sender.id), name, sender.id in us.owners)
     return Addressed(who, session_of(chat.id, message.topic, us.moved), text)
@@ -217,20 +207,6 @@ def unsupported(message: TelegramMessage) -> str | None:
     kind, size = message.attached or ("message of this kind", None)
     known = "" if size is None or size <= MAX_FILE else ", and Telegram gives bots 20 MB at most"
     return f"I cannot read a {kind} yet{known}. Please write it as text."
-
-
-class Albums:
-    """Tells which messages belong together: an album comes as one message for each picture."""
-
-    def __init__(self) -> None:
-        self._last: dict[int, str] = {}  # by chat
-
-    def continues(self, message: TelegramMessage) -> bool:
-        """Tell whether *message* continues the album that the last one of its chat was from."""
-        before = self._last.pop(message.chat.id, None)
-        if message.media_group_id is not None:
-            self._last[message.chat.id] = message.media_group_id
-        return before is not None and before == message.media_group_id
 
 
 def _text(message: TelegramMessage) -> str:

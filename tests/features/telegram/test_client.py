@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elwood.features.telegram.bot_api import UnreadableUpdate, Update, read_updates
-from elwood.features.telegram.client import Bot
-from elwood.features.telegram.errors import TelegramError, remedy
+from elwood.features.telegram.client import Bot, TelegramError, remedy
 from elwood.features.telegram.reading import (
     BotIdentity,
     asked,
@@ -58,8 +57,8 @@ def test_no_update_is_fatal_to_another(strange: dict[str, Any], number: int) -> 
         order_of(update)
         message = update.message if isinstance(update, Update) else None
         query = update.callback_query if isinstance(update, Update) else None
-        if query is not None:
-            identify_press(query, US)
+        if query is not None and query.message is not None:
+            identify_press(query, query.message, US)
         if message is not None:
             identify(message, US)
             says_others_words(message, US), asked(message)

@@ -23,8 +23,7 @@ from elwood.agent.channels.messages import Button, Sent, Undeliverable, Unsent, 
 from elwood.agent.channels.pacing import Pacing, Window
 from elwood.agent.conversation.inbound import Busy, Taken
 from elwood.agent.conversation.route import Route
-from elwood.features.telegram.client import Bot
-from elwood.features.telegram.errors import FAILURES, TelegramError, explain
+from elwood.features.telegram.client import FAILURES, Bot, TelegramError, explain
 from elwood.features.telegram.outbox import JITTER
 from elwood.features.telegram.settings import TelegramSettings
 from elwood.foundation.net.http import Client, Unreachable
