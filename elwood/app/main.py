@@ -16,7 +16,7 @@ from elwood.agent.channels.last_heard import LastHeard
 from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.settings import Owner, next_active, read_hours
-from elwood.agent.feature import Actor, Chore, Feature, Gathered, Parts, Report
+from elwood.agent.feature import Actor, Feature, Gathered, Parts
 from elwood.agent.models.actor import Models
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
@@ -24,12 +24,11 @@ from elwood.agent.models.provider import Provider
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
 from elwood.agent.models.spending.ledger import Ledger, UsageEntry
 from elwood.agent.models.spending.store import UsageBook
-from elwood.agent.session.actor import Sessions, sweep
+from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions
 from elwood.agent.session.extension import Extensions
 from elwood.agent.session.log.restored import restored
 from elwood.agent.session.messages import SessionsMail
-from elwood.agent.session.settings import SessionSettings
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.tools import talk
 from elwood.agent.tools.talk import Messenger
@@ -49,7 +48,6 @@ from elwood.features.web.feature import FEATURE as web
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import (
     ActorTable,
-    ActorUnavailable,
     Address,
     Child,
     Crashed,
@@ -65,7 +63,6 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
-from elwood.foundation.text.lines import duration
 
 log = logging.getLogger("elwood.health")
 
@@ -140,7 +137,7 @@ async def build(
     models: Mailbox[ModelsMail] = Mailbox("models", 256)
     async with AsyncExitStack() as closing:
         core = _core(config, environment, closing, sessions, approvals, models, stays=stays)
-        gathered = Gathered(chores=[_sweep(core)])
+        gathered = Gathered()
         parts: list[Parts] = []
         for feature in features:
             made = await feature.build(core, gathered)
@@ -264,21 +261,6 @@ def _tell_owner(core: Core) -> TellOwner:
     return TellOwner(
         PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
     )
-
-
-def _sweep(core: Core) -> Chore:
-    after, folder = core.config.of(SessionSettings).archive, core.paths.state / "sessions"
-    blocking = core.environment.blocking
-
-    async def do(last: float) -> Report:
-        try:
-            now = core.clock.now()
-            opened = await sweep(folder, core.sessions, after, now, last, blocking)
-        except ActorUnavailable as error:
-            return Report(str(error), failed=True)
-        return Report(f"{opened} conversations looked at, quiet for {duration(after)}")
-
-    return Chore(id="sweep", title="put quiet conversations away", every=3_600.0, do=do)
 
 
 def listener(health: Address[Event]) -> Listener:

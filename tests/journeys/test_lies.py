@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from elwood.agent.conversation.message import Completion, Human
 from elwood.agent.models.provider import ModelRequest
 from elwood.agent.session.reading.receipts import HEAD, NOTHING, NOTHING_ELSE
-from elwood.agent.session.turn.imitation import NOT_OURS
+from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call
 from tests.agent.session.test_unsupported_claims import HONEST, LIES, MAX_FALSE, MAX_MISSED
 from tests.journeys.home import Home, home

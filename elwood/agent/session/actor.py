@@ -1,11 +1,7 @@
-"""Conversations: each takes messages in at once, and has the long work done beside.
-
-A pool makes and runs one actor for each; a sweep opens those that have been quiet for long.
-"""
+"""Conversations, in a pool: each takes messages in at once, and has the long work done beside."""
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 import trio
 
@@ -39,8 +35,6 @@ from elwood.agent.tools.talk import Messenger
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import (
-    Address,
-    Blocking,
     Listener,
     Mailbox,
     PoolPolicy,
@@ -73,11 +67,6 @@ BELONGS = (
 )
 # Share of the context that the system prompt may take: one of so many.
 PROMPT_SHARE = 4
-# Conversations that are opened at once to be put away, and the seconds until the next ones are:
-# each is in memory for a while.
-SWEPT, SWEEP_PAUSE = 50, 30.0
-# Seconds by which windows of sweeps overlap: clocks of file systems are coarse.
-OVERLAP = 60.0
 
 
 class SessionActor:
@@ -400,36 +389,3 @@ def _refuse(message: SessionsMail, why: str) -> None:
         message.reply.set(Refused(f"This conversation cannot take anything now: {why}."))
     elif isinstance(message, Await):
         message.reply.set(Unheard())
-
-
-async def sweep(
-    folder: Path,
-    sessions: Address[SessionsMail],
-    after: float,
-    now: float,
-    last: float,
-    blocking: Blocking,
-) -> int:
-    """Open what was quiet for *after* seconds and has become due since *last*; return how many.
-
-    *folder* holds the logs; *now* and *last* are Unix times.  Each conversation is opened once for
-    that.  Raises ActorUnavailable.
-    """
-    names = await blocking(lambda: quiet(folder, last - after - OVERLAP, now - after))
-    for number, name in enumerate(names, 1):
-        # A hint that says nothing new: who gets it opens its log, which is all we want.
-        await sessions.tell(Decided(name))
-        if number % SWEPT == 0:
-            await trio.sleep(SWEEP_PAUSE)
-    return len(names)
-
-
-def quiet(folder: Path, since: float, until: float) -> list[str]:
-    """Name the sessions whose log was written last between two Unix times, the oldest first.
-
-    Blocks.
-    """
-    if not folder.is_dir():
-        return []
-    found = [(path.stat().st_mtime, path.stem) for path in folder.glob("*.jsonl")]
-    return [name for written, name in sorted(found) if since < written <= until]

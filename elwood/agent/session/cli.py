@@ -8,83 +8,70 @@ from typing import TYPE_CHECKING
 from elwood.foundation.command_line import USAGE, CliCommand, CliFailure, count
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from elwood.foundation.settings import Config
 
 SINCE = "2h or 3d ago, or a date: 2026-11-01, 2026-11-01T10:00"
 
 
-def _receipts(config: "Config", given: Namespace) -> int:
+def _where(config: "Config") -> "tuple[Path, tzinfo]":
+    """Say in which folder the state is, and the owner's zone."""
     from elwood.agent.conversation.settings import Owner
-    from elwood.agent.session.reading import cli
     from elwood.foundation.settings import Paths
 
-    zone = config.of(Owner).zone
+    return config.of(Paths).state, config.of(Owner).zone
+
+
+def _receipts(config: "Config", given: Namespace) -> int:
+    from elwood.agent.session.reading import cli
+
+    state, zone = _where(config)
     since = 0.0 if given.since is None else cli.since(given.since, time.time(), zone)
     if since is None:
         raise CliFailure(f"--since {given.since}: {SINCE}", USAGE)
     return cli.receipts(
-        config.of(Paths).state,
-        zone,
-        since=since,
-        session=given.session,
-        limit=given.limit,
-        as_json=given.json,
+        state, zone, since=since, session=given.session, limit=given.limit, as_json=given.json
     )
 
 
 def _verify(config: "Config", given: Namespace) -> int:
     from elwood.agent.session.reading import cli
-    from elwood.foundation.settings import Paths
 
-    return cli.verify(given.paths or [config.of(Paths).state])
+    return cli.verify(given.paths or [_where(config)[0]])
 
 
 def _list(config: "Config", given: Namespace) -> int:
-    from elwood.agent.conversation.settings import Owner
     from elwood.agent.session.reading import cli
-    from elwood.foundation.settings import Paths
 
-    return cli.list_sessions(config.of(Paths).state, config.of(Owner).zone, time.time())
+    return cli.list_sessions(*_where(config), time.time())
 
 
 def _show(config: "Config", given: Namespace) -> int:
     from functools import partial
 
-    from elwood.agent.conversation.settings import Owner
     from elwood.agent.models.settings import ModelSettings, Providers
     from elwood.agent.session.reading import cli
-    from elwood.foundation.settings import Paths
 
-    models = config.of(ModelSettings)
+    models, providers = config.of(ModelSettings), config.of(Providers).by_name
     body = partial(
         cli.body_of,
-        providers=config.of(Providers).by_name,
+        providers=providers,
         default=models.default,
         max_tokens=models.max_tokens,
     )
-    return cli.show(
-        config.of(Paths).state,
-        given.session,
-        config.of(Owner).zone,
-        turn=given.turn,
-        body=body if given.prompt else None,
-    )
+    state, zone = _where(config)
+    sent = body if given.prompt else None
+    return cli.show(state, given.session, zone, turn=given.turn, body=sent)
 
 
 def _export(config: "Config", given: Namespace) -> int:
-    from elwood.agent.conversation.settings import Owner
     from elwood.agent.session.reading import cli
     from elwood.foundation.secrets.redaction import Redactor
-    from elwood.foundation.settings import Paths
 
-    return cli.export(
-        config.of(Paths).state,
-        given.id,
-        config.of(Owner).zone,
-        given.format,
-        given.output,
-        Redactor(config.secrets),
-    )
+    state, zone = _where(config)
+    redactor = Redactor(config.secrets)
+    return cli.export(state, given.id, zone, given.format, given.output, redactor)
 
 
 def _of_receipts(parser: ArgumentParser) -> None:
@@ -112,21 +99,23 @@ def _of_export(parser: ArgumentParser) -> None:
     parser.add_argument("-o", dest="output", metavar="FILE", type=Path, help="otherwise stdout")
 
 
+_VERIFY = CliCommand(
+    "verify",
+    "prove that no record was edited, moved or removed",
+    _verify,
+    _of_verify,
+    needs=lambda given: "nothing" if given.paths else "settings",
+)
+_EXPORT = CliCommand(
+    "export", "Write a conversation into one file.", _export, _of_export, needs="secrets"
+)
 COMMANDS = (
     CliCommand(
         "receipts",
         "Show what tools did, or prove the records.",
         _receipts,
         _of_receipts,
-        within=(
-            CliCommand(
-                "verify",
-                "prove that no record was edited, moved or removed",
-                _verify,
-                _of_verify,
-                needs=lambda given: "nothing" if given.paths else "settings",
-            ),
-        ),
+        within=(_VERIFY,),
     ),
     CliCommand(
         "session",

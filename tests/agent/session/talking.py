@@ -23,7 +23,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import HIGH, INSTRUCTIONS, ContextLimits
 from elwood.agent.session.turn.inputs import OwnerClock
-from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
+from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import Signal
 from tests.agent.session.gates import FREE, Approver, BareLog, BareModel, Shown, gate_for
@@ -128,7 +128,7 @@ class Talk:
         """Bring the open turn to its end."""
         turn = self.session.turn
         assert turn is not None
-        answer = await run_turn(self._deps())
+        answer = await self._run().run()
         inputs = tuple(received.id for received in turn.inputs)
         replied = Replied(turn.id, turn.id, inputs, ROUTE, answer.text, failed=answer.failed)
         await self.record(*answer.entries, replied, Delivered(turn.id))
@@ -138,9 +138,9 @@ class Talk:
         """What /new records."""
         await self.record(Rewound(0))
 
-    def _deps(self) -> TurnDeps:
+    def _run(self) -> TurnRun:
         tools: Sequence[Tool] = (NOTE, PAY)
-        return TurnDeps(
+        return TurnRun(
             log=BareLog("s", lambda: self.session, self.record),
             prompt=self.prompt,
             max_tokens=1000,

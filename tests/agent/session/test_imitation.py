@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elwood.agent.session.log.entries import CallEnded
 from elwood.agent.session.reading.receipts import HEAD, MARKS, activity
-from elwood.agent.session.turn.imitation import NOT_OURS, neutralise
+from elwood.agent.session.turn.unsupported_claims import NOT_OURS, neutralise
 from elwood.foundation.text.splitting import parts
 
 CALLS = [

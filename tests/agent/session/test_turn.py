@@ -33,7 +33,7 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.inputs import OwnerClock
-from elwood.agent.session.turn.turn import TurnDeps, TurnResult, run_turn
+from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import DiskFull
@@ -88,7 +88,7 @@ class Scene:
         return self.private
 
     async def run(self, **settings: int) -> TurnResult:
-        deps = TurnDeps(
+        run = TurnRun(
             log=BareLog("s", lambda: self.session, self.record),
             gate=self.gate,
             model=BareModel(self.model),
@@ -100,7 +100,7 @@ class Scene:
             arrivals=self.arrivals,
             showing=Shown(self.show),
         )
-        return await run_turn(deps)
+        return await run.run()
 
     async def finish(self, **settings: int) -> TurnResult:
         """Run, and close the turn as the session does."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from elwood.agent.session.log.entries import CallEnded
 from elwood.foundation.text.lines import one_line
 
-# Stands above the block, and nowhere else: `turn.imitation` takes it out of the model's text.
+# Stands above the block, and nowhere else: `unsupported_claims` takes it out of the model's text.
 HEAD = "— from the records —"
 NOTHING = "nothing was done for this answer"
 # Below the calls that only looked, failed or wait.

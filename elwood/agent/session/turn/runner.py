@@ -18,7 +18,7 @@ from elwood.agent.session.turn.compaction import told
 from elwood.agent.session.turn.gate import Gate
 from elwood.agent.session.turn.inputs import OwnerClock, render, stale_note
 from elwood.agent.session.turn.prompt import SystemPrompt
-from elwood.agent.session.turn.turn import ModelClient, TurnDeps, TurnResult, run_turn
+from elwood.agent.session.turn.turn import ModelClient, TurnResult, TurnRun
 from elwood.agent.session.turn.unsupported_claims import with_receipts
 from elwood.foundation.log import bind
 from elwood.foundation.runtime import Signal, waiting
@@ -257,7 +257,7 @@ class TurnRunner:
         showing = None  # nobody waits for the run of a task
         if turn.errand is None:
             showing = Showing(self._delivery, self._redactor, turn.route, self._log.state.turns)
-        deps = TurnDeps(
+        run = TurnRun(
             log=self._log,
             gate=self._gate,
             model=thinker.model,
@@ -272,7 +272,7 @@ class TurnRunner:
         async with trio.open_nursery() as nursery:
             if showing is not None:
                 nursery.start_soon(showing.typing)
-            answer = await run_turn(deps)
+            answer = await run.run()
             nursery.cancel_scope.cancel()
         return answer
 

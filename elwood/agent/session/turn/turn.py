@@ -95,8 +95,9 @@ class TurnResult(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...] = ()
 
 
-class TurnDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn acts with.
+@attrs.define(kw_only=True, slots=False)
+class TurnRun:
+    """Brings the session's open turn to its answer; who runs it sets the deadline.
 
     *prompt* is what the session's documents and tools amount to now; *hint* is said to the model
     as the turn begins; *max_tokens* the limit of an answer.  *showing* shows the text so far, if
@@ -114,41 +115,32 @@ class TurnDeps(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: Signal
     showing: Showing | None = None
 
-
-async def run_turn(deps: TurnDeps) -> TurnResult:
-    """Bring the session's open turn to its answer; the caller sets the deadline."""
-    return await _TurnRun(deps).run()
-
-
-class _TurnRun:
-    def __init__(self, deps: TurnDeps) -> None:
-        self._deps = deps
-        self._log = deps.log
-        turn = deps.log.state.turn
-        assert turn is not None, "run_turn needs an open turn"
+    def __attrs_post_init__(self) -> None:
+        turn = self.log.state.turn
+        assert turn is not None, "there must be an open turn"
         self._turn: Turn = turn
         self._text = ""
-        self._max_tokens: int | None = None  # the doubled one, for a call that was cut
+        self._doubled: int | None = None  # the limit, for a call that was cut
         self._used_tools = bool(turn.receipts)
         self._nudged = False
         self._continued = self._paused = self._mended = self._shrunk = self._restarts = 0
         self._repeated: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self) -> TurnResult:
-        deps, turn = self._deps, self._turn
-        if self._log.state.prompt != deps.prompt:
-            await self._log.stage(Prompted(deps.prompt))
-        if deps.hint and not turn.rounds and not self._is_told(deps.hint):
-            await self._log.stage(Noticed(turn.id, deps.hint))
+        turn = self._turn
+        if self.log.state.prompt != self.prompt:
+            await self.log.stage(Prompted(self.prompt))
+        if self.hint and not turn.rounds and not self._is_told(self.hint):
+            await self.log.stage(Noticed(turn.id, self.hint))
         await self._perform()
         while True:
             await self._join()
-            if turn.rounds >= deps.settings.max_rounds:
+            if turn.rounds >= self.settings.max_rounds:
                 return TurnResult(
                     f"I stopped after {turn.rounds} rounds of tool calls without an answer.",
                     failed=True,
                 )
-            made = await self._make_room(deps.settings.context_tokens)
+            made = await self._make_room(self.settings.context_tokens)
             if isinstance(made, BudgetSpent):
                 return TurnResult(made.why, failed=True)
             if made:
@@ -159,7 +151,7 @@ class _TurnRun:
                 return answer
 
     def _is_told(self, text: str) -> bool:
-        path = self._log.state.path
+        path = self.log.state.path
         return any(node.message == Notice(text) for node in path if node.seq >= self._turn.start)
 
     async def _take(self, completed: Completed) -> TurnResult | None:
@@ -188,16 +180,16 @@ class _TurnRun:
         match completion.stop:
             case "tools":
                 # A round that only reads is one line with its results: it may be read again.
-                reads = all(map(self._deps.gate.only_reads, message.calls))
+                reads = all(map(self.gate.only_reads, message.calls))
                 entry = self._entry(completion, message)
-                await (self._log.stage(entry) if reads else self._log.keep(entry))
+                await (self.log.stage(entry) if reads else self.log.keep(entry))
                 self._used_tools = True
                 await self._perform()
             case "cut" if message.calls:  # ask once more, with twice the limit (LLM-15)
-                if self._max_tokens is not None:
+                if self._doubled is not None:
                     why = "The model's tool call was longer than the limit allows"
                     return self._failed(f"{why}; nothing was run.")
-                self._max_tokens = 2 * self._deps.max_tokens
+                self._doubled = 2 * self.max_tokens
             case "cut":
                 if not text:
                     return self._failed("The model used its whole length limit without an answer.")
@@ -206,7 +198,7 @@ class _TurnRun:
                 self._continued += 1
                 self._text += message.text
                 notice = Noticed(turn.id, CONTINUE)
-                await self._log.keep(self._entry(completion, message), notice)
+                await self.log.keep(self._entry(completion, message), notice)
             case "window":  # LLM-17
                 if not await self._shrink():
                     return TurnResult("This conversation is too long for the model.", failed=True)
@@ -220,14 +212,14 @@ class _TurnRun:
                     return self._failed(why)
                 self._paused += 1
                 if (said_so_far := _without_calls(message)).blocks:
-                    await self._log.keep(self._entry(completion, said_so_far))
+                    await self.log.keep(self._entry(completion, said_so_far))
             case "end" | "unknown":
                 if text:
                     return self._finished(completion, text)
                 if self._nudged or not self._used_tools:
                     return self._failed("The model gave no text.")
                 self._nudged = True  # LLM-22
-                await self._log.stage(Noticed(turn.id, NUDGE))
+                await self.log.stage(Noticed(turn.id, NUDGE))
         return None
 
     def _finished(self, completion: Completion, text: str) -> TurnResult:
@@ -238,14 +230,14 @@ class _TurnRun:
         return TurnResult(f"{self._text}\n\n{why}" if self._text else why, failed=True)
 
     def _entry(self, completion: Completion, message: Assistant) -> Said:
-        limit = self._max_tokens or self._deps.max_tokens
+        limit = self._doubled or self.max_tokens
         return Said(self._turn.id, message, completion.usage, limit)
 
     async def _perform(self) -> None:
         calls = list(self._turn.calls.values())
         if not calls:
             return
-        await self._deps.gate.perform(self._turn.id, calls)
+        await self.gate.perform(self._turn.id, calls)
         looping = set()
         for call in calls:
             if call.ended is not None:
@@ -255,19 +247,18 @@ class _TurnRun:
                     looping.add(call.call.name)
         if looping:
             notice = LOOPING.format(", ".join(sorted(looping)), REPEATS)
-            await self._log.stage(Noticed(self._turn.id, notice))
+            await self.log.stage(Noticed(self._turn.id, notice))
 
     async def _join(self) -> None:
         """Take what people said meanwhile into the turn (steering)."""
-        joining = inputs(self._log.state)
+        joining = inputs(self.log.state)
         if joining:
             ids = tuple(received.id for received in joining)
-            text = render(joining, self._deps.clock)
-            await self._log.stage(Joined(self._turn.id, ids, text))
+            text = render(joining, self.clock)
+            await self.log.stage(Joined(self._turn.id, ids, text))
 
     async def _ask(self) -> Completed | None:
         """Ask the model; None if another message came before anything was shown."""
-        deps = self._deps
         shown = early = False
         completed: Completed | None = None
         progress, seen = trio.open_memory_channel[str](1)
@@ -275,12 +266,12 @@ class _TurnRun:
         async def show() -> None:
             nonlocal shown
             async for text in seen:
-                if deps.showing is not None and deps.showing.text(self._turn.rounds + 1, text):
+                if self.showing is not None and self.showing.text(self._turn.rounds + 1, text):
                     shown = True
 
         async def watch() -> None:
             nonlocal early
-            await deps.arrivals.wait()
+            await self.arrivals.wait()
             if not shown and self._restarts < MAX_RESTARTS:
                 early = True
                 self._restarts += 1
@@ -297,20 +288,19 @@ class _TurnRun:
         """Ask; all that is asked in the run of a task is charged to it, a summary too."""
         if (run := self._turn.errand) is not None:
             request = attrs.evolve(request, job=run.job, purse=run.purse)
-        return await self._deps.model.complete(request)
+        return await self.model.complete(request)
 
     async def _complete(self, progress: trio.MemorySendChannel[str]) -> Completed:
-        deps = self._deps
         now = trio.current_time()
-        limit = min(deps.settings.model_deadline, trio.current_effective_deadline() - now)
+        limit = min(self.settings.model_deadline, trio.current_effective_deadline() - now)
         for last in (False, True):
             request = Complete(
-                session=self._log.id,
+                session=self.log.id,
                 role=self._turn.errand.role if self._turn.errand else "default",
-                prompt=deps.prompt,
-                messages=self._log.state.messages,
+                prompt=self.prompt,
+                messages=self.log.state.messages,
                 progress=progress,
-                max_tokens=self._max_tokens,
+                max_tokens=self._doubled,
                 until=now + limit - min(TO_SAY_WHY, limit / 10),
             )
             try:
@@ -325,9 +315,9 @@ class _TurnRun:
 
     async def _make_room(self, context: int | None) -> BudgetSpent | bool:
         """Shorten the history if it is to be; False if it stays as it is."""
-        made = await make_room(self._log.id, self._log.state, self._request, context)
+        made = await make_room(self.log.id, self.log.state, self._request, context)
         if isinstance(made, Compacted):
-            await self._log.keep(made)
+            await self.log.keep(made)
         return made if isinstance(made, BudgetSpent) else made is not None
 
     async def _shrink(self) -> bool:
@@ -347,12 +337,12 @@ class _TurnRun:
         if problem == "tools" or self._mended > 2:
             return False
         if self._mended == 1:
-            await self._log.stage(Prompted(self._deps.prompt))
+            await self.log.stage(Prompted(self.prompt))
             return True
         why = "the model did not accept the conversation"
         start = self._turn.start
-        old = [node for node in self._log.state.path if node.seq < start]
-        await self._log.keep(Compacted(without_summary(old), start, why))
+        old = [node for node in self.log.state.path if node.seq < start]
+        await self.log.keep(Compacted(without_summary(old), start, why))
         return True
 
 

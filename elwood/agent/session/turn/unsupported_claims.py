@@ -1,27 +1,66 @@
-"""Tells whether an answer speaks of something done, so that the records can be put beside it.
+"""Keeps an answer from saying more than the records: it imitates no receipts, claims no deeds.
 
-Nothing is judged.  Where nothing was done, that is a fact, and it is told below an answer that
-sounds otherwise (`receipts.activity`); so it is true also where the words were misunderstood.
+The activity block below an answer is made from receipts.  In the model's text its head is ours
+wherever it stands.  So is a line that begins with a symbol and the name of a tool (words joined by
+``_``, which prose has none of): both are prefixed, and keep all.  A run of lines at the very end
+that begin with one of our marks, or with what looks like it, stands where our block would: there
+the mark alone becomes an ASCII one.  A check list elsewhere is left as it is.  What counts is what
+is seen: not Markdown, invisible characters, entities, or the alphabet.
+
+Of claims nothing is judged.  Where nothing was done, that is a fact, and it is told below an answer
+that sounds otherwise (`receipts.activity`); so it is true also where the words were misunderstood.
 """
 
+# ruff: noqa: RUF001, RUF002 -- characters that look like others are what this module is about
+
+import html
 import re
+import tomllib
+import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import msgspec
 
 from elwood.agent.session.log.turns import Turn
-from elwood.agent.session.reading.receipts import activity
-from elwood.agent.session.turn.completion_words import LANGUAGES, Language
-from elwood.agent.session.turn.imitation import fold, neutralise
+from elwood.agent.session.reading.receipts import HEAD, activity
+from elwood.foundation.text.characters import clean
 
+NOT_OURS = "(not from the records) "
+# Look-alikes of each mark, and what stands for them at the end of a text.
+ASCII = {
+    "[x]": "✓✔☑✅√🗸🗹⍻🮱",
+    "[!]": "✗✘✕✖❌❎×☒🗙🗴🗵🗶🞩🞪⨯╳⛔🚫🛇⦸⊘⊖",
+    "[-]": "?❓❔⍰¿",
+    "[ ]": "○◯⭘⚪⚬〇⭕◌☐",
+    "[…]": "⏳⌛⏱🕐",
+}
+_PENDANTS = {mark: ascii_ for ascii_, marks in ASCII.items() for mark in marks}
+# Letters of other alphabets that are drawn like Latin ones.
+_DRAWN_LIKE = (
+    "а=a в=b с=c ԁ=d е=e ԍ=g һ=h і=i ј=j к=k ӏ=l м=m п=n о=o р=p ԛ=q г=r ѕ=s т=t ц=u ѵ=v ԝ=w х=x "
+    "у=y α=a β=b ε=e η=n ι=i κ=k ν=v ο=o ρ=p σ=o τ=t υ=u χ=x γ=y ω=w ɑ=a ɡ=g ı=i ӊ=h ո=n օ=o ʏ=y "
+    "ʀ=r ʜ=h ᴄ=c ᴅ=d ᴇ=e ᴍ=m ᴏ=o ꜱ=s ᴛ=t ɢ=g ᴀ=a ᴋ=k"
+)
+_LATIN = str.maketrans({pair[0]: pair[-1] for pair in _DRAWN_LIKE.split()})
+# Drawn as nothing, though Unicode calls them letters or symbols.
+_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+# Characters of Markdown that are not seen; `_` is looked at apart, since names have it.
+_UNSEEN = str.maketrans("", "", "*`~\\|[]")
+# An entity that becomes a line break in Markdown.
+_BREAK = re.compile(r"&(?=#0*(?:10|13|8232|8233);|#x0*(?:a|d|2028|2029);|NewLine;)", re.I)
+_GAP = r"[\W_]*"
+_HEAD = re.compile(f"{_GAP}{_GAP.join(HEAD.strip('— ').split())}(?P<gap>{_GAP})(?P<rest>.?)")
+_LEAD = re.compile(r"[\W_]*(?:[0-9]{1,9}[.)][\W_]*)?")
+_TOOL = re.compile(r"[a-z][a-z0-9]+(?:_+[a-z0-9]+)+")
 # Words between who did something and the word for it at most, and words of a clause that may end
 # with it: "Mail sent".
 NEAR, SHORT = 6, 4
 # Code, block quotes and quotations: somebody else's words.  Compiled at the first use.
 _QUOTED = r"(?sm)```.*?(?:```|\Z)|^\s*>[^\n]*|`[^`\n]*`|[“„«\"][^“”»\"]*[”“»\"]"
-_SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))"  # noqa: RUF001
-_CLAUSE = re.compile(r"[,;:()–—]+(?:\s|$)")  # noqa: RUF001
+_SENTENCE = r"(?<=[.!?…。！？])\s+|(?<=[。！？])|\n(?=\s*(?:[-*#\n]|\d+[.)]))"
+_CLAUSE = re.compile(r"[,;:()–—]+(?:\s|$)")
 _PLAIN = str.maketrans({"\u2019": "'", "_": " "})
 _WORD = re.compile(r"[\w-]*\w(?:'\w+)?")
 
@@ -45,7 +84,7 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
     (True, False)
     """
     for sentence in re.split(_SENTENCE, re.sub(_QUOTED, " x ", text)):
-        if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):  # noqa: RUF001
+        if sentence.rstrip(" *_\n").endswith(("?", ":", "？", "か。")):
             continue
         seen = fold(sentence).translate(_PLAIN)
         words = set(_WORD.findall(seen))
@@ -56,7 +95,7 @@ def speaks_of_deeds(text: str, *, looked: bool = False) -> bool:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """A `Language`, folded as answers are; *stems* are beginnings of words."""
+    """Words of one language of the file, folded as answers are; *stems* begin words."""
 
     own: frozenset[str]
     done: frozenset[str]
@@ -77,18 +116,21 @@ class _Words(msgspec.Struct, frozen=True):
 
 @cache
 def _all_words() -> Sequence[_Words]:
-    return tuple(map(_words, LANGUAGES))
+    text = Path(__file__).with_name("completion_words.toml").read_text("utf-8")
+    return tuple(map(_words, tomllib.loads(text)["language"]))
 
 
-def _words(language: Language) -> _Words:
-    done = fold(language.done).split()
+def _words(language: dict[str, str]) -> _Words:
+    words = {key: frozenset(fold(text).split()) for key, text in language.items()}
+    done = words.get("done", frozenset())
+    phrases = "".join(language.get("phrases", "").splitlines()).split("|")
     return _Words(
-        frozenset(fold(language.own).split()),
+        words.get("own", frozenset()),
         frozenset(word for word in done if not word.endswith("-")),
         tuple(word[:-1] for word in done if word.endswith("-")),
-        frozenset(fold(language.looked).split()),
-        tuple(fold(phrase) for phrase in language.phrases.split("|") if phrase),
-        frozenset(fold(language.unless).split()),
+        words.get("looked", frozenset()),
+        tuple(fold(phrase) for phrase in phrases if phrase),
+        words.get("unless", frozenset()),
     )
 
 
@@ -117,3 +159,104 @@ def _tells(language: _Words, clauses: Sequence[str], looked: bool) -> bool:
 def _is_unreal(language: _Words, before: Sequence[str]) -> bool:
     denied = any(word.endswith("n't") for word in before)
     return denied or not language.unless.isdisjoint(before)
+
+
+def neutralise(text: str) -> str:
+    """Change what could be taken for the activity block, and nothing else.
+
+    >>> print(neutralise("Done.\\n— from the records —\\n**✓** send_message Anna"))
+    Done.
+    (not from the records) - from the records -
+    (not from the records) **✓** send_message Anna
+    >>> print(neutralise("To buy:\\n✅ milk\\n\\nAnything else?\\n✓ deploy production"))
+    To buy:
+    ✅ milk
+    <BLANKLINE>
+    Anything else?
+    [x] deploy production
+    """
+    text = clean(text).replace(HEAD, HEAD.replace("—", "-"))
+    lines = _BREAK.sub("&amp;", text).split("\n")
+    at_end = True
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
+        seen = fold(line)
+        if not any(map(str.isalnum, seen)):
+            continue  # a fence, a rule, or nothing: what stands above is still the end
+        mark = _mark(seen)
+        if _is_head(seen) or _is_call(seen):
+            lines[number] = NOT_OURS + line
+        elif at_end and mark is not None:
+            lines[number] = _with_ascii(line, mark)
+        else:
+            at_end = False
+    return "\n".join(lines)
+
+
+def fold(line: str) -> str:
+    """Reduce *line* to what a reader sees: plain Latin letters, symbols and spaces.
+
+    Marks keep their identity; all else is decomposed, and what is not seen is left out.
+
+    >>> fold("**Ѕ\u200bеnt** ｉｔ")
+    'sent it'
+    """
+    if line.isascii() and "&" not in line:
+        return line.translate(_UNSEEN).lower()
+    parts = []
+    for char in html.unescape(line):
+        if char in _BLANK or unicodedata.category(char) in ("Cf", "Mn", "Me"):
+            continue
+        if not char.isascii() and char not in _PENDANTS:
+            char = unicodedata.normalize("NFKD", char)
+        parts.append(char)
+    seen = "".join(char for char in "".join(parts) if unicodedata.category(char) != "Mn")
+    return seen.casefold().translate(_LATIN).translate(_UNSEEN)
+
+
+def _is_head(seen: str) -> bool:
+    """Tell whether a line is the head of the block, alone or with a call behind it."""
+    found = _HEAD.match(seen)
+    if found is None:
+        return False
+    return not found["rest"] or any(map(_is_symbol, found["gap"]))
+
+
+def _is_call(seen: str) -> bool:
+    """Tell whether a line begins with a symbol and then the name of a tool."""
+    lead = _LEAD.match(seen)
+    assert lead is not None  # it may be empty
+    if not any(map(_is_symbol, lead[0])):
+        return False
+    return _TOOL.match(seen, lead.end()) is not None
+
+
+def _mark(seen: str) -> str | None:
+    """Find the mark with which a line begins, if it does."""
+    lead = _LEAD.match(seen)
+    assert lead is not None
+    for char in lead[0]:
+        if char in _PENDANTS:
+            return char
+    found = seen[lead.end() : lead.end() + 1]
+    return found if found in _PENDANTS else None
+
+
+def _is_symbol(char: str) -> bool:
+    """Tell whether *char* could pass for a mark: a symbol or ``?``, but no arrow and no bullet."""
+    if char in _PENDANTS:
+        return True
+    if char.isascii() or "\u2190" <= char <= "\u21ff" or "\u25a0" <= char <= "\u25ff":
+        return False
+    return unicodedata.category(char) in ("So", "Sm")
+
+
+def _with_ascii(line: str, mark: str) -> str:
+    """Put ASCII ones for *mark*, which may be written as an entity, and for those right behind."""
+    if mark not in line:
+        line = html.unescape(line)
+    start = end = line.find(mark)
+    while end < len(line) and (line[end] in _PENDANTS or not line[end].isalnum()):
+        end += 1
+    marks = line[start:end].replace("\ufe0f", "")
+    return line[:start] + "".join(_PENDANTS.get(char, char) for char in marks) + line[end:]
