@@ -7,9 +7,9 @@ from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.shell.tools import tools
 from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.sandbox.children import reap
 from elwood.foundation.sandbox.command import Executor, NoSandbox
 from elwood.foundation.sandbox.picking import pick
-from elwood.foundation.sandbox.running import reap
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Paths
 

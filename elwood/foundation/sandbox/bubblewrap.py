@@ -7,7 +7,7 @@ with us, and everything in its process namespace with it.
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -15,7 +15,6 @@ import attrs
 import msgspec
 import trio
 
-from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.children import ChildProcess, Pipe, attend, from_child, to_child
 from elwood.foundation.sandbox.command import (
@@ -34,16 +33,12 @@ from elwood.foundation.sandbox.layout import (
     NIXOS,
     SYSTEM,
     WORKSPACE,
-    Guarded,
-    Lent,
+    Mount,
+    SandboxContext,
     environment,
-    guarded,
     inside,
-    moved,
-    with_lent,
 )
-from elwood.foundation.sandbox.running import Running
-from elwood.foundation.sandbox.settings import MEGABYTE, SandboxSettings
+from elwood.foundation.sandbox.settings import MEGABYTE
 
 # How bwrap says that the sandbox stands and only the program could not be started.
 _NO_PROGRAM = b"bwrap: execvp "
@@ -97,35 +92,27 @@ class _Namespace:
             os.close(self._first[1])
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Bubblewrap:
-    """Runs commands in *workspace* by the bwrap at *program*; they can read what is *lent*.
+    """Runs commands by the bwrap at *program*.
 
-    *made* is a folder for the few files that are made for the sandbox.  *disable_userns*: bwrap
-    knows that option (0.8); without it the filter of system calls alone forbids namespaces inside.
+    *disable_userns*: bwrap knows that option (0.8); without it the filter of system calls alone
+    forbids namespaces inside.
     """
 
+    context: SandboxContext
     program: str
-    workspace: Path
-    settings: SandboxSettings
-    running: Running
-    made: Path
-    blocking: Blocking
     disable_userns: bool = True
-    lent: tuple[Lent, ...] = ()
-
-    @property
-    def rung(self) -> Rung:
-        return "bubblewrap"
+    rung: Rung = "bubblewrap"
 
     def place(self, path: Path) -> str | None:
         """Say where commands find *path*; blocks."""
-        return moved(path, self.workspace, self.lent)
+        return self.context.place(path, moved=True)
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
-        guard = await self.blocking(self._guarded(command))
-        if guard is None:
+        mounts = await self.context.mounts(command.folder)
+        if mounts is None:
             return no_folder(command)
         with ExitStack() as stack:
             status = stack.enter_context(from_child())
@@ -134,10 +121,10 @@ class Bubblewrap:
             await filter_.write(seccomp.program(seccomp.PLAIN_FAMILIES))
             filter_.hang_up()
             keep = (status.theirs, gate.theirs, filter_.theirs)
-            argv = [self.program, *self._options(command, guard, *keep), "--", *command.argv]
+            argv = [self.program, *self._options(command, mounts, *keep), "--", *command.argv]
             try:
                 # bwrap itself is the first process inside, and its environment can be read there.
-                title = self.running.title
+                title = self.context.running.title
                 child = ChildProcess(argv, command, environment={}, keep=keep, title=title)
             except OSError as error:
                 return not_started(self.rung, error)
@@ -148,22 +135,19 @@ class Bubblewrap:
     async def close(self) -> None:
         """Hold nothing."""
 
-    def _guarded(self, command: Command) -> Callable[[], Guarded | None]:
-        return lambda: with_lent(guarded(self.workspace, command.folder), self.lent)
-
     async def _attended(
         self, child: ChildProcess, command: Command, status: Pipe, gate: Pipe
     ) -> CommandOutcome:
-        leash = _Namespace(child)
-        name = self.running.name()
+        leash, running, blocking = _Namespace(child), self.context.running, self.context.blocking
+        name = running.name()
 
         async def begin() -> None:
             line = await status.read_line()
-            first = _read(line).child if line else None
+            first = _read(line).child
             if first is not None:
                 leash.found(first)
                 self._limit(first)
-                await self.blocking(lambda: self.running.note(name, (child.pid, first)))
+                await blocking(lambda: running.note(name, (child.pid, first)))
                 await gate.write(b"\n")
 
         try:
@@ -172,32 +156,28 @@ class Bubblewrap:
         finally:
             leash.close()
             with trio.CancelScope(shield=True):
-                await self.blocking(lambda: self.running.forget(name))
-        return self._outcome(child, _read(line).code if line else None, timed_out)
+                await blocking(lambda: running.forget(name))
+        return self._outcome(child, _read(line).code, timed_out)
 
     def _outcome(self, child: ChildProcess, code: int | None, timed_out: bool) -> CommandOutcome:
-        output, errors = child.output.value(), b""
-        if child.errors is not child.output:
-            errors = child.errors.value()
-        if timed_out:
-            return CommandOutcome(None, output, child.output.cut, True, errors)
-        if code is None:
-            said = errors or output
+        if code is None and not timed_out:
+            outcome = child.outputs.outcome(NOT_RUNNABLE)
+            said = outcome.errors or outcome.output
             if not said.startswith(_NO_PROGRAM):
                 raise SandboxFailed(self.rung, said.decode(errors="replace").strip() or "no word")
             code = NOT_FOUND if b"No such file" in said else NOT_RUNNABLE
-        return CommandOutcome(code, output, child.output.cut, False, errors)
+        return child.outputs.outcome(None if timed_out else code)
 
     def _limit(self, first: int) -> None:
         """Set what may be used, by the process that will become the command's parent."""
-        for name, value in self.settings.limits().items():
+        for name, value in self.context.settings.limits().items():
             kind: int = getattr(resource, f"RLIMIT_{name}")
             most = resource.prlimit(first, kind)[1]
             value = value if most == resource.RLIM_INFINITY else min(value, most)
             resource.prlimit(first, kind, (value, value))
 
     def _options(
-        self, command: Command, guard: Guarded, status: int, gate: int, filter_: int
+        self, command: Command, mounts: Sequence[Mount], status: int, gate: int, filter_: int
     ) -> Iterator[str]:
         # Not --unshare-all: it asks for a namespace of cgroups, which a hardened unit forbids.
         for kind in ("user", "pid", "net", "ipc", "uts"):
@@ -207,17 +187,12 @@ class Bubblewrap:
         yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv")
         yield from ("--uid", _ID, "--gid", _ID, "--hostname", "elwood")
         yield from self._system()
-        size = str(self.settings.tmp * MEGABYTE)
+        size = str(self.context.settings.tmp * MEGABYTE)
         yield from ("--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm")
         yield from ("--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp")
-        yield from self._workspace(command, guard)
-        yield from _lent(guard)
-        yield from (
-            "--remount-ro",
-            "/",
-            "--chdir",
-            inside(command.folder),
-        )
+        for mount in mounts:
+            yield from _mounted(mount, writable=command.writable)
+        yield from ("--remount-ro", "/", "--chdir", inside(command.folder))
         for name, value in environment(command.environment, home=WORKSPACE).items():
             yield from ("--setenv", name, value)
         yield from ("--json-status-fd", str(status), "--block-fd", str(gate))
@@ -229,39 +204,35 @@ class Bubblewrap:
                 yield from ("--symlink", os.readlink(path), path)
             elif os.path.exists(path):
                 yield from ("--ro-bind", path, path)
-        yield from ("--ro-bind", str(self.made), "/etc/elwood")
+        yield from ("--ro-bind", str(made_files(self.context.state)), "/etc/elwood")
         for name in MADE_ETC:
             yield from ("--symlink", f"elwood/{name}", f"/etc/{name}")
 
-    def _workspace(self, command: Command, guard: Guarded) -> Iterator[str]:
-        outside, bind = self.workspace, "--bind" if command.writable else "--ro-bind"
-        yield from (bind, str(outside), WORKSPACE)
-        for path in guard.pinned:
-            yield from (f"{bind}-try", str(outside / path), f"{WORKSPACE}/{path}")
-        for path in guard.readonly:
-            yield from ("--ro-bind-try", str(outside / path), f"{WORKSPACE}/{path}")
-        for path in guard.secret_files:
-            yield from ("--ro-bind", "/dev/null", f"{WORKSPACE}/{path}")
-        for path in guard.secret_folders:
-            yield from ("--tmpfs", f"{WORKSPACE}/{path}", "--remount-ro", f"{WORKSPACE}/{path}")
+
+def _mounted(mount: Mount, *, writable: bool) -> Iterator[str]:
+    match mount.kind:
+        case "shared":
+            yield from ("--bind-try" if writable else "--ro-bind-try", mount.source, mount.place)
+        case "readonly":
+            yield from ("--ro-bind-try", mount.source, mount.place)
+        case "hidden file":
+            yield from ("--ro-bind", mount.source, mount.place)
+        case "hidden folder":
+            yield from ("--tmpfs", mount.place, "--remount-ro", mount.place)
 
 
-def _lent(guard: Guarded) -> Iterator[str]:
-    for path, place in guard.lent:
-        yield from ("--ro-bind-try", path, place)
-    for place, is_folder in guard.lent_secrets:
-        if is_folder:
-            yield from ("--tmpfs", place, "--remount-ro", place)
-        else:
-            yield from ("--ro-bind", "/dev/null", place)
+def made_files(state: Path) -> Path:
+    """Name the folder in *state* with the few files that are made for the sandbox."""
+    return state / "sandbox"
 
 
-def make_files(folder: Path) -> None:
-    """Write the files that are made for the sandbox into *folder*."""
+def make_files(state: Path) -> None:
+    """Write them."""
+    folder = made_files(state)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in MADE_ETC.items():
         (folder / name).write_text(text)
 
 
 def _read(line: bytes) -> _Status:
-    return msgspec.json.decode(line, type=_Status)
+    return msgspec.json.decode(line, type=_Status) if line else _Status()

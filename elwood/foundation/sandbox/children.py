@@ -3,34 +3,40 @@
 Trio's own `run_process` forks in a worker thread.  The signal that a child asks for on its parent's
 death (PR_SET_PDEATHSIG) comes when that *thread* ends, and idle ones end after ten seconds: hence
 `subprocess.Popen` here, which blocks the loop for well under a millisecond.
+
+What a killed process left behind is ended by the next one: every running command has a file in
+``<state>/running`` that names its processes by id and start time.  It is written before the command
+may begin, and needs no sync: a crash of the machine ends the processes too.  What dies between the
+start of a bwrap and that is known by its title.
 """
 
 import os
+import select
+import shutil
+import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fcntl import F_GETPIPE_SZ, fcntl
 from pathlib import Path
 from typing import IO, Protocol
+from uuid import uuid4
 
+import msgspec
 import trio
 
-from elwood.foundation.sandbox.command import BY_SIGNAL, Command, Rung, SandboxFailed
+from elwood.foundation.sandbox.command import (
+    BY_SIGNAL,
+    Command,
+    CommandOutcome,
+    Rung,
+    SandboxFailed,
+)
 
 
 class Kept:
-    """Of all bytes added, the first and the last, together *limit* of them.
-
-    >>> kept = Kept(8)
-    >>> for part in (b"abc", b"defgh", b"ijkl"):
-    ...     kept.add(part)
-    >>> kept.value(), kept.cut
-    (b'abcd\\n[4 bytes left out]\\nijkl', 4)
-    >>> whole = Kept(8)
-    >>> whole.add(b"abcdefgh")
-    >>> whole.value(), whole.cut
-    (b'abcdefgh', 0)
-    """
+    """Of all bytes added, the first and the last, together *limit* of them."""
 
     def __init__(self, limit: int) -> None:
         self._head = bytearray()
@@ -63,6 +69,20 @@ class Kept:
         if surplus > 0:
             del self._tail[:surplus]
             self._dropped += surplus
+
+
+class Outputs:
+    """What *command* writes: of both streams together, or of each, head and tail."""
+
+    def __init__(self, command: Command) -> None:
+        self.output = Kept(command.limit)
+        self.errors = self.output if command.merge else Kept(command.limit)
+
+    def outcome(self, code: int | None) -> CommandOutcome:
+        """Say what the command came to, which ended with *code*; None: it had no time left."""
+        errors = b"" if self.errors is self.output else self.errors.value()
+        output = self.output.value()
+        return CommandOutcome(code, output, self.output.cut, code is None, errors)
 
 
 # Seconds until a sandbox must be ready for its command.
@@ -104,8 +124,7 @@ class ChildProcess:
         folder: Path | None = None,
         title: str = "",
     ) -> None:
-        self.output = Kept(command.limit)
-        self.errors = self.output if command.merge else Kept(command.limit)
+        self.outputs = Outputs(command)
         self._unread = memoryview(command.stdin)
         self._popen = subprocess.Popen(
             [title or argv[0], *argv[1:]],
@@ -121,7 +140,8 @@ class ChildProcess:
         )
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
-        pipes = [(self._popen.stdout, self.output), (self._popen.stderr, self.errors)]
+        outputs = self.outputs
+        pipes = [(self._popen.stdout, outputs.output), (self._popen.stderr, outputs.errors)]
         self._pipes = {pipe.fileno(): kept for pipe, kept in pipes if pipe is not None}
         for fd in self._pipes:
             os.set_blocking(fd, False)
@@ -205,7 +225,10 @@ async def attend(
     timed_out = True
     try:
         with trio.move_on_after(SET_UP) as set_up:
-            await _begun(rung, begin)
+            try:
+                await begin()
+            except OSError as error:  # a full disk, or it died just now
+                raise SandboxFailed(rung, f"cannot begin: {error}") from error
         if set_up.cancelled_caught:
             raise SandboxFailed(rung, f"was not ready after {SET_UP:.0f} s")
         with trio.move_on_after(seconds):
@@ -225,13 +248,6 @@ async def attend(
     if ending.cancelled_caught:
         raise SandboxFailed(rung, "a process does not end even when killed")
     return timed_out
-
-
-async def _begun(rung: Rung, begin: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await begin()
-    except OSError as error:  # a full disk, or it died just now
-        raise SandboxFailed(rung, f"cannot begin: {error}") from error
 
 
 class Pipe:
@@ -305,3 +321,177 @@ def to_child(*, never_ends: bool = False) -> Pipe:
         os.close(theirs)
         theirs = both
     return Pipe(ours, theirs)
+
+
+# --- which commands run, on the disk --------------------------------------------------------------
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process by `/proc/<pid>/stat`; *started* in clock ticks since the start of the machine."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+
+
+class _Record(msgspec.Struct):
+    boot: str
+    processes: list[tuple[int, int]]
+
+
+class Running:
+    """The records in *folder*; their temporary folders lie beside them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def title(self) -> str:
+        """What bwrap is called, in place of its path: so it is known before it can be noted."""
+        return f"elwood-sandbox {self.folder.resolve()}"
+
+    def name(self) -> str:
+        """Make up a name for one command."""
+        return uuid4().hex
+
+    def note(self, name: str, pids: Iterable[int]) -> None:
+        """Write down that the command *name* consists of *pids*."""
+        found = [process for pid in pids if (process := look(pid)) is not None]
+        record = _Record(_boot(), [(process.pid, process.started) for process in found])
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.folder / f"{name}.new"
+        path.write_bytes(msgspec.json.encode(record))
+        path.rename(self.folder / name)
+
+    def make_tmp(self, name: str) -> Path:
+        """Make a folder for temporary files of the command *name*."""
+        path = self.folder / f"{name}.tmp"
+        path.mkdir(mode=0o700, parents=True)
+        return path
+
+    def forget(self, name: str) -> None:
+        """Remove what stands here of the command *name*, which has ended."""
+        shutil.rmtree(self.folder / f"{name}.tmp", ignore_errors=True)
+        for path in (self.folder / f"{name}.new", self.folder / name):
+            with suppress(OSError):  # a record of the dead does no harm
+                path.unlink()
+
+
+def reap(folder: Path) -> int:
+    """End the commands in *folder* that a process before this one left; say how many lived.
+
+    For the start of Elwood, before anything else is started; blocks until they are gone.
+    """
+    alive = _end_strays(Running(folder).title)
+    if not folder.is_dir():
+        return alive
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".tmp":
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        with suppress(msgspec.DecodeError, FileNotFoundError):
+            record = msgspec.json.decode(path.read_bytes(), type=_Record)
+            alive += _end(record)
+        path.unlink(missing_ok=True)
+    return alive
+
+
+def _end_strays(title: str) -> int:
+    """End what was started and not noted yet when Elwood died.
+
+    A bwrap whose parent dies before it has asked for a signal on that lives on, and waits for ever.
+    """
+    strays = {process.pid for process in processes() if _title(process.pid) == title}
+    if strays:
+        kill_family(strays)
+    return len(strays)
+
+
+def _title(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return words.partition(b"\0")[0].decode(errors="replace")
+
+
+def _end(record: _Record) -> bool:
+    if record.boot != _boot():
+        return False
+    # An id may belong to somebody else by now; the start time cannot.
+    ours = {
+        pid
+        for pid, started in record.processes
+        if (process := look(pid)) is not None and process.started == started
+    }
+    if ours:
+        kill_family(ours)
+    return bool(ours)
+
+
+def kill_family(roots: set[int]) -> None:
+    """Kill *roots*, their descendants, and all in the sessions they lead; wait until they are gone.
+
+    They are stopped first, so that none of them gets away by forking.
+    """
+    stopped: dict[int, int] = {}
+    try:
+        while new := _family(roots) - stopped.keys():
+            for pid in new:
+                with suppress(ProcessLookupError, PermissionError):
+                    stopped[pid] = os.pidfd_open(pid)
+                    signal.pidfd_send_signal(stopped[pid], signal.SIGSTOP)
+            if not new & stopped.keys():
+                break
+        for pidfd in stopped.values():
+            with suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        _wait_until_gone(stopped.values())
+    finally:
+        for pidfd in stopped.values():
+            os.close(pidfd)
+
+
+def _wait_until_gone(pidfds: Iterable[int]) -> None:
+    until = time.monotonic() + GONE
+    for pidfd in pidfds:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.poll(max(0.0, until - time.monotonic()) * 1000)
+
+
+def _family(roots: set[int]) -> set[int]:
+    everybody = processes()
+    found = {p.pid for p in everybody if p.pid in roots or p.session in roots}
+    while more := {p.pid for p in everybody if p.parent in found} - found:
+        found |= more
+    return found
+
+
+def processes() -> list[Process]:
+    """List the processes of the machine, as far as we can see them."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [process for pid in pids if (process := look(pid)) is not None]
+
+
+def look(pid: int) -> Process | None:
+    """Look at the process *pid*; None if there is none, or only what is left of one."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:  # gone, or hidden from us
+        return None
+    # The name of the program, in brackets, may hold anything.
+    fields = text[text.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return Process(pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
+
+
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

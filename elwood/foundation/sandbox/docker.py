@@ -6,16 +6,19 @@ one leaves behind is ended by starting the container anew.
 """
 
 import hashlib
+import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 import trio
 
-from elwood.foundation.runtime import Blocking
-from elwood.foundation.sandbox.children import Kept
+from elwood.foundation.net.http import Client, Exchange, Interrupted, Unreachable
+from elwood.foundation.sandbox.children import Outputs
 from elwood.foundation.sandbox.command import (
     Command,
     CommandOutcome,
@@ -23,18 +26,10 @@ from elwood.foundation.sandbox.command import (
     SandboxFailed,
     no_folder,
 )
-from elwood.foundation.sandbox.engine import Engine, EngineFailed, filters
-from elwood.foundation.sandbox.layout import (
-    WORKSPACE,
-    Guarded,
-    Lent,
-    environment,
-    guarded,
-    inside,
-    moved,
-    with_lent,
-)
-from elwood.foundation.sandbox.settings import MEGABYTE, SandboxSettings
+from elwood.foundation.sandbox.layout import WORKSPACE, Mount, SandboxContext, environment, inside
+from elwood.foundation.sandbox.settings import MEGABYTE
+
+T = TypeVar("T")
 
 # Seconds that `timeout` in the container gives a command between TERM and KILL; it works also when
 # we die.  And those after which we no longer trust it.
@@ -64,54 +59,40 @@ class _Exec(msgspec.Struct):
 
 class _Warm(msgspec.Struct, frozen=True):
     id: str
-    guard: Guarded
+    mounts: list[Mount]
 
 
 class Docker:
-    """Runs commands in *workspace*, mounted into containers that bear the label of *state*.
+    """Runs commands in containers that bear the label of the state folder.
 
-    Commands can read what is *lent*.  *shown* are folders that the containers see where they are.
+    *shown* are folders that the containers see where they are.
     """
 
+    rung: Rung = "docker"
+
     def __init__(
-        self,
-        engine: Engine,
-        workspace: Path,
-        settings: SandboxSettings,
-        state: Path,
-        blocking: Blocking,
-        shown: Sequence[str] = (),
-        lent: Sequence[Lent] = (),
+        self, context: SandboxContext, engine: "Engine", shown: Sequence[str] = ()
     ) -> None:
+        self._context = context
         self._engine = engine
-        self._workspace = workspace
-        self._settings = settings
-        self._blocking = blocking
-        self._label = f"elwood={hashlib.sha256(bytes(state)).hexdigest()[:16]}"
+        self._label = f"elwood={hashlib.sha256(bytes(context.state)).hexdigest()[:16]}"
         self._shown = shown
-        self._lent = lent
         self._warm: dict[bool, _Warm] = {}
         self._one = trio.Lock()
 
-    @property
-    def rung(self) -> Rung:
-        return "docker"
-
     def place(self, path: Path) -> str | None:
         """Say where commands find *path*; blocks."""
-        return moved(path, self._workspace, self._lent)
+        return self._context.place(path, moved=True)
 
     async def run(self, command: Command) -> CommandOutcome:
         """Run *command*.  Raises SandboxFailed."""
-        guard = await self._blocking(
-            lambda: with_lent(guarded(self._workspace, command.folder), self._lent)
-        )
-        if guard is None:
+        mounts = await self._context.mounts(command.folder)
+        if mounts is None:
             return no_folder(command)
         async with self._one:
             try:
                 with trio.fail_after(_ANSWER):
-                    warm = await self._container(command.writable, guard)
+                    warm = await self._container(command.writable, mounts)
                 return await self._exec(warm, command)
             except EngineFailed as error:
                 raise SandboxFailed(self.rung, str(error)) from error
@@ -138,24 +119,27 @@ class Docker:
             if error.status != 404:
                 raise
 
-    async def _container(self, writable: bool, guard: Guarded) -> _Warm:
+    async def _container(self, writable: bool, mounts: list[Mount]) -> _Warm:
         warm = self._warm.get(writable)
-        if warm is not None and warm.guard == guard:
+        if warm is not None and warm.mounts == mounts:
             return warm
         if warm is not None:
             del self._warm[writable]
             await self._remove(warm.id)
-        body = await self._blocking(lambda: self._wanted(writable, guard))
+        body = await self._context.blocking(lambda: self._wanted(writable, mounts))
         answer = await self._engine.request("POST", "/containers/create", body)
         id_ = msgspec.json.decode(answer, type=_Id).id
         await self._engine.request("POST", f"/containers/{id_}/start")
-        warm = self._warm[writable] = _Warm(id_, guard)
+        warm = self._warm[writable] = _Warm(id_, mounts)
         return warm
 
     async def _exec(self, warm: _Warm, command: Command) -> CommandOutcome:
         wanted = {
             "Cmd": ["timeout", "-k", str(_KILL_AFTER), f"{command.timeout:g}", *command.argv],
-            "Env": [f"{name}={value}" for name, value in self._environment(command).items()],
+            "Env": [
+                f"{name}={value}"
+                for name, value in environment(command.environment, home=WORKSPACE).items()
+            ],
             "WorkingDir": inside(command.folder),
             "AttachStdin": bool(command.stdin),
             "AttachStdout": True,
@@ -163,12 +147,18 @@ class Docker:
         }
         path = f"/containers/{warm.id}/exec"
         id_ = msgspec.json.decode(await self._engine.request("POST", path, wanted), type=_Id).id
-        output = Kept(command.limit)
-        errors = output if command.merge else Kept(command.limit)
+        outputs = Outputs(command)
         began, ended = trio.current_time(), False
         try:
             with trio.move_on_after(command.timeout + _KILL_AFTER + _LATE):
-                await self._attach(id_, command.stdin, output, errors)
+                await self._engine.attach(
+                    f"/exec/{id_}/start",
+                    {"Detach": False, "Tty": False},
+                    command.stdin,
+                    lambda kind, piece: (outputs.errors if kind == _STDERR else outputs.output).add(
+                        piece
+                    ),
+                )
                 ended = True
         finally:
             with trio.move_on_after(_ANSWER, shield=True):
@@ -177,17 +167,7 @@ class Docker:
         code = (await self._engine.get(f"/exec/{id_}/json", _Exec)).code if ended else None
         # 124: it ended when asked; 137: when killed.
         late = trio.current_time() - began >= command.timeout and code in (None, 124, 137)
-        apart = b"" if errors is output else errors.value()
-        return CommandOutcome(None if late else code, output.value(), output.cut, late, apart)
-
-    async def _attach(self, id_: str, stdin: bytes, output: Kept, errors: Kept) -> None:
-        start = {"Detach": False, "Tty": False}
-        await self._engine.attach(
-            f"/exec/{id_}/start",
-            start,
-            stdin,
-            lambda kind, piece: (errors if kind == _STDERR else output).add(piece),
-        )
+        return outputs.outcome(None if late else code)
 
     async def _is_haunted(self, warm: _Warm) -> bool:
         """Tell whether something is left of a command; if the engine cannot say, then yes."""
@@ -197,16 +177,14 @@ class Docker:
             return True
         return top.processes is None or len(top.processes) > _IDLE
 
-    def _environment(self, command: Command) -> dict[str, str]:
-        return environment(command.environment, home=WORKSPACE)
-
-    def _wanted(self, writable: bool, guard: Guarded) -> dict[str, object]:
-        owner = os.stat(self._workspace)
+    def _wanted(self, writable: bool, mounts: list[Mount]) -> dict[str, object]:
+        owner = os.stat(self._context.workspace)
         user = (owner.st_uid, owner.st_gid or _PLAIN_ID) if owner.st_uid else (_PLAIN_ID,) * 2
-        limits = self._settings.limits()
-        tmp = self._settings.tmp * MEGABYTE
+        limits = self._context.settings.limits()
+        tmp = self._context.settings.tmp * MEGABYTE
+        shown = (Mount("readonly", path, path) for path in self._shown)
         return {
-            "Image": self._settings.docker_image,
+            "Image": self._context.settings.docker_image,
             "Cmd": _IDLING,
             "Entrypoint": [],
             "User": f"{user[0]}:{user[1]}",
@@ -226,27 +204,119 @@ class Docker:
                     for name in ("DATA", "FSIZE", "CORE")
                 ],
                 "Tmpfs": {"/tmp": f"size={tmp},mode=1777"},
-                "Mounts": [*self._mounts(writable, guard)],
+                "Mounts": [_mounted(mount, writable=writable) for mount in (*mounts, *shown)],
             },
         }
 
-    def _mounts(self, writable: bool, guard: Guarded) -> Iterator[dict[str, object]]:
-        def bind(source: Path, target: str, *, readonly: bool) -> dict[str, object]:
-            place = f"{WORKSPACE}/{target}" if target else WORKSPACE
-            mount = {"Type": "bind", "Source": str(source), "Target": place}
-            return mount | {"ReadOnly": readonly}
 
-        yield bind(self._workspace, "", readonly=not writable)
-        for path in guard.pinned:
-            yield bind(self._workspace / path, path, readonly=not writable)
-        for path in guard.readonly:
-            yield bind(self._workspace / path, path, readonly=True)
-        for path in guard.secret_files:
-            yield bind(Path("/dev/null"), path, readonly=True)
-        for path in guard.secret_folders:
-            yield {"Type": "tmpfs", "Target": f"{WORKSPACE}/{path}", "ReadOnly": True}
-        for source, place in (*((path, path) for path in self._shown), *guard.lent):
-            yield {"Type": "bind", "Source": source, "Target": place, "ReadOnly": True}
-        for place, is_folder in guard.lent_secrets:
-            mount = {"Type": "tmpfs"} if is_folder else {"Type": "bind", "Source": "/dev/null"}
-            yield mount | {"Target": place, "ReadOnly": True}
+def _mounted(mount: Mount, *, writable: bool) -> dict[str, object]:
+    made = {"Target": mount.place, "ReadOnly": not (mount.kind == "shared" and writable)}
+    if mount.kind == "hidden folder":
+        return made | {"Type": "tmpfs"}
+    return made | {"Type": "bind", "Source": mount.source}
+
+
+# --- a few requests to the engine, over its Unix socket -------------------------------------------
+# Docker's API in version 1.41, which podman's service speaks too.
+
+_API = "http://engine/v1.41"
+# Bytes of a body that an engine may answer with.
+_MAX_BODY = 8 << 20
+# Of a frame of output: one byte of kind, three of nothing, four of length.
+_FRAME = 8
+_UPGRADE = {"connection": "Upgrade", "upgrade": "tcp"}
+
+
+class EngineFailed(Exception):
+    """The engine cannot be reached, or refuses; *status* is that of its answer, 0 without one."""
+
+    def __init__(self, why: str, status: int = 0) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _Refusal(msgspec.Struct):
+    message: str = ""
+
+
+class Engine:
+    """The engine behind *socket*.  Every method raises EngineFailed."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._client = Client(unix_socket=socket)
+
+    async def request(self, method: str, path: str, body: object = None) -> bytes:
+        """Make a request and return the body of the answer."""
+        data = b"" if body is None else msgspec.json.encode(body)
+        async with self._exchange(method, path, data) as answer:
+            return await answer.read(_MAX_BODY)
+
+    async def get(self, path: str, kind: type[T]) -> T:
+        """Ask for *path*, which is a *kind*."""
+        return msgspec.json.decode(await self.request("GET", path), type=kind)
+
+    async def attach(
+        self, path: str, body: object, stdin: bytes, take: Callable[[int, bytes], None]
+    ) -> None:
+        """Start what *path* names, give it *stdin*, and wait for its end.
+
+        The pieces of its output are handed to *take*, with the number of their stream.
+        """
+        data = msgspec.json.encode(body)
+        is_whole = False
+        async with self._exchange("POST", path, data, _UPGRADE) as answer:
+            async with trio.open_nursery() as feeding:
+                if stdin:
+                    feeding.start_soon(answer.feed, stdin)
+                with suppress(Interrupted):  # as bare as the others, and not out of a nursery
+                    is_whole = await _frames(answer, take)
+                feeding.cancel_scope.cancel()
+            if not is_whole:
+                raise EngineFailed("the engine broke off the output")
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, path: str, data: bytes, headers: dict[str, str] | None = None
+    ) -> AsyncIterator[Exchange]:
+        try:
+            async with self._client.stream(
+                method, _API + path, data, headers=headers, read_timeout=math.inf
+            ) as answer:
+                if answer.status >= 400:
+                    said = _said(await answer.read(_MAX_BODY))
+                    raise EngineFailed(f"the engine says {answer.status}: {said}", answer.status)
+                yield answer
+        except (Unreachable, Interrupted) as error:
+            raise EngineFailed(f"{self._socket}: {error.why}") from error
+
+
+async def _frames(answer: Exchange, take: Callable[[int, bytes], None]) -> bool:
+    """Take the output apart; tell whether it ended at the end of a frame."""
+    buffer = bytearray()
+    kind = left = 0
+    async for piece in answer:
+        buffer += piece
+        while buffer and (left or len(buffer) >= _FRAME):
+            if not left:
+                kind, left = buffer[0], int.from_bytes(buffer[4:_FRAME], "big")
+                del buffer[:_FRAME]
+            part = bytes(buffer[:left])
+            if part:
+                take(kind, part)
+            del buffer[: len(part)]
+            left -= len(part)
+    return not (left or buffer)
+
+
+def _said(answer: bytes) -> str:
+    try:
+        said = msgspec.json.decode(answer, type=_Refusal).message
+    except msgspec.DecodeError:
+        said = answer.decode(errors="replace")
+    return said.strip()[:500]
+
+
+def filters(**given: str) -> str:
+    """Write a query that selects by *given*."""
+    return "filters=" + quote(msgspec.json.encode({k: [v] for k, v in given.items()}).decode())

@@ -8,42 +8,37 @@ import ctypes
 import marshal
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import attrs
-import msgspec
 import trio
 
-from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox import seccomp
-from elwood.foundation.sandbox.children import ChildProcess, Pipe, attend, from_child, to_child
+from elwood.foundation.sandbox.children import (
+    ChildProcess,
+    Pipe,
+    attend,
+    from_child,
+    kill_family,
+    to_child,
+)
 from elwood.foundation.sandbox.command import (
     Command,
     CommandOutcome,
-    Rung,
     SandboxFailed,
     no_folder,
     not_started,
 )
 from elwood.foundation.sandbox.launcher import LENGTH
-from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, environment, present, unmoved
-from elwood.foundation.sandbox.running import Running, kill_family
-from elwood.foundation.sandbox.settings import SandboxSettings
+from elwood.foundation.sandbox.layout import ETC, NIXOS, SYSTEM, Lent, SandboxContext, environment
 
 # The launcher is run as a program.
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 # Of marshal's format; all Pythons since 2.5 read it.
 _MARSHAL = 2
-
-
-class Walls(msgspec.Struct, frozen=True):
-    """What Landlock lets a command read and write, and the filter of its system calls."""
-
-    read: list[str]
-    write: list[str]
-    filter: bytes
 
 
 class _Monitor:
@@ -64,113 +59,6 @@ class _Monitor:
     async def gone(self) -> None:
         """Wait for the launcher, which ends as the last."""
         await self._child.ended()
-
-
-async def launch(
-    rung: Rung,
-    command: Command,
-    *,
-    workspace: Path,
-    settings: SandboxSettings,
-    running: Running,
-    blocking: Blocking,
-    walls: Callable[[Path], Walls] | None = None,
-    python: str = sys.executable,
-) -> CommandOutcome:
-    """Run *command* by a launcher; *walls* are built around its temporary folder.
-
-    Raises SandboxFailed.
-    """
-    folder = workspace / command.folder
-    if not await blocking(folder.is_dir):
-        return no_folder(command)
-    name = running.name()
-    try:
-        tmp = await blocking(lambda: running.make_tmp(name))
-    except OSError as error:
-        raise SandboxFailed(rung, f"cannot make a folder for temporary files: {error}") from error
-    given = {"TMPDIR": str(tmp)} | dict(command.environment)
-    if walls is not None:
-        given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
-    todo = marshal.dumps(
-        {
-            "argv": list(command.argv),
-            "folder": str(folder),
-            "environment": environment(given, home=str(workspace)),
-            "limits": settings.limits(),
-            "walls": None if walls is None else msgspec.structs.asdict(walls(tmp)),
-        },
-        _MARSHAL,
-    )
-    try:
-        with ExitStack() as stack:
-            life = stack.enter_context(to_child())
-            status = stack.enter_context(from_child())
-            keep = (life.theirs, status.theirs)
-            argv = [python, "-IS", str(_LAUNCHER), *map(str, keep)]
-            try:
-                child = ChildProcess(argv, command, environment={}, keep=keep)
-            except OSError as error:
-                return not_started(rung, error)
-            life.give()
-            status.give()
-
-            async def begin() -> None:
-                await blocking(lambda: running.note(name, (child.pid,)))
-                await life.write(LENGTH.pack(len(todo)) + todo)
-
-            timed_out = await attend(rung, child, _Monitor(child, life), command.timeout, begin)
-            said = await status.read_line()
-            if child.code != 0:
-                # Killed from within, so what it watched over may live.
-                await blocking(lambda: kill_family({child.pid}))
-    finally:
-        with trio.CancelScope(shield=True):
-            await blocking(lambda: running.forget(name))
-    return _outcome(rung, child, said, timed_out)
-
-
-def _outcome(rung: Rung, child: ChildProcess, said: bytes, timed_out: bool) -> CommandOutcome:
-    output = child.output.value()
-    errors = b"" if child.errors is child.output else child.errors.value()
-    if timed_out:
-        return CommandOutcome(None, output, child.output.cut, True, errors)
-    how, _, what = said.decode(errors="replace").strip().partition(" ")
-    if how != "exit":
-        raise SandboxFailed(rung, f"the launcher: {what or 'was killed'}")
-    return CommandOutcome(int(what), output, child.output.cut, False, errors)
-
-
-@attrs.frozen(kw_only=True)
-class Direct:
-    """Runs commands in *workspace*, with limits and a launcher that ends them, without walls."""
-
-    workspace: Path
-    settings: SandboxSettings
-    running: Running
-    blocking: Blocking
-
-    @property
-    def rung(self) -> Rung:
-        return "direct"
-
-    def place(self, path: Path) -> str | None:
-        """Say where commands find *path*: where it is, as they find everything; blocks."""
-        return str(path.resolve())
-
-    async def run(self, command: Command) -> CommandOutcome:
-        """Run *command*; *writable* is not heeded.  Raises SandboxFailed."""
-        return await launch(
-            self.rung,
-            command,
-            workspace=self.workspace,
-            settings=self.settings,
-            running=self.running,
-            blocking=self.blocking,
-        )
-
-    async def close(self) -> None:
-        """Hold nothing."""
 
 
 _CREATE_RULESET, _GET_VERSION = 444, 1
@@ -199,51 +87,93 @@ def open_with_landlock(abi: int) -> tuple[str, ...]:
     return OPEN if abi >= _SCOPES_SIGNALS else (*OPEN, NO_SIGNAL_SCOPE)
 
 
-@attrs.frozen(kw_only=True)
-class Landlock:
-    """Runs commands in *workspace*, which they see under its own name, as they do what is *lent*.
+@attrs.frozen
+class Launched:
+    """Runs commands in the workspace under its own name, with limits and a launcher that ends them.
 
-    *python* runs the launcher.
+    The rung "direct" has no walls.
     """
 
-    workspace: Path
-    settings: SandboxSettings
-    running: Running
-    blocking: Blocking
-    python: str = sys.executable
-    lent: tuple[Lent, ...] = ()
-
-    @property
-    def rung(self) -> Rung:
-        return "landlock"
+    context: SandboxContext
+    rung: Literal["landlock", "direct"]
 
     def place(self, path: Path) -> str | None:
         """Say where commands find *path*; blocks."""
-        return unmoved(path, self.workspace, self.lent)
+        if self.rung == "direct":
+            return str(path.resolve())
+        return self.context.place(path, moved=False)
 
     async def run(self, command: Command) -> CommandOutcome:
-        """Run *command*.  Raises SandboxFailed."""
-        lent = await self.blocking(lambda: present(self.lent))
-
-        def walls(tmp: Path) -> Walls:
-            read = [*SYSTEM, NIXOS, *ETC, str(self.workspace)]
-            read += [str(one.path) for one in lent]
-            write = [*_DEVICES, str(tmp)]
-            if command.writable:
-                write.append(str(self.workspace))
-            # No sockets at all: there is no network namespace to keep them in.
-            return Walls(read, write, seccomp.program(()))
-
-        return await launch(
-            self.rung,
-            command,
-            workspace=self.workspace,
-            settings=self.settings,
-            running=self.running,
-            blocking=self.blocking,
-            walls=walls,
-            python=self.python,
+        """Run *command*; without walls its *writable* is not heeded.  Raises SandboxFailed."""
+        context, running = self.context, self.context.running
+        folder = context.workspace / command.folder
+        if not await context.blocking(folder.is_dir):
+            return no_folder(command)
+        lent = await context.blocking(context.present)
+        name = running.name()
+        try:
+            tmp = await context.blocking(lambda: running.make_tmp(name))
+        except OSError as error:
+            raise SandboxFailed(
+                self.rung, f"cannot make a folder for temporary files: {error}"
+            ) from error
+        given = {"TMPDIR": str(tmp)} | dict(command.environment)
+        if self.rung == "landlock":
+            given["GIT_CONFIG_NOSYSTEM"] = "1"  # git gives up if it may not look
+        todo = marshal.dumps(
+            {
+                "argv": list(command.argv),
+                "folder": str(folder),
+                "environment": environment(given, home=str(context.workspace)),
+                "limits": context.settings.limits(),
+                "walls": self._walls(command, tmp, lent),
+            },
+            _MARSHAL,
         )
+        try:
+            with ExitStack() as stack:
+                life = stack.enter_context(to_child())
+                status = stack.enter_context(from_child())
+                keep = (life.theirs, status.theirs)
+                argv = [sys.executable, "-IS", str(_LAUNCHER), *map(str, keep)]
+                try:
+                    child = ChildProcess(argv, command, environment={}, keep=keep)
+                except OSError as error:
+                    return not_started(self.rung, error)
+                life.give()
+                status.give()
+
+                async def begin() -> None:
+                    await context.blocking(lambda: running.note(name, (child.pid,)))
+                    await life.write(LENGTH.pack(len(todo)) + todo)
+
+                timed_out = await attend(
+                    self.rung, child, _Monitor(child, life), command.timeout, begin
+                )
+                said = await status.read_line()
+                if child.code != 0:
+                    # Killed from within, so what it watched over may live.
+                    await context.blocking(lambda: kill_family({child.pid}))
+        finally:
+            with trio.CancelScope(shield=True):
+                await context.blocking(lambda: running.forget(name))
+        if timed_out:
+            return child.outputs.outcome(None)
+        how, _, what = said.decode(errors="replace").strip().partition(" ")
+        if how != "exit":
+            raise SandboxFailed(self.rung, f"the launcher: {what or 'was killed'}")
+        return child.outputs.outcome(int(what))
+
+    def _walls(self, command: Command, tmp: Path, lent: Sequence[Lent]) -> dict[str, object] | None:
+        """Say what a command may read and write, and filter its system calls."""
+        if self.rung == "direct":
+            return None
+        workspace = str(self.context.workspace)
+        write = [*_DEVICES, str(tmp), *([workspace] if command.writable else [])]
+        # No sockets at all: there is no network namespace to keep them in.
+        filter_ = seccomp.program(())
+        read = [*SYSTEM, NIXOS, *ETC, workspace, *(str(one.path) for one in lent)]
+        return {"read": read, "write": write, "filter": filter_}
 
     async def close(self) -> None:
         """Hold nothing."""

@@ -10,9 +10,14 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
+import attrs
 import msgspec
 
+from elwood.foundation.runtime import Blocking
+from elwood.foundation.sandbox.children import Running
+from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.storage.paths import holds_secrets
 
 # Where the workspace is, in the rungs that can put it there.
@@ -46,20 +51,15 @@ MAX_ENTRIES = 10_000
 MAX_COVERED = 200
 
 
-class Guarded(msgspec.Struct, frozen=True):
-    """Of the workspace, by relative path: what is only read, and what is not seen.
+class Mount(msgspec.Struct, frozen=True):
+    """What a command finds at *place*: *source*, a path of this machine, or nothing to be seen.
 
-    *pinned* folders cannot be renamed, else another could take their place.  *lent* are folders
-    outside that are only read, from where they are and where they go, *lent_secrets* the files and
-    folders (by the flag) that are not seen there, by where they would be.
+    What is "shared" is written as the command may write, and cannot be renamed by it.
     """
 
-    pinned: tuple[str, ...] = ()
-    readonly: tuple[str, ...] = ()
-    secret_files: tuple[str, ...] = ()
-    secret_folders: tuple[str, ...] = ()
-    lent: tuple[tuple[str, str], ...] = ()
-    lent_secrets: tuple[tuple[str, bool], ...] = ()
+    kind: Literal["shared", "readonly", "hidden file", "hidden folder"]
+    place: str
+    source: str = "/dev/null"
 
 
 def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
@@ -72,42 +72,38 @@ def environment(given: Mapping[str, str], *, home: str) -> dict[str, str]:
 
 
 def inside(folder: str) -> str:
-    """Say where *folder* of the workspace is, in the rungs that can put it somewhere.
-
-    >>> inside("."), inside("src/app")
-    ('/workspace', '/workspace/src/app')
-    """
+    """Say where *folder* of the workspace is, in the rungs that can put it somewhere."""
     return os.path.normpath(f"{WORKSPACE}/{folder}")
 
 
-def guarded(workspace: Path, folder: str = ".") -> Guarded | None:
-    """Look what in *workspace* must be kept from a command; None without a *folder* for it; blocks.
+def guarded(workspace: Path, folder: str = ".") -> list[Mount] | None:
+    """Mount *workspace*, but for what must be kept from a command; None without a *folder* for it.
 
     Only what is there can be guarded.  A link is not followed: what it leads to has a name too.
+    Blocks.
     """
     if not (workspace / folder).is_dir():
         return None
-    pinned: list[str] = []
+    found = [Mount("shared", WORKSPACE, str(workspace))]
     readonly = [name for name in INSTRUCTIONS if _is_real(workspace / name)]
     git = workspace / ".git"
     if git.is_file() and not git.is_symlink():
         readonly.append(".git")
     elif git.is_dir() and not git.is_symlink():
-        pinned.append(".git")
+        # A mount by itself, or another folder could take its place.
+        found.append(Mount("shared", f"{WORKSPACE}/.git", str(git)))
         readonly += [f".git/{name}" for name in ("hooks", "config") if _is_real(git / name)]
-    files: list[str] = []
-    folders: list[str] = []
-    for path, is_folder in secrets(workspace):
-        (folders if is_folder else files).append(path)
-    return Guarded(tuple(pinned), tuple(readonly), tuple(files), tuple(folders))
+    found += (Mount("readonly", f"{WORKSPACE}/{name}", str(workspace / name)) for name in readonly)
+    return [*found, *hidden(workspace, WORKSPACE)]
 
 
-def secrets(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Go through what in *folder* has a name that secrets are kept under; the flag: it is a folder.
+def hidden(folder: Path, place: str) -> Iterator[Mount]:
+    """Hide what in *folder*, which is at *place*, has a name that secrets are kept under.
 
     Within the bounds above.  Blocks.
     """
-    return islice(_secrets(folder), MAX_COVERED)
+    for path, is_folder in islice(_secrets(folder), MAX_COVERED):
+        yield Mount("hidden folder" if is_folder else "hidden file", f"{place}/{path}")
 
 
 def _is_real(path: Path) -> bool:
@@ -173,48 +169,45 @@ def lend(
     return tuple(lent), tuple(refused)
 
 
-def with_lent(found: Guarded | None, lent: Sequence[Lent]) -> Guarded | None:
-    """Add to what is kept from a command of the workspace which of *lent* are there, and of them.
+@attrs.frozen(kw_only=True)
+class SandboxContext:
+    """What every rung is given: folders, resolved; commands can read those that are *lent*."""
 
-    Blocks.
-    """
-    if found is None:
+    workspace: Path
+    state: Path
+    settings: SandboxSettings
+    blocking: Blocking
+    lent: tuple[Lent, ...] = ()
+
+    @property
+    def running(self) -> Running:
+        """Where it is written down which commands run."""
+        return Running(self.state / "running")
+
+    async def mounts(self, folder: str) -> list[Mount] | None:
+        """List what a command in *folder* finds where; None if there is no such folder."""
+        return await self.blocking(lambda: self._mounts(folder))
+
+    def _mounts(self, folder: str) -> list[Mount] | None:
+        found = guarded(self.workspace, folder)
+        if found is not None:
+            for one in self.present():
+                found.append(Mount("readonly", one.place, str(one.path)))
+                found += hidden(one.path, one.place)
+        return found
+
+    def present(self) -> list[Lent]:
+        """List what is lent, and is a folder now that we may look at; blocks."""
+        is_there = (os.path.isdir(one.path) and os.access(one.path, os.R_OK) for one in self.lent)
+        return [one for one, there in zip(self.lent, is_there, strict=True) if there]
+
+    def place(self, path: Path, *, moved: bool) -> str | None:
+        """Say where commands find *path*; None if they do not.  Blocks.
+
+        *moved*: by a rung that gives folders places of its own.
+        """
+        real = path.resolve()
+        for root, place in ((self.workspace, WORKSPACE), *((o.path, o.place) for o in self.lent)):
+            if real.is_relative_to(root):
+                return os.path.normpath(f"{place}/{real.relative_to(root)}") if moved else str(real)
         return None
-    there = present(lent)
-    covered = [
-        (f"{one.place}/{path}", is_folder) for one in there for path, is_folder in secrets(one.path)
-    ]
-    return msgspec.structs.replace(
-        found,
-        lent=tuple((str(one.path), one.place) for one in there),
-        lent_secrets=tuple(covered),
-    )
-
-
-def present(lent: Sequence[Lent]) -> list[Lent]:
-    """List those that are folders now, and that we may look at; blocks."""
-    return [one for one in lent if os.path.isdir(one.path) and os.access(one.path, os.R_OK)]
-
-
-def moved(path: Path, workspace: Path, lent: Sequence[Lent]) -> str | None:
-    """Say where commands find *path* in a rung that gives folders places of its own; blocks.
-
-    None if they do not find it.
-    """
-    real = path.resolve()
-    if real.is_relative_to(workspace):
-        return inside(str(real.relative_to(workspace)))
-    for one in lent:
-        if real.is_relative_to(one.path):
-            return os.path.normpath(f"{one.place}/{real.relative_to(one.path)}")
-    return None
-
-
-def unmoved(path: Path, workspace: Path, lent: Sequence[Lent]) -> str | None:
-    """Say where commands find *path* in a rung that leaves folders where they are; blocks.
-
-    None if they do not find it.
-    """
-    real = path.resolve()
-    roots = (workspace, *(one.path for one in lent))
-    return str(real) if any(real.is_relative_to(root) for root in roots) else None

@@ -8,11 +8,11 @@ import os
 import re
 import shutil
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import DEVNULL
 
+import attrs
 import msgspec
 import trio
 
@@ -20,14 +20,8 @@ from elwood.foundation.runtime import Blocking, in_thread
 from elwood.foundation.sandbox import seccomp
 from elwood.foundation.sandbox.bubblewrap import Bubblewrap, make_files
 from elwood.foundation.sandbox.command import Command, Executor, NoSandbox, Rung, SandboxFailed
-from elwood.foundation.sandbox.launched import (
-    Direct,
-    Landlock,
-    landlock_version,
-    open_with_landlock,
-)
-from elwood.foundation.sandbox.layout import Lent, lend
-from elwood.foundation.sandbox.running import Running
+from elwood.foundation.sandbox.launched import Launched, landlock_version, open_with_landlock
+from elwood.foundation.sandbox.layout import SandboxContext, lend
 from elwood.foundation.sandbox.settings import SandboxSettings
 
 # From this version on bubblewrap can forbid user namespaces inside.
@@ -51,21 +45,6 @@ class Picked(msgspec.Struct, frozen=True):
         return self.executor.rung
 
 
-class _House(msgspec.Struct, frozen=True, kw_only=True):
-    """What all rungs need."""
-
-    workspace: Path
-    state: Path
-    settings: SandboxSettings
-    blocking: Blocking
-    limit: float
-    lent: tuple[Lent, ...] = ()
-
-    @property
-    def running(self) -> Running:
-        return Running(self.state / "running")
-
-
 async def pick(
     settings: SandboxSettings,
     workspace: Path,
@@ -80,82 +59,64 @@ async def pick(
     Commands can read those of *folders* that hold nothing to be kept from them.  A rung is taken
     only after a probe in it found nothing open, within *limit* seconds.  Raises NoSandbox.
     """
-    house = _House(
+    context = SandboxContext(
         workspace=await blocking(workspace.resolve),
         state=await blocking(state.resolve),
         settings=settings,
         blocking=blocking,
-        limit=limit,
     )
-    _refuse_overlap(house)
-    lent, notes = await blocking(lambda: lend(folders, house.workspace, house.state, _home()))
-    picked = await _taken(msgspec.structs.replace(house, lent=lent))
+    home = await blocking(lambda: Path(os.path.expanduser("~")).resolve())
+    for what, path in (("state folder", context.state), ("home folder", home)):
+        if path.is_relative_to(context.workspace):
+            raise NoSandbox(
+                f"the {what} {path} lies in the workspace {context.workspace}, which commands may "
+                f"read and write; set paths.workspace to a folder of its own"
+            )
+    lent, notes = await blocking(lambda: lend(folders, context.workspace, context.state, home))
+    picked = await _taken(attrs.evolve(context, lent=lent), limit)
     return msgspec.structs.replace(picked, notes=(*picked.notes, *notes))
 
 
-async def _taken(house: _House) -> Picked:
-    settings = house.settings
-    if os.uname().machine not in seccomp.ARCHITECTURES and settings.kind not in ("direct", "none"):
+async def _taken(context: SandboxContext, limit: float) -> Picked:
+    kind = context.settings.kind
+    if os.uname().machine not in seccomp.ARCHITECTURES and kind not in ("direct", "none"):
         raise NoSandbox(f"no filter of system calls is known for {os.uname().machine}")
-    match settings.kind:
+    match kind:
         case "auto":
-            return await _auto(house)
+            return await _auto(context, limit)
         case "bubblewrap":
-            return await _bubblewrap(house)
+            return await _bubblewrap(context, limit)
         case "landlock":
-            return await _landlock(house)
+            return await _landlock(context, limit)
         case "docker":
-            return await _docker(house)
+            return await _docker(context, limit)
         case "direct":
-            return _direct(house)
+            notes = ("commands are not confined: they can do all that Elwood can",)
+            return Picked(Launched(context, "direct"), notes)
         case "none":
             raise NoSandbox('commands are turned off: sandbox.kind is "none"')
 
 
-def _refuse_overlap(house: _House) -> None:
-    """Refuse a workspace that holds what must be kept from commands."""
-    for what, path in (("state folder", house.state), ("home folder", _home())):
-        if path.is_relative_to(house.workspace):
-            raise NoSandbox(
-                f"the {what} {path} lies in the workspace {house.workspace}, which commands may "
-                f"read and write; set paths.workspace to a folder of its own"
-            )
-
-
-def _home() -> Path:
-    return Path(os.path.expanduser("~")).resolve()
-
-
-async def _auto(house: _House) -> Picked:
+async def _auto(context: SandboxContext, limit: float) -> Picked:
     try:
-        return await _bubblewrap(house)
+        return await _bubblewrap(context, limit)
     except NoSandbox as error:
         first = error.why
     try:
-        picked = await _landlock(house)
+        picked = await _landlock(context, limit)
     except NoSandbox as error:
         raise NoSandbox(f"{first}; {error.why}; {_ADVICE}") from error
     return msgspec.structs.replace(picked, notes=(first, *picked.notes))
 
 
-async def _bubblewrap(house: _House) -> Picked:
-    program = shutil.which(house.settings.bubblewrap)
+async def _bubblewrap(context: SandboxContext, limit: float) -> Picked:
+    name = context.settings.bubblewrap
+    program = shutil.which(name)
     if program is None:
-        raise NoSandbox(f"bubblewrap: there is no {house.settings.bubblewrap}")
-    made = house.state / "sandbox"
-    await house.blocking(lambda: make_files(made))
-    executor = Bubblewrap(
-        program=program,
-        workspace=house.workspace,
-        settings=house.settings,
-        running=house.running,
-        made=made,
-        blocking=house.blocking,
-        disable_userns=await _version(program, house.limit) >= _DISABLES_USERNS,
-        lent=house.lent,
-    )
-    await _test(executor, house)
-    return Picked(executor, _notes())
+        raise NoSandbox(f"bubblewrap: there is no {name}")
+    await context.blocking(lambda: make_files(context.state))
+    disables_userns = await _version(program, limit) >= _DISABLES_USERNS
+    return await _tested(Bubblewrap(context, program, disables_userns), context, limit, _notes())
 
 
 async def _version(program: str, limit: float) -> tuple[int, ...]:
@@ -170,63 +131,39 @@ async def _version(program: str, limit: float) -> tuple[int, ...]:
     return ()
 
 
-async def _landlock(house: _House) -> Picked:
+async def _landlock(context: SandboxContext, limit: float) -> Picked:
     abi = landlock_version()
     if abi == 0:
         raise NoSandbox("landlock: this kernel, or the container around us, does not offer it")
-    executor = Landlock(
-        workspace=house.workspace,
-        settings=house.settings,
-        running=house.running,
-        blocking=house.blocking,
-        python=sys.executable,
-        lent=house.lent,
-    )
-    await _test(executor, house)
-    return Picked(executor, (*open_with_landlock(abi), *_notes()))
+    notes = (*open_with_landlock(abi), *_notes())
+    return await _tested(Launched(context, "landlock"), context, limit, notes)
 
 
-async def _docker(house: _House) -> Picked:
-    from elwood.foundation.sandbox.docker import Docker  # few choose it
-    from elwood.foundation.sandbox.engine import Engine, EngineFailed
+async def _docker(context: SandboxContext, limit: float) -> Picked:
+    from elwood.foundation.sandbox.docker import Docker, Engine, EngineFailed  # few choose it
 
-    settings = house.settings
+    settings = context.settings
     if not settings.docker_socket or not settings.docker_image:
         raise NoSandbox("docker: set sandbox.docker_socket and sandbox.docker_image")
-    executor = Docker(
-        Engine(Path(settings.docker_socket)),
-        house.workspace,
-        settings,
-        house.state,
-        house.blocking,
-        lent=house.lent,
-    )
+    executor = Docker(context, Engine(Path(settings.docker_socket)))
     try:
-        with trio.fail_after(house.limit):
+        with trio.fail_after(limit):
             await executor.remove_orphans()
     except EngineFailed as error:
         raise NoSandbox(f"docker: {error}") from error
     except trio.TooSlowError as error:
         raise NoSandbox(f"docker: no answer from {settings.docker_socket}") from error
-    await _test(executor, house)
-    return Picked(executor)
+    return await _tested(executor, context, limit)
 
 
-def _direct(house: _House) -> Picked:
-    executor = Direct(
-        workspace=house.workspace,
-        settings=house.settings,
-        running=house.running,
-        blocking=house.blocking,
-    )
-    return Picked(executor, ("commands are not confined: they can do all that Elwood can",))
-
-
-async def _test(executor: Executor, house: _House) -> None:
-    why = await self_test(executor, house.state, limit=house.limit)
+async def _tested(
+    executor: Executor, context: SandboxContext, limit: float, notes: tuple[str, ...] = ()
+) -> Picked:
+    why = await self_test(executor, context.state, limit=limit)
     if why is not None:
         await executor.close()
         raise NoSandbox(f"{executor.rung}: {why}")
+    return Picked(executor, notes)
 
 
 def _notes() -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def test_it_is_installed_and_kept_from_commands(tmp_path: Path) -> None:
     assert f"written  {tmp_path / 'HEARTBEAT.md'}" in said
     found = guarded(tmp_path)
     assert found is not None
-    assert "HEARTBEAT.md" in found.readonly
+    assert ("readonly", "/workspace/HEARTBEAT.md") in [(one.kind, one.place) for one in found]
 
 
 # --- what is watched ---------------------------------------------------------------------------

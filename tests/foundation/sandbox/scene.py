@@ -12,9 +12,8 @@ import trio
 
 from elwood.foundation.runtime import in_thread
 from elwood.foundation.sandbox.command import Executor
-from elwood.foundation.sandbox.docker import Docker
-from elwood.foundation.sandbox.engine import Engine
-from elwood.foundation.sandbox.layout import environment, lend
+from elwood.foundation.sandbox.docker import Docker, Engine
+from elwood.foundation.sandbox.layout import SandboxContext, environment, lend
 from elwood.foundation.sandbox.picking import pick
 from elwood.foundation.sandbox.settings import SandboxSettings
 
@@ -63,9 +62,10 @@ async def take(rung: str, home: Home, engine: str = "", folders: Sequence[Path] 
 def docker(engine: str, workspace: Path, state: Path, folders: Sequence[Path] = ()) -> Docker:
     settings = SandboxSettings(kind="docker", docker_socket=engine, docker_image=IMAGE)
     lent, _ = lend(folders, workspace.resolve(), state.resolve(), Path("/nowhere"))
-    return Docker(
-        Engine(Path(engine)), workspace, settings, state, in_thread, shown=SHOWN, lent=lent
+    context = SandboxContext(
+        workspace=workspace, state=state, settings=settings, blocking=in_thread, lent=lent
     )
+    return Docker(context, Engine(Path(engine)), SHOWN)
 
 
 def give_away(workspace: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from elwood.foundation.sandbox.command import Command, Executor
-from elwood.foundation.sandbox.layout import MAX_COVERED, MAX_DEPTH, Guarded, guarded
+from elwood.foundation.sandbox.layout import MAX_COVERED, MAX_DEPTH, guarded
 from tests.foundation.sandbox.scene import Home
 
 
@@ -16,34 +16,28 @@ def put(workspace: Path, *names: str) -> None:
         path.write_text("kept")
 
 
-def guard(home: Home) -> Guarded:
-    found = guarded(home.workspace)
-    assert found is not None
-    return found
+def guard(home: Home) -> dict[str, list[str]]:
+    """Name what is mounted in the workspace, by kind."""
+    kinds: dict[str, list[str]] = {}
+    for mount in guarded(home.workspace) or ():
+        kinds.setdefault(mount.kind, []).append(mount.place.removeprefix("/workspace").lstrip("/"))
+    return kinds
 
 
 def test_secrets_are_found_by_name_to_a_certain_depth(home: Home) -> None:
-    deep = "d/" * MAX_DEPTH
-    put(
-        home.workspace,
-        ".env",
-        "app/prod.PEM",
-        ".ssh/config",
-        "notes.txt",
-        f"{deep}.env",
-        "a/b/.env",
-    )
+    names = (".env", "app/prod.PEM", ".ssh/config", "notes.txt", "a/b/.env")
+    put(home.workspace, *names, f"{'d/' * MAX_DEPTH}.env")
     (home.workspace / ".envrc").symlink_to("notes.txt")
     found = guard(home)
-    assert set(found.secret_files) == {".env", "app/prod.PEM", "a/b/.env"}
-    assert found.secret_folders == (".ssh",)
+    assert set(found["hidden file"]) == {".env", "app/prod.PEM", "a/b/.env"}
+    assert found["hidden folder"] == [".ssh"]
 
 
 def test_the_nearest_secrets_are_covered_first(home: Home) -> None:
     put(home.workspace, *(f"deep/er/{number}.pem" for number in range(MAX_COVERED)), ".env")
-    found = guard(home)
-    assert found.secret_files[0] == ".env"
-    assert len(found.secret_files) == MAX_COVERED
+    found = guard(home)["hidden file"]
+    assert found[0] == ".env"
+    assert len(found) == MAX_COVERED
 
 
 def test_instructions_and_git_hooks_are_found(home: Home) -> None:
@@ -51,19 +45,17 @@ def test_instructions_and_git_hooks_are_found(home: Home) -> None:
     (home.workspace / ".git/hooks").mkdir()
     (home.workspace / "TOOLS.md").symlink_to("AGENTS.md")
     found = guard(home)
-    assert found.pinned == (".git",)
-    assert set(found.readonly) == {"AGENTS.md", "SOUL.md", "skills", ".git/hooks", ".git/config"}
+    assert found["shared"] == ["", ".git"]
+    assert set(found["readonly"]) == {"AGENTS.md", "SOUL.md", "skills", ".git/hooks", ".git/config"}
 
 
 def test_the_git_file_of_a_worktree_is_kept_too(home: Home) -> None:
     put(home.workspace, ".git")
-    assert guard(home).readonly == (".git",)
+    assert guard(home)["readonly"] == [".git"]
 
 
 def test_a_folder_that_is_gone_is_no_place_for_a_command(home: Home) -> None:
     assert guarded(home.workspace, "gone") is None
-    home.workspace.rmdir()
-    assert guarded(home.workspace) is None
 
 
 @pytest.mark.parametrize("rung", ["bubblewrap", "docker"], indirect=True)
@@ -97,8 +89,3 @@ async def test_git_works_in_the_workspace(hands: Executor, home: Home) -> None:
     )
     outcome = await hands.run(Command(argv=("sh", "-c", text), timeout=30))
     assert outcome.code == 0, outcome.output
-    again = (
-        "echo b >> a && git -c user.name=a -c user.email=a@b commit -qam two && git log --oneline"
-    )
-    outcome = await hands.run(Command(argv=("sh", "-c", again), timeout=30))
-    assert (outcome.code, len(outcome.output.splitlines())) == (0, 2), outcome.output

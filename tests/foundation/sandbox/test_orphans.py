@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import elwood
+from elwood.foundation.sandbox.children import Running, look, reap
 from elwood.foundation.sandbox.command import Command, Executor, SandboxFailed
-from elwood.foundation.sandbox.running import Running, look, reap
 from tests.foundation.sandbox.scene import Home, living, marker, take, until
 
 ROOT = Path(elwood.__file__).parent.parent
