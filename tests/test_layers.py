@@ -95,8 +95,6 @@ MORE = {
     "agent/models/embeddings.py": "speaks to the services, and to the actor",
     "agent/models/offline.py": "is a provider",
     "agent/session/commands/actor_commands.py": "carries the commands out",
-    "agent/session/commands/exporting.py": "sends and writes files",
-    "agent/session/commands/status.py": "asks the models actor",
     "agent/session/core.py": "holds what everything is built on",
     "agent/session/delivery.py": "sends the replies",
     "agent/session/log/session_log.py": "writes the log",

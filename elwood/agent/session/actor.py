@@ -13,9 +13,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.settings import ModelSettings
 from elwood.agent.session.commands.actor_commands import Commands
-from elwood.agent.session.commands.exporting import Exports
-from elwood.agent.session.commands.slash import TypedCommand, parse
-from elwood.agent.session.commands.status import Status
+from elwood.agent.session.commands.slash import parse
 from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
 from elwood.agent.session.extension import Extensions, SessionExtensions
@@ -55,7 +53,6 @@ PAUSE = 5.0
 # Seconds after which a damaged log shows as stuck, so that the owner hears of it within a minute.
 ALARM = 30.0
 
-STOP = TypedCommand("stop")
 # What stands in the log for a message that was nothing but a credential.
 NOT_KEPT = "[a credential was here; it was not kept]"
 BELONGS = (
@@ -134,7 +131,7 @@ class SessionActor:
             left = []
             for received in commands(self._log.state):
                 # What a crash cut off here must come before a turn is resumed, or begun on a yes.
-                if parse(received.text) == STOP:
+                if parse(received.text).name == "stop":
                     await self._runner.approvals.let_go()
                     if self._runner.stop(received):
                         continue
@@ -319,15 +316,7 @@ class Sessions:
             max_tokens=models.max_tokens,
             stuck_after=config.of(WatchdogSettings).turn,
         )
-        self._exports = Exports(core.workspace, messenger, core.redactor, core.clock, blocking)
-        self._status = Status(
-            core.models,
-            core.table,
-            models.default,
-            extensions.status,
-            core.redactor,
-            core.clock.now,
-        )
+        self._messenger = messenger
 
     async def run(
         self, mailbox: Mailbox[SessionsMail], *, grace: float, listener: Listener
@@ -368,16 +357,7 @@ class Sessions:
             core.clock,
             core.redactor,
         )
-        commands = Commands(
-            log_,
-            delivery,
-            runner,
-            core.approvals,
-            self._exports,
-            self._status,
-            extensions,
-            core.clock,
-        )
+        commands = Commands(core, self._messenger, log_, delivery, runner, extensions)
         return SessionActor(core, log_, delivery, runner, commands, extensions)
 
     async def _wake(self) -> list[str]:

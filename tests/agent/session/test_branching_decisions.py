@@ -136,7 +136,7 @@ class Talk:
         received = self.received(text)
         await self.log.keep(received)
         command = parse(text)
-        moved = await self.branching.move(command, received)  # type: ignore[arg-type]
+        moved = await self.branching.move(command, received)
         reply = Replied(received.id, None, (received.id,), ROUTE, "")
         if moved.entries or moved.text:
             await self.log.keep(*moved.entries, *([reply] if moved.text else ()))

@@ -44,7 +44,7 @@ from elwood.agent.session.reading.cli import (
     since,
 )
 from elwood.agent.session.reading.records import read_history
-from elwood.agent.session.reading.tables import transcript
+from elwood.agent.session.reading.render import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
 from elwood.app.config.load import load
 from elwood.foundation.net.http import Client

@@ -12,7 +12,7 @@ from elwood.agent.session.log.state import MAX_RECEIPTS, Session
 from elwood.agent.session.log.turns import OpenCall
 from elwood.agent.session.reading.receipts import HEAD, MARKS, MAX_LINES, RULINGS, WORDS, activity
 from elwood.agent.session.reading.records import CallRecord
-from elwood.agent.session.reading.tables import listing
+from elwood.agent.session.reading.render import listing
 
 
 def ended(

@@ -29,8 +29,8 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.reading.export import ExportItem, Format, items_of, written
 from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.render import ExportItem, Format, items_of, written
 
 ROUTE = Route("console")
 HOSTILE = [

@@ -1,38 +1,44 @@
 """Carries out slash commands: short work, beside whatever else the session does."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
+from typing import get_args
 
 import attrs
 import trio
 
-from elwood.agent.approvals.messages import ApprovalsMail
+from elwood import __version__
+from elwood.agent.channels.messages import Attachment, Sent, Unsure
+from elwood.agent.conversation.route import Route
+from elwood.agent.models.messages import Spending
+from elwood.agent.models.settings import ModelSettings
+from elwood.agent.models.spending.report import Spent, in_table, in_words
 from elwood.agent.session.commands.branching import Branching
-from elwood.agent.session.commands.exporting import Exports
-from elwood.agent.session.commands.slash import (
-    COMMANDS,
-    Approval,
-    TypedCommand,
-    Unknown,
-    help_text,
-    parse,
-    request,
-)
-from elwood.agent.session.commands.status import Status
+from elwood.agent.session.commands.slash import COMMANDS, TypedCommand, help_text, parse, request
+from elwood.agent.session.core import Core
 from elwood.agent.session.delivery import Delivery
-from elwood.agent.session.extension import CommandCall, SessionExtensions
+from elwood.agent.session.extension import CommandAnswer, CommandCall, SessionExtensions
 from elwood.agent.session.log.branch import listing as branches
 from elwood.agent.session.log.entries import Entry, Received, Replied, Retried
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.log.state import is_command
 from elwood.agent.session.reading.records import read_history
-from elwood.agent.session.reading.tables import listing
-from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.agent.session.reading.render import Format, items_of, listing, written
 from elwood.agent.session.turn.runner import TurnRunner
-from elwood.foundation.runtime import Address
+from elwood.agent.tools.talk import MAX_BYTES, Messenger
+from elwood.foundation.runtime import ActorUnavailable
+from elwood.foundation.storage.confined import PathRefused, Unconfined
+from elwood.foundation.text.lines import duration
+from elwood.foundation.text.markdown import Rich
 
-# Seconds for approvals to carry a command out.
-APPROVALS_LIMIT = 10.0
+# Seconds for approvals to carry a command out, and for a file to be sent.
+APPROVALS_LIMIT, SEND_LIMIT = 10.0, 60.0
+# Seconds to wait for what it has cost: beside other things, and alone; stuck things listed.
+PATIENCE, BUDGET_LIMIT, MAX_STUCK = 0.5, 5.0, 5
+# Where conversations go that no chat takes as a file, in the workspace.
+FOLDER = "exports"
+MOVING = frozenset({"new", "undo", "retry", "branch", "resume"})
 
 
 class Commands:
@@ -40,23 +46,19 @@ class Commands:
 
     def __init__(
         self,
+        core: Core,
+        messenger: Messenger,
         log_: SessionLog,
         delivery: Delivery,
         runner: TurnRunner,
-        approvals: Address[ApprovalsMail],
-        exports: Exports,
-        status: Status,
         extensions: SessionExtensions,
-        clock: OwnerClock,
     ) -> None:
+        self._core = core
+        self._messenger = messenger
         self._log = log_
         self._delivery = delivery
         self._runner = runner
-        self._approvals = approvals
-        self._exports = exports
-        self._status = status
         self._extensions = extensions
-        self._clock = clock
         self._branching = Branching(log_, runner.approvals.let_go)
 
     async def resume(self, nursery: trio.Nursery, left: Sequence[Received]) -> None:
@@ -68,51 +70,13 @@ class Commands:
         self, nursery: trio.Nursery, received: Received, again: bool = False
     ) -> None:
         """Carry a command out; *again* if that may have been done before."""
-        footer, buttons = "", tuple[str, ...]()
-        match parse(received.text):
-            case TypedCommand("new" | "undo" | "retry" | "branch" | "resume") as command:
-                await self._move(command, received, nursery)
-                return
-            case TypedCommand("stop"):
-                stopped, gone = await self._runner.halt(received)
-                if stopped:
-                    return  # the turn's reply answers the command as well
-                text = f"Nothing is running. {_gone(gone)}".rstrip()
-            case TypedCommand("tree"):
-                state = self._log.state
-                text = "The conversations of this chat; /resume NUMBER goes back to one:"
-                footer = branches(state.tree, state.path, self._clock.now())
-            case TypedCommand("export", given):
-                text = await self._exports.export(given.lower() or "md", received, self._log, again)
-            case TypedCommand("status"):
-                text = await self._say_status(received)
-            case TypedCommand("budget"):
-                text = "What is spent is for my owner only."
-                if not received.untrusted:  # jobs are named after what they are about
-                    text = await self._status.budget(self._log.id)
-            case TypedCommand("receipts", given):
-                history = await self._log.look_back(partial(read_history, self._log.id))
-                text, footer = listing(history.calls, given, self._clock.zone)
-            case TypedCommand("help"):
-                text = help_text(self._extensions.shared.commands)
-            case Approval() as approval:
-                text = await self._approve(approval, received)
-            case Unknown(name, given):
-                if (found := self._extensions.shared.command(name)) is not None:
-                    call = CommandCall(
-                        session=self._log.id, given=given, received=received, again=again
-                    )
-                    answer = await found.run(call)
-                    text, footer, buttons = answer.text, answer.footer, answer.buttons
-                elif asked := await self._extensions.expand(received.text):
-                    await self._log.keep(Retried(received.id, asked, received.untrusted))
-                    self._runner.arrived()
-                    self._runner.work(nursery)
-                    return  # what answers it is the turn
-                else:
-                    known = help_text(self._extensions.shared.commands)
-                    text = f"I do not know /{name}.\n\n{known}"
-        await self._answer(received, text, footer, buttons=buttons)
+        command = parse(received.text)
+        if command.name in MOVING:
+            await self._move(command, received, nursery)
+            return
+        answer = await self._answer(command, received, nursery, again)
+        if answer is not None:
+            await self._accept(received, answer)
 
     async def _move(self, command: TypedCommand, received: Received, nursery: trio.Nursery) -> None:
         """Move the conversation while it is at rest, in one line with the answer."""
@@ -121,40 +85,88 @@ class Commands:
                 return  # answered meanwhile, by a stop
             moved = await self._branching.move(command, received)
             if moved.text:
-                await self._answer(received, moved.text, moved.footer, *moved.entries)
+                answer = CommandAnswer(moved.text, moved.footer)
+                await self._accept(received, answer, *moved.entries)
             else:
                 # What answers it is the turn that it begins.
                 await self._log.keep(*moved.entries)
 
-    async def _answer(
-        self,
-        received: Received,
-        text: str,
-        footer: str,
-        *entries: Entry,
-        buttons: tuple[str, ...] = (),
-    ) -> None:
+    async def _accept(self, received: Received, answer: CommandAnswer, *entries: Entry) -> None:
         if received.id not in self._log.state.waiting:
             return  # answered meanwhile, by a stop
         replied = Replied(
-            received.id, None, (received.id,), received.route, text, footer, buttons=buttons
+            received.id,
+            None,
+            (received.id,),
+            received.route,
+            answer.text,
+            answer.footer,
+            buttons=answer.buttons,
         )
         await self._delivery.accept(replied, *entries)
 
-    async def _approve(self, approval: Approval, received: Received) -> str:
+    async def _answer(
+        self, command: TypedCommand, received: Received, nursery: trio.Nursery, again: bool
+    ) -> CommandAnswer | None:
+        """Do what is asked for and say what came of it; None if a turn's reply answers it."""
+        log_, shared = self._log, self._extensions.shared
+        match command.name:
+            case "stop":
+                stopped, gone = await self._runner.halt(received)
+                if stopped:
+                    return None
+                return CommandAnswer(f"Nothing is running. {_gone(gone)}".rstrip())
+            case "tree":
+                text = "The conversations of this chat; /resume NUMBER goes back to one:"
+                now = self._core.clock.now()
+                return CommandAnswer(text, branches(log_.state.tree, log_.state.path, now))
+            case "export":
+                return CommandAnswer(await self._export(command.given, received, again))
+            case "status":
+                return CommandAnswer(await self._status(owner=not received.untrusted))
+            case "budget" if received.untrusted:  # jobs are named after what they are about
+                return CommandAnswer("What is spent is for my owner only.")
+            case "budget":
+                return CommandAnswer(await self._budget())
+            case "receipts":
+                history = await log_.look_back(partial(read_history, log_.id))
+                zone = self._core.clock.zone
+                return CommandAnswer(*listing(history.calls, command.given, zone))
+            case "help":
+                return CommandAnswer(help_text(shared.commands))
+            case "allow" | "deny" | "approvals" | "trust":
+                return CommandAnswer(await self._approve(command, received))
+        if (found := shared.command(command.name)) is not None:
+            return await found.run(
+                CommandCall(session=log_.id, given=command.given, received=received, again=again)
+            )
+        if asked := await self._extensions.expand(received.text):
+            await log_.keep(Retried(received.id, asked, received.untrusted))
+            self._runner.arrived()
+            self._runner.work(nursery)
+            return None
+        return CommandAnswer(f"I do not know /{command.name}.\n\n{help_text(shared.commands)}")
+
+    async def _approve(self, command: TypedCommand, received: Received) -> str:
         """Have a decision carried out, in the name of whoever typed it."""
         if received.untrusted:
             return "Only your own words decide, and these are somebody else's."
-        asked = request(approval, received.principal)
+        asked = request(command, received.principal)
         if asked is None:
-            return f"I do not understand that. /{approval.verb}: {COMMANDS[approval.verb]}"
+            return f"I do not understand that. /{command.name}: {COMMANDS[command.name]}"
         settled = None
         with trio.move_on_after(APPROVALS_LIMIT):
-            settled = await self._approvals.insist(lambda: attrs.evolve(asked))
+            settled = await self._core.approvals.insist(lambda: attrs.evolve(asked))
         return settled.text if settled else "Nobody decides about calls now. Try again in a minute."
 
-    async def _say_status(self, received: Received) -> str:
-        state = self._log.state
+    # --- how it goes, and what it costs ---
+
+    async def _status(self, *, owner: bool) -> str:
+        """Say how this conversation does, and Elwood; what it costs and what is stuck to the owner.
+
+        What is stuck names other conversations and files.
+        """
+        core, state = self._core, self._log.state
         turn = state.turn
         lines = [f"Working on {turn.under_way}." if turn else "Nothing is running here."]
         waiting = sum(not is_command(received) for received in state.waiting.values())
@@ -164,8 +176,75 @@ class Commands:
             lines.append(f"Calls waiting for your approval: {len(state.pending)}.")
         if state.undelivered:
             lines.append(f"Answers on their way: {len(state.undelivered)}.")
-        lines.append(await self._status.lines(self._log.id, owner=not received.untrusted))
+        up, model = duration(core.clock.now() - core.started), core.config.of(ModelSettings).default
+        lines.append(f"Elwood {__version__}, up for {up}, thinking with {model}.")
+        if owner:
+            spent = await self._spent(PATIENCE)
+            lines.append(in_words(spent) if spent else "What it has cost cannot be said now.")
+            lines += [core.redactor(line()) for line in self._extensions.shared.status]
+            lines += [core.redactor(one.told) for one in core.table.stuck()[:MAX_STUCK]]
         return "\n".join(lines)
+
+    async def _budget(self) -> str:
+        spent = await self._spent(BUDGET_LIMIT)
+        if spent is None:
+            return "What it has cost cannot be said now. Try again in a minute."
+        return in_table(spent)
+
+    async def _spent(self, seconds: float) -> Spent | None:
+        with trio.move_on_after(seconds):
+            try:
+                return await self._core.models.ask(Spending(session=self._log.id))
+            except ActorUnavailable:
+                pass
+        return None
+
+    # --- /export ---
+
+    async def _export(self, given: str, received: Received, again: bool) -> str:
+        """Give the conversation as a file, in the workspace if nobody knows that it has arrived.
+
+        *again* marks it as given before, perhaps.
+        """
+        core, log_, wanted = self._core, self._log, given.lower() or "md"
+        format_: Format | None = next((one for one in get_args(Format) if one == wanted), None)
+        if format_ is None:
+            return "Say which kind of file: /export md or /export html"
+        history = await log_.look_back(partial(read_history, log_.id))
+        items = items_of(history, core.redactor)
+        if not items:
+            return "Nothing was said here yet that could be exported."
+        zone = core.clock.zone
+        when = datetime.fromtimestamp(core.clock.now(), zone)
+        content = await core.environment.blocking(lambda: written(log_.id, items, zone, format_))
+        file = Attachment(f"{log_.id}-{when:%Y-%m-%d-%H%M%S}.{format_}", content.encode())
+        lost = ""
+        if self._messenger.takes_files(received.route) and len(file.data) <= MAX_BYTES:
+            lost = await self._send(file, received.route, again)
+            if not lost:
+                return "Here is the conversation, as a file."
+        # What was read on another line may have been brought along, and stand in an answer.
+        strange = any(item.untrusted for item in items) or log_.state.taint.label.untrusted
+        path = f"{FOLDER}/{file.name}"
+        try:
+            await core.environment.blocking(
+                lambda: core.workspace.write(path, file.data, untrusted=strange)
+            )
+        except (PathRefused, Unconfined) as error:
+            return f"{lost}The file could not be written: {error}"
+        return f"{lost}The conversation stands in your workspace, in `{path}`."
+
+    async def _send(self, file: Attachment, route: Route, again: bool) -> str:
+        """Send *file*; say why it may not have arrived, or nothing."""
+        with trio.move_on_after(SEND_LIMIT):
+            async with self._messenger.uploads:
+                sent = await self._messenger.post(route, Rich(""), (file,), repeat=again)
+            if isinstance(sent, Sent):
+                return ""
+            may = "may not have" if isinstance(sent, Unsure) else "has not"
+            return f"The file {may} arrived here: {sent.why}. "
+        why = f"nothing was heard of it for {SEND_LIMIT:.0f} s"
+        return f"The file may not have arrived here: {why}. "
 
 
 def _gone(calls: int) -> str:

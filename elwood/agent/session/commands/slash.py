@@ -1,7 +1,6 @@
 """Slash commands: what they are called and what they mean."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
@@ -35,92 +34,45 @@ COMMANDS = {
     "help": "say what I understand",
 }
 
-Name = Literal[
-    "new",
-    "undo",
-    "retry",
-    "branch",
-    "tree",
-    "resume",
-    "export",
-    "stop",
-    "status",
-    "budget",
-    "receipts",
-    "help",
-]
-Verb = Literal["allow", "deny", "approvals", "trust"]
-
 
 class TypedCommand(msgspec.Struct, frozen=True):
-    """One of the known commands, with what was typed behind it if it takes something."""
-
-    name: Name
-    given: str = ""
-
-
-class Approval(msgspec.Struct, frozen=True):
-    """A command about approvals, with the words behind it."""
-
-    verb: Verb
-    words: tuple[str, ...] = ()
-
-
-class Unknown(msgspec.Struct, frozen=True):
-    """A command of a feature, or none; *name* is in small letters, *given* stands behind it."""
+    """A command with what was typed behind it; *name* is in small letters, perhaps a feature's."""
 
     name: str
     given: str = ""
 
 
-def parse(text: str) -> TypedCommand | Approval | Unknown:
+def parse(text: str) -> TypedCommand:
     """Read a slash command; a bot's name behind ``@`` is ignored.
 
-    >>> parse("/stop now")
-    TypedCommand(name='stop', given='')
-    >>> parse("/Status@elwood_bot")
-    TypedCommand(name='status', given='')
-    >>> parse("/branch before the trip")
-    TypedCommand(name='branch', given='before the trip')
-    >>> parse("/allow abc234 always")
-    Approval(verb='allow', words=('abc234', 'always'))
-    >>> parse("/dance")
-    Unknown(name='dance', given='')
+    >>> parse("/Status@elwood_bot"), parse("/branch before the trip")
+    (TypedCommand(name='status', given=''), TypedCommand(name='branch', given='before the trip'))
     """
     first, *words = text.split()
-    word = first.removeprefix("/").split("@")[0].lower()
-    match word:
-        case "receipts" | "branch" | "resume" | "export":
-            return TypedCommand(word, " ".join(words))
-        case "new" | "undo" | "retry" | "tree" | "stop" | "status" | "budget" | "help":
-            return TypedCommand(word)
-        case "allow" | "deny" | "approvals" | "trust":
-            return Approval(word, tuple(words))
-        case "start":  # Telegram sends it when a chat is opened
-            return TypedCommand("help")
-        case _:
-            return Unknown(word, " ".join(words))
+    name = first.removeprefix("/").split("@")[0].lower()
+    # Telegram sends "start" when a chat is opened.
+    return TypedCommand("help" if name == "start" else name, " ".join(words))
 
 
-def request(approval: Approval, by: str) -> Request[CommandResult] | None:
+def request(command: TypedCommand, by: str) -> Request[CommandResult] | None:
     """Make of a command what approvals is asked, by the person *by*; None if it makes no sense.
 
-    >>> request(Approval("allow", ("ABC234",)), "tg:1")
+    >>> request(TypedCommand("allow", "ABC234"), "tg:1")
     DecideRequest(code='ABC234', answer='once', by='tg:1')
-    >>> request(Approval("allow", ("ABC234", "maybe")), "tg:1")
+    >>> request(TypedCommand("allow", "ABC234 maybe"), "tg:1")
     """
-    match approval.verb, approval.words:
-        case "allow", (code,):
+    match command.name, command.given.split():
+        case "allow", [code]:
             return DecideRequest(code=code, answer="once", by=by)
-        case "allow", (code, word) if (answer := answer_of(word)) and answer != "denied":
+        case "allow", [code, word] if (answer := answer_of(word)) and answer != "denied":
             return DecideRequest(code=code, answer=answer, by=by)
-        case "deny", (code,):
+        case "deny", [code]:
             return DecideRequest(code=code, answer="denied", by=by)
-        case "approvals", ():
+        case "approvals", []:
             return ListApprovals(by=by)
-        case "approvals", ("revoke", number) if number.isascii() and number.isdigit():
+        case "approvals", ["revoke", number] if number.isascii() and number.isdigit():
             return RevokePermission(number=int(number[:9]), by=by)
-        case "trust", (host,):
+        case "trust", [host]:
             return TrustDomain(host=host, by=by)
     return None
 

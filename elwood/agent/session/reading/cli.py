@@ -4,7 +4,6 @@ They work while Elwood runs, and when none can: nothing is opened for writing.  
 prints, and returns the exit code.
 """
 
-import heapq
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,9 +19,15 @@ from elwood.agent.models.providers import encoder
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import Entry, Said
 from elwood.agent.session.log.state import Log, Session, is_command
-from elwood.agent.session.reading.export import Format, items_of, written
-from elwood.agent.session.reading.records import CallRecord, read_history
-from elwood.agent.session.reading.tables import calls_table, transcript, turns_table
+from elwood.agent.session.reading.records import read_history
+from elwood.agent.session.reading.render import (
+    Format,
+    calls_table,
+    items_of,
+    transcript,
+    turns_table,
+    written,
+)
 from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
 from elwood.foundation.storage.journal import verify as verify_journal
 from elwood.foundation.text.lines import columns, duration
@@ -85,9 +90,13 @@ def receipts(
     if not journals:
         which = "no conversation" if session is None else f"no conversation called {session}"
         return _complain([f"there is {which} in {state}"])
-    found = (call for name, journal in journals.items() for call in _calls(name, journal, since))
-    newest = heapq.nlargest(limit, found, key=attrgetter("at"))
-    newest.sort(key=attrgetter("at"))
+    found = [
+        call
+        for name, journal in journals.items()
+        for call in read_history(name, journal.log()).calls
+        if call.at >= since
+    ]
+    newest = sorted(found, key=attrgetter("at"))[-limit:]
     if as_json:
         for call in newest:
             fields = msgspec.structs.asdict(call)
@@ -99,15 +108,6 @@ def receipts(
     else:
         print("no tool was called", file=sys.stderr)
     return _complain(_not_shown(journal) for journal in journals.values())
-
-
-def _calls(name: str, journal: _Journal, since: float) -> list[CallRecord]:
-    try:
-        if journal.path.stat().st_mtime < since:
-            return []  # nothing was written there since
-    except OSError:
-        pass  # reading it tells
-    return [call for call in read_history(name, journal.log()).calls if call.at >= since]
 
 
 def _not_shown(journal: _Journal) -> str:

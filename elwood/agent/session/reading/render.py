@@ -1,0 +1,297 @@
+"""What is shown of records: tables, a turn as it was told, /receipts, a conversation as a file.
+
+A file needs nothing else: it is Markdown, or a page of HTML.  Everything in it was said by
+somebody: it is shown as it is, and never read as Markdown or HTML.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from html import escape
+from itertools import groupby
+from textwrap import indent
+from typing import Literal
+
+import msgspec
+
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Compacted,
+    Entry,
+    Joined,
+    Noticed,
+    Prompted,
+    Replied,
+    Rewound,
+    Said,
+    TurnStarted,
+)
+from elwood.agent.session.reading.receipts import (
+    DOT,
+    MARKS,
+    MAX_TOOL,
+    allowed_by,
+    outcome_line,
+    what_was_called,
+)
+from elwood.agent.session.reading.records import CallRecord, History, TurnRecord
+from elwood.foundation.text.characters import clean
+from elwood.foundation.text.lines import columns, one_line
+
+# Characters of a target, of what a turn began with, and of other cells.
+TARGET, WORDS, CELL = 60, 50, 24
+# Calls that /receipts lists when nobody says how many.
+LISTED = 10
+CALLS = ("time", "session", "tool", "target", "outcome", "allowed by", "took", "label")
+TURNS = ("turn", "time", "first words", "requests", "calls", "tokens in", "out", "end")
+
+
+def calls_table(calls: Iterable[CallRecord], zone: tzinfo) -> Iterator[str]:
+    """Draw calls for people, in columns that fit."""
+    return columns([CALLS, *(_call_cells(call, zone) for call in calls)])
+
+
+def turns_table(turns: Iterable[TurnRecord], zone: tzinfo) -> Iterator[str]:
+    """Draw turns for people, in columns that fit."""
+    return columns([TURNS, *(_turn_cells(turn, zone) for turn in turns)])
+
+
+def listing(calls: Iterable[CallRecord], given: str, zone: tzinfo) -> tuple[str, str]:
+    """Answer ``/receipts`` with the newest of *calls* that ended: a text, and below it the calls.
+
+    *given* is what was typed behind it: how many.
+    """
+    count = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
+    if given and not count:
+        return "Say how many calls to list: /receipts 20", ""
+    ended = sorted((one for one in calls if one.ended_at is not None), key=lambda one: one.at)
+    if not ended:
+        return "No tool was called in this conversation.", ""
+    lines = [
+        f"{datetime.fromtimestamp(one.at, zone):%Y-%m-%d %H:%M} {_call_line(one)}"
+        for one in ended[-(count or LISTED) :]
+    ]
+    many = "call" if len(lines) == 1 else f"{len(lines)} calls"
+    return f"The last {many} of this conversation:", "\n".join(lines)
+
+
+def _call_line(call: CallRecord) -> str:
+    return outcome_line(call.outcome, what_was_called(call.tool, call.target), call.ruling)
+
+
+def _time(at: float, zone: tzinfo) -> str:
+    return f"{datetime.fromtimestamp(at, zone):%Y-%m-%d %H:%M:%S}"
+
+
+def _call_cells(call: CallRecord, zone: tzinfo) -> tuple[str, ...]:
+    label = [name for name in ("untrusted", "private") if getattr(call.label, name)]
+    return (
+        _time(call.at, zone),
+        one_line(call.session, CELL),
+        one_line(call.tool, CELL),
+        one_line(call.target, TARGET),
+        call.outcome,
+        allowed_by(call.ruling),
+        call.took,
+        " ".join(label),
+    )
+
+
+def _turn_cells(turn: TurnRecord, zone: tzinfo) -> tuple[str, ...]:
+    words = " / ".join(heard.received.text for heard in turn.heard) or "(a call that had waited)"
+    end = "under way"
+    if turn.answer is not None:
+        end = "failed" if turn.answer.failed else "answered"
+    numbers = (turn.requests, len(turn.calls), turn.read, turn.wrote)
+    return (
+        str(turn.number),
+        _time(turn.at, zone),
+        one_line(words, WORDS),
+        *map(str, numbers),
+        end,
+    )
+
+
+# --- one turn, as it was told ---------------------------------------------------------------------
+
+
+def transcript(turn: TurnRecord, zone: tzinfo) -> Iterator[str]:
+    """Tell a turn that was read whole: who said what, and what was done."""
+    for heard in turn.heard:
+        if heard.at == turn.at:
+            yield _told(heard.at, zone, heard.received.principal, heard.received.text)
+    for at, entry in turn.entries:
+        if (told := _said_and_done(entry)) is not None:
+            yield _told(at, zone, *told)
+
+
+def _said_and_done(entry: Entry) -> tuple[str, str] | None:
+    """Say who did what, if an entry tells."""
+    match entry:
+        case TurnStarted(attempt=attempt) if attempt > 1:
+            return "Elwood", f"begins for the {attempt}. time"
+        case Joined(text=text):
+            return "said meanwhile", text
+        case Prompted(prompt):
+            size = len(prompt.system)
+            return "Elwood", f"new prompt: {size} characters, {len(prompt.tools)} tools"
+        case Said(message=message, usage=usage):
+            calls = [f"→ {call.name} {call.arguments}" for call in message.calls]
+            read = usage.input + usage.cache_read + usage.cache_write
+            who = f"model {message.model} ({read} tokens in, {usage.output} out)"
+            return who, "\n".join(filter(None, [message.text, *calls]))
+        case Noticed(text=text):
+            return "Elwood, to the model", text
+        case CallPending(tool=tool, target=target):
+            return "Elwood", f"asks the owner about {tool} {target}".rstrip()
+        case CallDecided(ruling=ruling, by=by):
+            return "decided", f"{ruling} {by}".rstrip()
+        case CallStarted(tool=tool, target=target):
+            return "Elwood", f"starts {tool} {target}".rstrip()
+        case CallEnded(tool=tool, target=target, outcome=outcome, text=text):
+            return f"{MARKS[outcome]} {tool} {target} ({outcome})", text
+        case Compacted(summary=summary):
+            return "Elwood, for all that was before", summary
+        case Rewound():
+            return "Elwood", "leaves out what was said since"
+        case Replied(turn=turn, text=text, footer=footer) if turn is not None:
+            return "Elwood, answering", "\n\n".join(filter(None, [text, footer]))
+    return None
+
+
+def _told(at: float, zone: tzinfo, who: str, text: str) -> str:
+    # What was said is indented and cannot begin a line: nobody speaks in another's name.
+    shown = ("".join(filter(str.isprintable, line)) for line in text.splitlines())
+    lines = indent("\n".join(shown), "  ")
+    return f"[{_time(at, zone)}] {one_line(who, 100)}:\n{lines}\n"
+
+
+# --- a conversation as a file ---------------------------------------------------------------------
+
+Format = Literal["md", "html"]
+
+
+class ExportItem(msgspec.Struct, frozen=True):
+    """*who* said or did *text* at Unix time *at*; *untrusted*: not all are the owner's words."""
+
+    at: float
+    kind: Literal["words", "answer", "calls"]
+    who: str
+    text: str
+    untrusted: bool = False
+
+
+def items_of(history: History, redact: Callable[[str], str]) -> list[ExportItem]:
+    """List what stands on the present line, in order; *redact* takes secrets out.
+
+    Commands and their answers are left out, and so is what was taken back.
+    """
+    items = []
+    for turn in history.turns:
+        for heard in turn.heard:
+            one = heard.received
+            if one.text.strip() and history.is_present(heard.seq):
+                who = f"{one.principal} (not their own words)" if one.untrusted else one.principal
+                items.append(ExportItem(heard.at, "words", who, redact(one.text), one.untrusted))
+        answer = turn.answer
+        if answer is not None and answer.text and history.is_present(turn.answered):
+            who = "Elwood (no answer)" if answer.failed else "Elwood"
+            items.append(ExportItem(turn.answered_at, "answer", who, redact(answer.text)))
+    for call in history.calls:
+        if history.is_present(call.seq):
+            line = _call_line(
+                msgspec.structs.replace(call, tool=redact(call.tool), target=redact(call.target))
+            )
+            took = f" {DOT} {call.took}" if call.took else ""
+            items.append(
+                ExportItem(call.at, "calls", "Done", f"{line}{took}", call.label.untrusted)
+            )
+    return sorted(items, key=lambda item: item.at)
+
+
+def written(title: str, items: Sequence[ExportItem], zone: tzinfo, format_: Format) -> str:
+    """Write *items* as a file, calls in a row together; times are those of *zone*.
+
+    >>> from datetime import UTC
+    >>> print(written("s", [ExportItem(0.0, "words", "me", "```\\n# hello")], UTC, "md"))
+    # s
+    <BLANKLINE>
+    ## me · 1970-01-01 00:00:00 UTC
+    <BLANKLINE>
+    ````text
+    ```
+    # hello
+    ````
+    <BLANKLINE>
+    """
+    blocks = []
+    for _, group in groupby(
+        enumerate(items), key=lambda one: -1 if one[1].kind == "calls" else one[0]
+    ):
+        first, *more = (item for _, item in group)
+        when = f"{_time(first.at, zone)} {datetime.fromtimestamp(first.at, zone).tzname()}"
+        heading = f"{one_line(first.who, MAX_TOOL)} {DOT} {when}"
+        text = clean("\n".join([first.text, *(item.text for item in more)]))
+        blocks.append((heading, text, first.kind))
+    title = one_line(title, MAX_TOOL)
+    return _markdown(title, blocks) if format_ == "md" else _html(title, blocks)
+
+
+# A heading, the text below it, and what it is: a class of the page.
+_Block = tuple[str, str, str]
+
+
+def _markdown(title: str, blocks: Sequence[_Block]) -> str:
+    parts = [f"# {_plain(title)}\n"]
+    for heading, text, _ in blocks:
+        longest = max((len(run) for run in re.findall("`+", text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        parts.append(f"## {_plain(heading)}\n\n{fence}text\n{text}\n{fence}\n")
+    return "\n".join(parts)
+
+
+def _plain(heading: str) -> str:
+    """Escape what Markdown or HTML could be in a heading."""
+    return re.sub(r"([\\`*_\[\]<>#&|~!])", r"\\\1", heading)
+
+
+def _html(title: str, blocks: Sequence[_Block]) -> str:
+    articles = "\n".join(
+        f'<article class="{kind}"><h2 dir="auto">{escape(heading)}</h2>'
+        f'<pre dir="auto">{escape(text)}</pre></article>'
+        for heading, text, kind in blocks
+    )
+    return _PAGE.format(title=escape(title), style=_STYLE, articles=articles)
+
+
+# The policy lets nothing run and nothing be fetched, should anything ever get past the escaping.
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<h1 dir="auto">{title}</h1>
+{articles}
+</body>
+</html>
+"""
+_STYLE = """\
+:root { color-scheme: light dark; }
+body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
+article { margin: 1rem 0; padding: .5rem 1rem; border-left: .25rem solid #8888; }
+article.answer { border-color: #2a7ae2; }
+article.calls { border-color: #3a9a4a; }
+h2 { margin: 0 0 .25rem; font-size: .85rem; font-weight: 600; opacity: .75; }
+pre { margin: 0; font: inherit; white-space: pre-wrap; overflow-wrap: anywhere; }
+article.calls pre { font-family: ui-monospace, monospace; font-size: .85rem; }
+"""
