@@ -110,8 +110,6 @@ MORE = {
     "features/backup/restore.py": "moves folders",
     "features/files/search_tools.py": "is two tools",
     "features/health/disk_monitor.py": "measures the disks",
-    "features/memory/undo.py": "makes ids, in its file",
-    "features/memory/vectors.py": "keeps vectors in the index",
     "features/skills/git_client.py": "runs git",
     "features/tasks/run.py": "asks sessions",
     "features/web/search_client.py": "asks the search engines",

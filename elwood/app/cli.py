@@ -196,16 +196,12 @@ def _memory(config: "Config", given: Namespace) -> int:
             return cli.search(paths.state, " ".join(given.query), given.limit, others)
         case "show":
             return cli.show(paths.state, given.key)
-        case "forget":
+        case _:
             keys = tuple(given.keys)
             # A process that hangs is one, too, and its word is waited for.
             if control.is_reachable(paths.runtime):
                 return control.settle(paths.runtime, "forget", *keys)
             return cli.forget(paths.state, keys, others)
-        case _:
-            if control.is_reachable(paths.runtime):
-                return control.settle(paths.runtime, "rebuild")
-            return cli.rebuild(paths.state)
 
 
 def _skills(config: "Config", given: Namespace) -> int:

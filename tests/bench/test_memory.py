@@ -23,7 +23,7 @@ from elwood.features.memory.note import Note, NoteDraft, render, stamped
 from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.search_index import CancelToken, SearchQuery
+from elwood.foundation.storage.search_index import SearchQuery
 
 # Notes of which the limits are promised: seconds, and megabytes.
 PROMISED = 100_000
@@ -130,7 +130,7 @@ def test_a_hundred_thousand_memories(tmp_path: Path, bench_notes: int) -> None:
 
     def search(key: str, query: str) -> Callable[[], object]:
         def act() -> None:
-            notes = memory.search(SearchQuery(query=query, now=time.time()), 5, CancelToken())
+            notes = memory.search(SearchQuery(query=query, now=time.time()), 5)
             found[key] = key in [note.key for note in notes]
 
         return act

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from elwood.agent.models.settings import Limits
 from elwood.agent.models.spending.ledger import Charged, Ledger, UsageEntry
 from elwood.agent.models.vectors import Embeddings, hashed
+from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.messages import Recall
-from elwood.features.memory.vectors import PAUSE
 from elwood.foundation.runtime import inline
 from elwood.foundation.runtime.actor_table import REPEATED
 from elwood.foundation.storage.disk import Disk

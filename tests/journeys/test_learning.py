@@ -13,8 +13,8 @@ from elwood.agent.models.settings import ModelSettings, Providers, ProviderSetti
 from elwood.agent.session.log.entries import Observed
 from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.features.daily_notes.extension import GATHER
+from elwood.features.memory.learning import PROMPT
 from elwood.features.memory.note import parse
-from elwood.features.memory.observe import PROMPT
 from elwood.foundation.settings import Config, Paths
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage

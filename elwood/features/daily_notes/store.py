@@ -23,7 +23,6 @@ from elwood.foundation.storage.confined import PathMissing, PathRefused, Unconfi
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (
-    CancelToken,
     DatabaseUnusable,
     Document,
     SearchQuery,
@@ -306,7 +305,7 @@ class DailyNoteSearch:
         chosen = asked(query)
         found: list[SearchResult] = []
         wanted = SearchQuery(query=query, now=0.0)
-        for key in ranked(self._indexed.index.search(wanted, CancelToken()))[:MAX_READ]:
+        for key in ranked(self._indexed.index.search(wanted))[:MAX_READ]:
             if len(found) == limit:
                 break
             read = self._files.read(key)

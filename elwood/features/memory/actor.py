@@ -1,16 +1,24 @@
-"""The actor that remembers: the only writer of the notes and of their index."""
+"""The actor that remembers: the only writer of the notes and of their index.
 
+It also asks for vectors of notes and questions, if a service for them is configured.  A rough copy
+of each vector, the signs of its numbers, is compared first; only the best are compared exactly, in
+plain Python.  Without the service nothing is missing but them.
+"""
+
+import heapq
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from array import array
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import msgspec
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.embeddings import Embedder, EmbeddingFailed
+from elwood.agent.models.vectors import Vector, cosine, signs, unit
 from elwood.agent.tools.tool import ForgettingFailed, TextSearch
 from elwood.features.memory.learning import Lesson
 from elwood.features.memory.messages import (
@@ -19,32 +27,29 @@ from elwood.features.memory.messages import (
     Learn,
     ListKnown,
     MemoryMail,
+    MemoryOverview,
     Overlook,
     PendingNotes,
     ReadNotes,
-    Rebuild,
     Recall,
     Remember,
-    Saved,
     SettleObservation,
     Suggest,
     Tidy,
     Undo,
-    Undone,
     Unlearned,
-    Unsaved,
 )
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore, NotesUnwritten
-from elwood.features.memory.vectors import NoteVectors
 from elwood.foundation.runtime import Blocking, Mailbox, clear_error, report_error
 from elwood.foundation.storage.disk import DiskFull
-from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (
-    Abandoned,
-    CancelToken,
     DatabaseUnusable,
+    SearchHit,
+    SearchIndex,
     SearchQuery,
+    fingerprint,
+    ranked,
 )
 
 log = logging.getLogger("elwood.memory")
@@ -53,8 +58,6 @@ T = TypeVar("T")
 
 # Searches at once, each in a thread; more wait their turn.
 MAX_READERS = 4
-# Seconds that a search waits for that look: what changed a moment ago should be found.
-LOOK_WAIT = 0.25
 # Seconds given to close the index; it is sound without that.
 LAST_CLOSE = 2.0
 # Notes that are looked at for a suggestion.
@@ -62,10 +65,32 @@ SUGGESTED = 20
 # Seconds after which a search has the files looked through for changes by hand; with many files
 # that is as many times the time it takes, so that it is a twentieth of the work at most.
 LOOK_EVERY, LOOK_SHARE = 5.0, 20.0
-# Seconds after which an index is tried again that could not be brought up to date.
-TRY_AGAIN = 60.0
 
 INDEX = "memory index"
+# Seconds that a search waits for the vector of its question, and after a failure of the service
+# until it is asked again.
+WAIT, PAUSE = 2.0, 60.0
+# Notes that are sent for their vectors at once.
+BATCH = 32
+SERVICE = "embeddings"
+# Every model that works takes this.
+TAKEN = "tea"
+# Before which `missing` begins.
+NEWEST = 1 << 62
+# The vectors that are nearest by their rough copies are compared exactly, and so many are hits if
+# they are near enough.
+CLOSE = 200
+MOST_HITS = 20
+NEAR = 0.25
+
+_MISSING = """
+SELECT n.key, n.id FROM notes AS n LEFT JOIN vectors AS v ON v.id = n.id AND v.model = ?
+WHERE v.id IS NULL AND n.kept = 1 AND n.id < ? ORDER BY n.id DESC LIMIT ?
+"""
+_EXACT = """
+SELECT n.key, v.vector, n.updated, n.importance FROM vectors AS v JOIN notes AS n ON n.id = v.id
+WHERE n.kept = 1 AND (n.expires IS NULL OR n.expires > ?) AND n.untrusted <= ? AND v.id = ?
+"""
 
 
 class Memory:
@@ -93,12 +118,12 @@ class Memory:
 
     def _reset(self) -> None:
         self._writing = trio.Lock()
+        self._looking = trio.Lock()
+        self._look_again = -math.inf
+        self._is_checked = False
         self._vectors: NoteVectors | None = None
         if self._embedder is not None:
-            index, read = self._store.indexed.index, self._store.read
-            self._vectors = NoteVectors(self._embedder, index, read, self._blocking, self._write)
-        wanted = self._vectors.wanted if self._vectors is not None else lambda: None
-        self._upkeep = IndexUpkeep(self._store.indexed, self._write, wanted)
+            self._vectors = NoteVectors(self._embedder, self._store, self._blocking, self._write)
 
     async def run(self, mailbox: Mailbox[MemoryMail]) -> None:
         """Answer until stopped."""
@@ -106,32 +131,35 @@ class Memory:
         await self._blocking(self._store.open)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._upkeep.run)
+                nursery.start_soon(self._look)
                 if self._vectors is not None:
                     nursery.start_soon(self._vectors.run)
                 async for message in mailbox:
                     match message:
-                        case Suggest() if self._store.indexed.is_empty:
-                            self._upkeep.want()
-                            message.reply.set(())
-                        case Recall() | Suggest():
-                            nursery.start_soon(self._search, message)
-                        case ReadNotes() | PendingNotes() | ListKnown() | Overlook():
+                        case Suggest(message=text):
+                            # A turn waits for suggestions: they come of what is known.
+                            nursery.start_soon(self._look)
+                            if self._store.indexed.is_empty:
+                                message.reply.set(())
+                            else:
+                                nursery.start_soon(self._suggest, message, text)
+                        case Recall() | ReadNotes() | PendingNotes() | ListKnown() | Overlook():
                             nursery.start_soon(self._read, message)
-                        case Remember():
-                            message.reply.set(await self._remember(message))
+                        case Remember(drafts=drafts):
+                            save = partial(self._store.save, drafts)
+                            message.reply.set(tuple(await self._write(save)))
+                            self._want_vectors()
                         case Learn():
                             message.reply.set(await self._learn(message))
-                        case SettleObservation():
-                            message.reply.set(await self._settle(message))
+                        case SettleObservation(code=code, keep=is_kept):
+                            settle = partial(self._store.settle, code, is_kept=is_kept)
+                            message.reply.set(await self._command(settle))
                         case Forget(keys=keys):
                             message.reply.set(await self._forget(keys))
                         case Undo():
-                            message.reply.set(await self._undo())
-                        case Rebuild():
-                            message.reply.set(await self._rebuild())
+                            message.reply.set(await self._command(self._undo))
                         case Tidy():
-                            message.reply.set(await self._tidy())
+                            message.reply.set(await self._command(self._tidy))
                         case _:
                             assert_never(message)
                 nursery.cancel_scope.cancel()
@@ -141,12 +169,6 @@ class Memory:
 
     # --- writing ---------------------------------------------------------------------------------
 
-    async def _remember(self, message: Remember) -> tuple[Saved | Unsaved, ...]:
-        answers = await self._write(partial(self._store.save, message.drafts, batch=message.batch))
-        if self._vectors is not None:
-            self._vectors.wanted()
-        return tuple(answers)
-
     async def _learn(self, message: Learn) -> Lesson | Unlearned:
         found, batch, settings = message.found, message.batch, message.settings
         learn = partial(self._store.learn, found, batch, settings, corrected=message.corrected)
@@ -154,17 +176,14 @@ class Memory:
             lesson = await self._write(learn)
         except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
             return Unlearned(str(error))
-        if self._vectors is not None:
-            self._vectors.wanted()
+        self._want_vectors()
         return lesson
 
-    async def _settle(self, message: SettleObservation) -> CommandResult:
-        settle = partial(self._store.settle, message.code, message.at, is_kept=message.keep)
+    async def _command(self, fn: Callable[[], str]) -> CommandResult:
         try:
-            done = await self._write(settle)
+            return CommandResult(await self._write(fn), ok=True)
         except (NotesUnwritten, DiskFull, DatabaseUnusable) as error:
             return CommandResult(f"Not all of it could be done: {error}", ok=False)
-        return CommandResult(done or "There is nothing of that kind.", ok=bool(done))
 
     async def _forget(self, keys: tuple[str, ...]) -> CommandResult:
         notes = await self._blocking(partial(self._store.read, keys))
@@ -175,36 +194,30 @@ class Memory:
         forgotten = await forgotten_elsewhere(forgotten, notes, self._others)
         return CommandResult(forgotten.text, forgotten.ok)
 
-    async def _undo(self) -> Undone | None:
-        try:
-            return await self._write(self._store.undo)
-        except (DiskFull, DatabaseUnusable) as error:
-            return Undone(why=str(error))
+    def _undo(self) -> str:
+        done = self._store.undo()
+        return "There is nothing to take back." if done is None else done.text
 
-    async def _rebuild(self) -> CommandResult:
-        try:
-            await self._write(self._store.indexed.index.discard)
-        except DatabaseUnusable as error:
-            return CommandResult(str(error), ok=False)
-        self._upkeep.insist()
-        return CommandResult("The index is being made anew.", ok=True)
-
-    async def _tidy(self) -> CommandResult:
-        try:
-            count = await self._write(partial(self._store.tidy, self._now()))
-        except (DiskFull, DatabaseUnusable) as error:
-            return CommandResult(str(error), ok=False)
-        return CommandResult(f"{count} notes that were out of date removed", ok=True)
+    def _tidy(self) -> str:
+        return f"{self._store.tidy(self._now())} notes that were out of date removed"
 
     async def _write(self, fn: Callable[[], T]) -> T:
         async with self._writing:
             return await self._blocking(fn)
 
+    def _want_vectors(self) -> None:
+        if self._vectors is not None:
+            self._vectors.wanted()
+
     # --- reading ---------------------------------------------------------------------------------
 
-    async def _read(self, message: ReadNotes | PendingNotes | ListKnown | Overlook) -> None:
+    async def _read(
+        self, message: Recall | ReadNotes | PendingNotes | ListKnown | Overlook
+    ) -> None:
         store = self._store
         match message:
+            case Recall():
+                message.reply.set(tuple(await self._recall(message)))
             case ReadNotes(keys=keys):
                 async with self._readers:
                     message.reply.set(tuple(await self._blocking(lambda: store.read(keys))))
@@ -214,97 +227,87 @@ class Memory:
             case ListKnown():
                 message.reply.set(await self._indexed(store.known, ()))
             case Overlook(limit=limit):
-                message.reply.set(await self._indexed(lambda: store.overview(limit), None))
+                overview = partial(store.overview, limit)
+                nothing: MemoryOverview | None = None
+                message.reply.set(await self._indexed(overview, nothing))
+
+    async def _recall(self, message: Recall) -> Sequence[Note]:
+        await self._look()
+        if message.every:
+            query = SearchQuery(query=message.query, now=-math.inf, words="all")
+        else:
+            vector = None if self._vectors is None else await self._vectors.of(message.query)
+            query = SearchQuery(query=message.query, now=self._now(), vector=vector)
+
+        def search() -> list[Note]:
+            close: Sequence[str] = ()
+            if self._vectors is not None and query.vector is not None:
+                close = ranked(near(self._store.indexed.index, self._vectors.model, query))
+            return self._store.search(query, message.limit, close)
+
+        return await self._indexed(search, [])
+
+    async def _suggest(self, message: Suggest, text: str) -> None:
+        query = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
+
+        def search() -> list[Note]:
+            return self._store.search(query, SUGGESTED) if self._store.indexed.is_ready else []
+
+        try:
+            async with self._readers:
+                message.reply.set(tuple(await self._blocking(search)))
+        except DatabaseUnusable as error:
+            self._distrust(error)
+            message.reply.set(())
 
     async def _indexed(self, fn: Callable[[], T], nothing: T) -> T:
         """Read by the index, which is brought up to the files before if it has to be.
 
         Gives *nothing* if that cannot be done; people are told of it as a trouble.
         """
-        if not await self._blocking(lambda: self._store.indexed.is_ready):
-            await self._upkeep.finish()
-        for last in (False, True):
+        for again in (False, True):
+            if again:
+                self._look_again = -math.inf
+                await self._look()
             try:
                 async with self._readers:
-                    return await self._blocking(fn)
+                    if await self._blocking(lambda: self._store.indexed.is_ready):
+                        return await self._blocking(fn)
             except DatabaseUnusable as error:
-                log.warning("memory index not read", extra={"why": str(error)})
-                if last or not await self._repaired():
-                    break
+                self._distrust(error)
         return nothing
 
-    async def _repaired(self) -> bool:
-        try:
-            await self._write(self._store.indexed.repair)
-        except DatabaseUnusable as error:
-            report_error(INDEX, str(error))
-            return False
-        return True
+    def _distrust(self, error: DatabaseUnusable) -> None:
+        log.warning("memory index not read", extra={"why": str(error)})
+        self._is_checked = False
 
-    async def _search(self, message: Recall | Suggest) -> None:
-        async with trio.open_nursery() as nursery:
+    async def _look(self) -> None:
+        """Bring the index up to the files, which anybody may change, unless that was done just now.
 
-            async def leave() -> None:
-                await message.reply.wait_abandoned()
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(leave)
-            message.reply.set(tuple(await self._found(message)))
-            nursery.cancel_scope.cancel()
-
-    async def _found(self, message: Recall | Suggest) -> Sequence[Note]:
-        store = self._store
-        match message:
-            case Suggest(message=text):
-                # A turn waits for suggestions: they come of what is known.
-                self._upkeep.want()
-                query = SearchQuery(query=text, now=self._now(), words="any", untrusted=False)
-
-                def suggest(cancel: CancelToken) -> list[Note]:
-                    return store.search(query, SUGGESTED, cancel) if store.indexed.is_ready else []
-
-                return await self._interruptibly(partial(self._in_reader, suggest))
-            case Recall(query=words, limit=limit, every=every):
-                await self._upkeep.look()
-                if every:
-                    query = SearchQuery(query=words, now=-math.inf, words="all")
-                else:
-                    vector = None if self._vectors is None else await self._vectors.of(words)
-                    query = SearchQuery(query=words, now=self._now(), vector=vector)
-                model = self._vectors.model if self._vectors is not None else ""
-
-                async def recall(cancel: CancelToken) -> list[Note]:
-                    return await self._indexed(
-                        lambda: store.search(query, limit, cancel, model), []
-                    )
-
-                return await self._interruptibly(recall)
-
-    async def _in_reader(self, fn: Callable[[CancelToken], T], cancel: CancelToken) -> T:
-        async with self._readers:
-            return await self._blocking(partial(fn, cancel))
-
-    async def _interruptibly(
-        self, search: Callable[[CancelToken], Awaitable[list[Note]]]
-    ) -> list[Note]:
-        """Search in a way that ends when we are cancelled, instead of being waited for."""
-        cancel = CancelToken()
-        found: list[Note] = []
-        async with trio.open_nursery() as nursery:
-
-            async def watch() -> None:
-                try:
-                    await trio.sleep_forever()
-                finally:
-                    cancel.cancel()
-
-            nursery.start_soon(watch)
+        Others may write between the steps of it.
+        """
+        async with self._looking:
+            began = trio.current_time()
+            if began < self._look_again:
+                return
+            count = 0
             try:
-                found = await search(cancel)
-            except Abandoned:
-                log.debug("search broken off")
-            nursery.cancel_scope.cancel()
-        return found
+                if not self._is_checked:
+                    await self._write(self._store.indexed.check)
+                steps = self._store.indexed.catch_up()
+                while (took := await self._write(lambda: next(steps, None))) is not None:
+                    count += took
+            except DatabaseUnusable as error:
+                log.warning("memory index not up to date", extra={"why": str(error)})
+                report_error(INDEX, str(error))
+            else:
+                clear_error(INDEX)
+                self._is_checked = True
+            took_ = trio.current_time() - began
+            self._look_again = trio.current_time() + max(LOOK_EVERY, LOOK_SHARE * took_)
+        if count:
+            log.info("memory index up to date", extra={"files taken in": count})
+        self._want_vectors()
 
 
 async def forgotten_elsewhere(
@@ -322,76 +325,177 @@ async def forgotten_elsewhere(
     return msgspec.structs.replace(forgotten, left=tuple(sorted(left)), why="; ".join(why))
 
 
-class Write(Protocol):
-    """Runs a function as the only writer of the memory."""
-
-    def __call__(self, fn: Callable[[], T], /) -> Awaitable[T]: ...
+# --- vectors -------------------------------------------------------------------------------------
 
 
-class IndexUpkeep:
-    """Brings the index of *files*, which anybody may change, up to them; *done* is told then."""
+class NoteVectors:
+    """Asks *embedder* for vectors, and keeps those of the notes of *store* in its index.
 
-    def __init__(self, files: IndexedFiles, write: Write, done: Callable[[], object]) -> None:
-        self._files = files
+    *write* runs a function as the only writer of the index.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: NoteStore,
+        blocking: Blocking,
+        write: Callable[[Callable[[], None]], Awaitable[None]],
+    ) -> None:
+        self.model = embedder.model
+        self._embedder = embedder
+        self._store = store
+        self._index = store.indexed.index
+        self._blocking = blocking
         self._write = write
-        self._tell = done
         self._due = trio.Event()
-        self._done = trio.Event()
-        self._looked = -math.inf
-        self._took = 0.0
-        self._is_checked = False
+        self._silent_until = -math.inf
+        # What the service does not take, as fingerprints of texts.
+        self._refused: set[bytes] = set()
+
+    async def of(self, question: str) -> Vector | None:
+        """Give the vector of *question*; None if there is none in time."""
+        if trio.current_time() < self._silent_until:
+            return None
+        with trio.move_on_after(WAIT):
+            try:
+                [vector] = (await self._embedder.embed([question])).vectors
+            except EmbeddingFailed as error:
+                self._failed(error.why)
+                return None
+            self._worked()
+            return vector
+        self._failed(f"no answer within {WAIT:g} s")
+        return None
+
+    def wanted(self) -> None:
+        """Tell that notes may have come, or changed."""
+        self._due.set()
 
     async def run(self) -> None:
-        """Look now, and whenever that is wanted, until cancelled."""
-        self._due.set()
+        """Give vectors to notes that have none, whenever that is wanted."""
         while True:
             await self._due.wait()
             self._due = trio.Event()
-            began = trio.current_time()
+            await trio.sleep_until(max(self._silent_until, trio.current_time()))
             try:
-                if not self._is_checked:
-                    await self._write(self._files.check)
-                await self._go_through(self._files.catch_up())
+                await self._give()
+            except EmbeddingFailed as error:
+                self._failed(error.why)
+                self.wanted()
             except DatabaseUnusable as error:
-                log.warning("memory index not up to date", extra={"why": str(error)})
-                report_error(INDEX, str(error))
-                self._looked = trio.current_time() + TRY_AGAIN
-            else:
-                clear_error(INDEX)
-                self._is_checked = True
-                self._looked = trio.current_time()
-                self._took = self._looked - began
-            self._done.set()
-            self._done = trio.Event()
-            self._tell()
+                log.warning("vectors not kept", extra={"why": str(error)})
 
-    def insist(self) -> None:
-        """Have the files looked through, whenever that was done last."""
-        self._due.set()
+    async def _give(self) -> None:
+        before = NEWEST
+        while self._index.is_open:
+            ask = partial(missing, self._index, self.model, before, BATCH)
+            if not (without := await self._blocking(ask)):
+                return
+            before = without[-1][1]
+            read = partial(self._store.read, [key for key, _ in without])
+            notes = {note.key: note for note in await self._blocking(read)}
+            told = [
+                (id_, said, notes[key])
+                for key, id_ in without
+                if key in notes and (said := fingerprint(notes[key].text)) not in self._refused
+            ]
+            if not told:
+                continue
+            vectors = await self._embedded([_told(note) for _, _, note in told])
+            rows = []
+            for (id_, said, _), vector in zip(told, vectors, strict=True):
+                if vector is None:
+                    self._refused.add(said)
+                else:
+                    rows.append((id_, said, vector))
+            await self._write(partial(put, self._index, self.model, rows))
+            self._worked()
 
-    def want(self) -> bool:
-        """Have changes by hand looked for; False if that was done just now."""
-        if trio.current_time() < self._looked + max(LOOK_EVERY, LOOK_SHARE * self._took):
-            return False
-        self._due.set()
-        return True
+    async def _embedded(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """Ask for the vectors of *texts*: one by one if one of them keeps the others from theirs.
 
-    async def look(self) -> None:
-        """Have changes by hand looked for, if that was not done just now, and wait a little."""
-        done = self._done
-        if self.want():
-            with trio.move_on_after(LOOK_WAIT):
-                await done.wait()
+        Raises EmbeddingFailed if it is not that: the service does not take anything.
+        """
+        try:
+            return (await self._embedder.embed(texts)).vectors
+        except EmbeddingFailed as error:
+            if not error.refused:
+                raise
+            refusal = error
+        vectors: list[Vector | None] = []
+        for text in texts:
+            try:
+                vectors += (await self._embedder.embed([text])).vectors
+            except EmbeddingFailed as error:
+                if not error.refused:
+                    raise
+                await self._embedder.embed([TAKEN])
+                vectors.append(None)
+        count = vectors.count(None)
+        log.warning("notes without vectors", extra={"count": count, "why": refusal.why})
+        return vectors
 
-    async def finish(self) -> None:
-        """Have the files looked through, and wait until that is done, or cannot be."""
-        done = self._done
-        self._due.set()
-        await done.wait()
+    def _failed(self, why: str) -> None:
+        if self._silent_until == -math.inf:
+            log.warning("searching without vectors", extra={"why": why})
+        report_error(SERVICE, why)
+        self._silent_until = trio.current_time() + PAUSE
 
-    async def _go_through(self, steps: Iterator[int]) -> None:
-        count = 0
-        while (took := await self._write(lambda: next(steps, None))) is not None:
-            count += took
-        if count:
-            log.info("memory index up to date", extra={"files taken in": count})
+    def _worked(self) -> None:
+        if self._silent_until != -math.inf:
+            log.info("searching with vectors again")
+        clear_error(SERVICE)
+        self._silent_until = -math.inf
+
+
+# --- in the index; these block, and raise DatabaseUnusable ----------------------------------------
+
+
+def missing(index: SearchIndex, model: str, before: int, limit: int) -> list[tuple[str, int]]:
+    """Name kept notes, newest entry first, that have no vector of *model*: key and number.
+
+    Only those whose number is below *before*: go on from the last one.
+    """
+    with index.reading() as db:
+        return db.execute(_MISSING, (model, before, limit)).fetchall()
+
+
+def put(index: SearchIndex, model: str, vectors: Iterable[tuple[int, bytes, Vector]]) -> None:
+    """Keep vectors by *model*, of the note of this number if it still says what this said."""
+    with index.writing() as db:
+        for number, said, vector in vectors:
+            of_unit = unit(vector)
+            db.execute(
+                "INSERT OR REPLACE INTO vectors SELECT id, ?, ?, ? FROM notes"
+                " WHERE id = ? AND saying = ?",
+                (model, _bits(of_unit), array("f", of_unit).tobytes(), number, said),
+            )
+
+
+def near(index: SearchIndex, model: str, query: SearchQuery) -> list[SearchHit]:
+    """Find the notes whose vectors by *model* are near to that of *query*."""
+    wanted = unit(query.vector or ())
+    rough, size = signs(wanted), len(_bits(wanted))
+    hits = []
+    with index.reading() as db:
+        near_ = [
+            ((rough ^ int.from_bytes(bits, "little")).bit_count(), id_)
+            for id_, bits in db.execute("SELECT id, bits FROM vectors WHERE model = ?", (model,))
+            if len(bits) == size
+        ]
+        for _, id_ in heapq.nsmallest(CLOSE, near_):
+            found = db.execute(_EXACT, (query.now, query.untrusted, id_))
+            for key, stored, updated, importance in found:
+                exact: Sequence[float] = array("f", stored)
+                if len(exact) == len(wanted) and (score := cosine(exact, wanted)) >= NEAR:
+                    hits.append(SearchHit(key, score, updated, importance))
+    return heapq.nlargest(MOST_HITS, hits, key=lambda hit: hit.score)
+
+
+def _bits(vector: Vector) -> bytes:
+    return signs(vector).to_bytes((len(vector) + 7) // 8, "little")
+
+
+def _told(note: Note) -> str:
+    """Write what a vector is made of."""
+    return f"{note.key.replace('-', ' ')} {' '.join(note.tags)}\n{note.text}"

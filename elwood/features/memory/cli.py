@@ -15,12 +15,11 @@ import trio
 from elwood.agent.tools.tool import SearchResult, TextSearch
 from elwood.features.memory.actor import forgotten_elsewhere
 from elwood.features.memory.note import Note
-from elwood.features.memory.ranking import joined
 from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import results
+from elwood.features.memory.tools import joined, results
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import AlreadyRunning, Disk, DiskFull, JournalBroken, holding
-from elwood.foundation.storage.search_index import CancelToken, DatabaseUnusable, SearchQuery
+from elwood.foundation.storage.search_index import DatabaseUnusable, SearchQuery
 from elwood.foundation.text.words import asked
 
 # Characters of a note in a list.
@@ -54,7 +53,7 @@ def search(state: Path, query: str, limit: int, others: Sequence[TextSearch]) ->
     """
     store = _store(state)
     wanted = SearchQuery(query=query, now=time.time())
-    notes = _read(store, state, lambda: store.search(wanted, limit, CancelToken()))
+    notes = _read(store, state, lambda: store.search(wanted, limit))
     if notes is None:
         return 1
 
@@ -88,17 +87,6 @@ def forget(state: Path, keys: tuple[str, ...], others: Sequence[TextSearch]) -> 
         forgotten = trio.run(forgotten_elsewhere, forgotten, notes, others)
         print(forgotten.text, file=sys.stdout if forgotten.ok else sys.stderr)
         return 0 if forgotten.ok else 1
-
-    return _alone(state, act)
-
-
-def rebuild(state: Path) -> int:
-    """Make the index anew, while Elwood is not running; return the exit code."""
-
-    def act(store: NoteStore) -> int:
-        store.indexed.index.discard()
-        print(f"The index has {sum(store.indexed.catch_up()):,} notes.")
-        return 0
 
     return _alone(state, act)
 

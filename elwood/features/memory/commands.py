@@ -1,6 +1,6 @@
 """``/memory``: what is remembered, for the owner."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
@@ -15,7 +15,6 @@ from elwood.features.memory.messages import (
     ReadNotes,
     SettleObservation,
     Undo,
-    Undone,
 )
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import MOST_PENDING
@@ -40,15 +39,9 @@ UNAVAILABLE = "The memory does not answer now. Try again in a minute."
 class MemoryCommand:
     """Carries out ``/memory``, for the owner only; *searches* are asked for what is looked up."""
 
-    def __init__(
-        self,
-        memory: Address[MemoryMail],
-        searches: Sequence[TextSearch],
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> None:
         self._memory = memory
         self._searches = searches
-        self._now = now
 
     async def run(self, call: CommandCall) -> CommandAnswer:
         """Carry it out."""
@@ -57,20 +50,18 @@ class MemoryCommand:
         answer = UNAVAILABLE
         with trio.move_on_after(COMMAND_LIMIT):
             try:
-                answer = await _answer(call.given, self._memory, self._searches, self._now())
+                answer = await _answer(call.given, self._memory, self._searches)
             except ActorUnavailable:
                 return CommandAnswer(UNAVAILABLE)
         return CommandAnswer(answer)
 
 
-async def _answer(
-    given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch], now: float
-) -> str:
+async def _answer(given: str, memory: Address[MemoryMail], searches: Sequence[TextSearch]) -> str:
     match given.split(maxsplit=1):
         case []:
             return overview(await memory.ask(Overlook(limit=LISTED)))
         case ["undo"]:
-            return undone(await memory.ask(Undo()))
+            return (await memory.ask(Undo())).text
         case ["search", words]:
             found = await search_all(searches, words, LISTED)
             return shown(found) or "No note has any of these words."
@@ -81,7 +72,7 @@ async def _answer(
             notes = await memory.ask(PendingNotes(limit=MOST_PENDING))
             return listing(observations_of(notes))
         case ["keep" | "drop" as word, code]:
-            settle = SettleObservation(code=code.strip(), keep=word == "keep", at=now)
+            settle = SettleObservation(code=code.strip(), keep=word == "keep")
             return (await memory.ask(settle)).text
         case _:
             return USAGE
@@ -106,25 +97,6 @@ def overview(seen: MemoryOverview | None) -> str:
         names = ", ".join(seen.passed_over[:LISTED])
         lines += ["", f"Not read, as their names are no keys (a-z, 0-9, -): {names}"]
     return "\n".join([*lines, "", USAGE])
-
-
-def undone(done: Undone | None) -> str:
-    """Say what was taken back.
-
-    >>> undone(Undone(0.0, ("tea",), ("car",), ("cat",)))
-    'Removed: tea. As before: car. Left, as changed since: cat.'
-    """
-    if done is None:
-        return "There is nothing to take back."
-    parts = [
-        ("Removed", done.removed),
-        ("As before", done.restored),
-        ("Left, as changed since", done.changed),
-    ]
-    told = [f"{what}: {', '.join(keys)}." for what, keys in parts if keys]
-    if done.why:
-        told.append(f"Not all could be done: {done.why}.")
-    return " ".join(told) or "There was nothing left of it to take back."
 
 
 def shown(found: Sequence[SearchResult]) -> str:

@@ -8,20 +8,12 @@ from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered
 from elwood.agent.models.embeddings import Embedder, ThroughModels, embedder_of
 from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SessionExtension, SlashCommand
-from elwood.agent.session.log.entries import Reminded
-from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.settings import LearningSettings, SessionSettings
 from elwood.features.memory.actor import Memory
 from elwood.features.memory.commands import MemoryCommand
-from elwood.features.memory.extension import (
-    DailyQuota,
-    Learning,
-    NoteReminder,
-    Observer,
-    OwnerQuestions,
-)
-from elwood.features.memory.messages import Forget, MemoryMail, Rebuild, Tidy
+from elwood.features.memory.extension import Learning, MemoryExtension
+from elwood.features.memory.messages import Forget, MemoryMail, Tidy
 from elwood.features.memory.settings import MemorySettings
 from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch, tools
@@ -49,12 +41,13 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
         embedder=embedder and ThroughModels(embedder.model, core.models),
         others=others.searches,
     )
-    command = MemoryCommand(memory, others.searches, core.clock.now)
+    learning, idle = _learning(core), core.config.of(SessionSettings).idle
+    command = MemoryCommand(memory, others.searches)
     return Parts(
         actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
         tools=tools(memory, others.searches),
         embedder=embedder,
-        sessions=[partial(MemoryExtension, core, memory, _learning(core, memory))],
+        sessions=[partial(MemoryExtension, memory, learning, settings.offered, idle)],
         commands=[
             SlashCommand(
                 name="memory",
@@ -66,44 +59,16 @@ async def build(core: Core, others: Gathered, embedder: Embedder | None = None) 
             Chore(id="memory", title="tidy the memory up", every=86_400.0, do=partial(tidy, memory))
         ],
         searches=[search],
-        control=control_commands(memory),
+        control=[control_command(memory)],
     )
 
 
-class MemoryExtension(SessionExtension):
-    """What one conversation does with the memory: notes come along, and it is learned from."""
-
-    def __init__(
-        self, core: Core, memory: Address[MemoryMail], learning: Learning, log: SessionLog
-    ) -> None:
-        offered = core.config.of(MemorySettings).offered
-        self._reminder = NoteReminder(log, memory, offered, core.redactor)
-        idle = core.config.of(SessionSettings).idle
-        self._observer = Observer(log.id, log, learning, idle)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether something is left to be learned from."""
-        return self._observer.is_behind
-
-    async def run(self) -> None:
-        """Observe."""
-        await self._observer.run()
-
-    async def remind(self) -> Reminded | None:
-        """Choose notes that may help."""
-        return await self._reminder.remind()
-
-
-def control_commands(memory: Address[MemoryMail]) -> list[ControlCommand]:
+def control_command(memory: Address[MemoryMail]) -> ControlCommand:
     """Make what ``elwood memory`` asks of a running service."""
-    return [
-        ControlCommand(name="forget", run=lambda keys: memory.ask(Forget(keys=tuple(keys)))),
-        ControlCommand(name="rebuild", run=lambda keys: memory.ask(Rebuild())),
-    ]
+    return ControlCommand(name="forget", run=lambda keys: memory.ask(Forget(keys=tuple(keys))))
 
 
-def _learning(core: Core, memory: Address[MemoryMail]) -> Learning:
+def _learning(core: Core) -> Learning:
     """Make what sessions learn with.
 
     The model of rules cannot observe anything, so it is not asked to.
@@ -113,16 +78,13 @@ def _learning(core: Core, memory: Address[MemoryMail]) -> Learning:
     provider = core.config.of(Providers).by_name.get(summarizer)
     if provider is None or provider.api == "offline":
         settings = attrs.evolve(settings, mode="off")
-    quota = DailyQuota(core.paths.state / "learning.day", core.disk, settings.calls_per_day)
     return Learning(
-        settings=settings,
-        memory=memory,
-        models=core.models,
-        quota=quota,
-        questions=OwnerQuestions(core.channels.outboxes, core.channels.owner_routes),
-        redact=core.redactor,
-        now=core.clock.now,
-        zone=core.clock.zone,
+        settings,
+        core.models,
+        core.channels.outboxes,
+        core.channels.owner_routes,
+        core.redactor,
+        core.clock,
     )
 
 

@@ -5,22 +5,17 @@ import msgspec
 
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.memory.learning import KnownFact, Lesson, Observation
+from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.note import Note, NoteDraft
 from elwood.foundation.runtime import Request
 from elwood.foundation.storage.search_index import IndexCounts
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """The note stands in its file.
-
-    *known*: *key* said the same already, in nearly these words; that note may be *untrusted*.
-    """
+    """The note stands in its file."""
 
     key: str
     replaced: bool = False
-    known: bool = False
-    untrusted: bool = False
 
 
 class Unsaved(msgspec.Struct, frozen=True):
@@ -75,17 +70,30 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """The newest batch, of Unix time *at*, was taken back.
+    """The newest batch was taken back.
 
     Its notes, by what they are about, were removed, put back as they were before, or left, as they
-    have changed since.  *why* says what could not be done.
+    have changed since.
     """
 
-    at: float = 0.0
     removed: tuple[str, ...] = ()
     restored: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """Say what was taken back.
+
+        >>> Undone(("tea",), ("car",), ("cat",)).text
+        'Removed: tea. As before: car. Left, as changed since: cat.'
+        """
+        parts = [
+            ("Removed", self.removed),
+            ("As before", self.restored),
+            ("Left, as changed since", self.changed),
+        ]
+        told = [f"{what}: {', '.join(keys)}." for what, keys in parts if keys]
+        return " ".join(told) or "There was nothing left of it to take back."
 
 
 class MemoryOverview(msgspec.Struct, frozen=True):
@@ -105,19 +113,14 @@ class Unlearned(msgspec.Struct, frozen=True):
 
 @attrs.frozen(kw_only=True)
 class Remember(Request[tuple[Saved | Unsaved, ...]]):
-    """Keep *drafts*; each is answered, in order.
-
-    What has the same *batch* is taken back together; without one it is this request.  Repeating it
-    changes nothing but the time.
-    """
+    """Keep *drafts*; each is answered, in order.  Repeating it changes nothing but the time."""
 
     drafts: tuple[NoteDraft, ...]
-    batch: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class Recall(Request[tuple[Note, ...]]):
-    """Find kept notes by the words, and the meaning, of *query*.  Abandoning it breaks it off.
+    """Find kept notes by the words, and the meaning, of *query*.
 
     With *every*, only those that have all the words, but also those that are out of date.
     """
@@ -149,7 +152,7 @@ class PendingNotes(Request[tuple[Note, ...]]):
 
 
 @attrs.frozen(kw_only=True)
-class ListKnown(Request[tuple[KnownFact | Observation, ...]]):
+class ListKnown(Request[tuple[Note, ...]]):
     """List what is kept and was noticed, the newest, so that it is not learned again."""
 
 
@@ -169,11 +172,10 @@ class Learn(Request[Lesson | Unlearned]):
 
 @attrs.frozen(kw_only=True)
 class SettleObservation(Request[CommandResult]):
-    """The owner says to keep or to drop what is called *code*, at Unix time *at*."""
+    """The owner says to keep or to drop what is called *code*."""
 
     code: str
     keep: bool
-    at: float
 
 
 @attrs.frozen(kw_only=True)
@@ -184,8 +186,8 @@ class Forget(Request[CommandResult]):
 
 
 @attrs.frozen(kw_only=True)
-class Undo(Request[Undone | None]):
-    """Take back what was written last; None if nothing can be."""
+class Undo(Request[CommandResult]):
+    """Take back what was written last."""
 
 
 @attrs.frozen(kw_only=True)
@@ -196,11 +198,6 @@ class Overlook(Request[MemoryOverview | None]):
     """
 
     limit: int
-
-
-@attrs.frozen(kw_only=True)
-class Rebuild(Request[CommandResult]):
-    """Make the index anew; answered when that has begun.  From the control socket."""
 
 
 @attrs.frozen(kw_only=True)
@@ -220,6 +217,5 @@ MemoryMail = (
     | Forget
     | Undo
     | Overlook
-    | Rebuild
     | Tidy
 )

@@ -6,7 +6,7 @@ it says that it is not, and as pending if it says what we do not know.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
 from typing import Literal
@@ -15,7 +15,7 @@ import msgspec
 
 from elwood.agent.conversation.labels import Label
 from elwood.foundation.text.lines import one_line
-from elwood.foundation.text.words import KEY
+from elwood.foundation.text.words import KEY, matches, words
 
 TAG = r"^\w[\w-]{0,31}$"
 TTL = r"^[1-9][0-9]{0,3}[hdwmy]$"
@@ -189,6 +189,16 @@ def above(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """
     names = {line.partition(":")[0] for line in new}
     return (*(line for line in old if line.partition(":")[0] not in names), *new)
+
+
+def fit(note: Note, chosen: Sequence[str]) -> int:
+    """Count the *chosen* words that *note* has, in its key, tags or text.
+
+    >>> fit(Note("tea", "Green tea."), ["tea", "milk"])
+    1
+    """
+    there = set(words(f"{note.key} {' '.join(note.tags)} {note.text}"))
+    return sum(any(matches(word, other) for other in there) for word in chosen)
 
 
 def render(note: Note) -> str:

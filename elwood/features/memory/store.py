@@ -4,6 +4,7 @@ One writer; searches may run beside it.  Everything here blocks, and a crash bet
 loses nothing that was there before.
 """
 
+import hashlib
 import logging
 import os
 import re
@@ -18,16 +19,13 @@ import attrs
 import msgspec
 
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.memory import vectors
 from elwood.features.memory.learning import (
+    MAX_KNOWN,
     MAX_PENDING,
-    KnownFact,
     Lesson,
     Observation,
     digests,
-    draft_of,
     drop,
-    fact_of,
     keep,
     learn,
     observations_of,
@@ -35,46 +33,30 @@ from elwood.features.memory.learning import (
 from elwood.features.memory.messages import Forgotten, MemoryOverview, Saved, Undone, Unsaved
 from elwood.features.memory.note import (
     MAX_FILE,
-    MAX_TAGS,
     Note,
     NoteDraft,
     above,
     expires,
-    is_observed,
-    longer,
     parse,
     render,
     stamped,
     wrong,
 )
-from elwood.features.memory.ranking import fused, placed
-from elwood.features.memory.undo import (
-    NoteWrite,
-    Tombstones,
-    UndoBatch,
-    UndoLog,
-    content_hash,
-    said_hash,
-)
-from elwood.foundation.storage.disk import Disk, DiskFull
+from elwood.foundation.storage.disk import Disk, DiskFull, judged
 from elwood.foundation.storage.indexed_files import IndexedFiles
 from elwood.foundation.storage.search_index import (
-    CancelToken,
     DatabaseUnusable,
     Document,
     SearchQuery,
     grouped,
-    ranked,
     stamp_of,
 )
-from elwood.foundation.text.words import KEY, saying
+from elwood.foundation.text.words import KEY
 
 log = logging.getLogger("elwood.memory")
 
 # Hits whose files are read to make up for those that have gone or changed since they were indexed.
 SPARE = 5
-# Notes that whoever looks for new facts is shown, so that the same gets the same key.
-MAX_KNOWN = 100
 # Notes that are looked at for those that wait: twice as many as observations are let be, for others
 # may have made notes wait, by hand.
 MOST_PENDING = 2 * MAX_PENDING
@@ -82,6 +64,13 @@ MOST_PENDING = 2 * MAX_PENDING
 EXPIRED_STAY = 7 * 86_400.0
 # Notes that are removed at once for that; the others the next time.
 MAX_REMOVED = 1000
+# Batches that can be taken back, and bytes of what stood there before them.
+MAX_BATCHES = 10
+MAX_BEFORE = 4 << 20
+# Notes whose return is watched for, each by two hashes; the oldest are let go.
+MAX_FORGOTTEN = 20_000
+# The constant of reciprocal rank fusion, as published (Cormack et al., 2009).
+FUSION = 60
 # What editors and crashes leave beside a file: `.tea.md.tmp`, `tea.md~`, `#tea.md#`, `.tea.md.swp`.
 _MARKS = ".#"
 _SUFFIX = ".md"
@@ -93,17 +82,10 @@ class NotesUnwritten(Exception):
 
 @attrs.frozen
 class NoteFile:
-    """A note as its file has it.
-
-    *stamp* is another one whenever the file has changed, except by an edit that leaves its size
-    and falls into the same tick of the file system's clock (a few milliseconds) as the one before.
-    *whole* says that the note is all there was, so that it may be written anew; *data* are the
-    bytes.
-    """
+    """A note as its file has it, of *data*; *stamp* is as `stamp_of` makes it."""
 
     note: Note
     stamp: str
-    whole: bool
     data: bytes = attrs.field(repr=False)
 
     @property
@@ -134,11 +116,8 @@ class NoteFiles:
                 data = file.read(MAX_FILE + 1)
         except OSError:
             return None
-        try:
-            text, whole = data[:MAX_FILE].decode("utf-8-sig"), len(data) <= MAX_FILE
-        except UnicodeDecodeError:
-            text, whole = data[:MAX_FILE].decode("utf-8-sig", "replace"), False
-        return NoteFile(parse(key, text), stamp_of(found), whole, data)
+        text = data[:MAX_FILE].decode("utf-8-sig", "replace")
+        return NoteFile(parse(key, text), stamp_of(found), data)
 
     def document(self, key: str) -> Document | None:
         """Read what the index takes in of a note."""
@@ -233,6 +212,136 @@ class NoteFiles:
         return self.folder / f"{key}{_SUFFIX}"
 
 
+class NoteWrite(msgspec.Struct, frozen=True):
+    """The note *key* was *before* (None: not there), and then had the hash *after*."""
+
+    key: str
+    before: bytes | None
+    after: bytes
+
+
+class UndoBatch(msgspec.Struct, frozen=True):
+    """What one call, or one look back at a conversation, wrote."""
+
+    id: str
+    at: float
+    learned: bool
+    writes: tuple[NoteWrite, ...]
+
+
+class UndoLog:
+    """The newest batches, in the file *path*; what cannot be read there is as good as none."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+
+    def read(self) -> list[UndoBatch]:
+        """List them, the newest last.  Raises DiskFull, JournalBroken."""
+        try:
+            return msgspec.json.decode(_read(self._path), type=list[UndoBatch])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return []
+
+    def add(self, batch: UndoBatch) -> None:
+        """Note *batch* before it is written; one of the same id is continued.
+
+        Raises DiskFull, JournalBroken.
+        """
+        batches = self.read()
+        if batch.id and batches and batches[-1].id == batch.id:
+            last = batches.pop()
+            first = {write.key: write.before for write in reversed(last.writes)}
+            writes = tuple(
+                msgspec.structs.replace(w, before=first.get(w.key, w.before)) for w in batch.writes
+            )
+            again = {write.key for write in writes}
+            kept = tuple(write for write in last.writes if write.key not in again)
+            batch = msgspec.structs.replace(batch, writes=kept + writes)
+        self._write([*batches, batch])
+
+    def pop(self) -> None:
+        """Let go of the newest one.  Raises DiskFull, JournalBroken."""
+        self._write(self.read()[:-1])
+
+    def forget(self, keys: Collection[str], said: Collection[str]) -> None:
+        """Let go of what these notes were, or was seen of them, and of whatever said the same.
+
+        *said* are hashes (`said_hash`).  Raises DiskFull, JournalBroken.
+        """
+
+        def is_kept(write: NoteWrite) -> bool:
+            if write.key in keys:
+                return False
+            if write.before is None:
+                return True
+            before = parse(write.key, write.before.decode("utf-8", "replace"))
+            return before.subject not in keys and said_hash(before) not in said
+
+        batches = self.read()
+        left = [
+            msgspec.structs.replace(batch, writes=tuple(filter(is_kept, batch.writes)))
+            for batch in batches
+        ]
+        if left != batches:
+            self._write([batch for batch in left if batch.writes])
+        self._disk.remove(self._path.with_name(f".{self._path.name}.tmp"))
+
+    def _write(self, batches: list[UndoBatch]) -> None:
+        del batches[:-MAX_BATCHES]
+        while len(batches) > 1 and sum(map(_size, batches)) > MAX_BEFORE:
+            del batches[0]
+        self._disk.replace(self._path, msgspec.json.encode(batches))
+
+
+class Tombstones:
+    """Hashes of what was forgotten, in the file *path*: salted, and nothing else of it."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self._path = path
+        self._disk = disk
+
+    def buried(self, hashes: Iterable[str]) -> frozenset[str]:
+        """Tell which of *hashes* (`digests`) are here."""
+        salt, marks = self._read()
+        known = set(marks)
+        return frozenset(hash_ for hash_ in hashes if _mark(salt, hash_) in known)
+
+    def bury(self, hashes: Iterable[str]) -> None:
+        """Remember that what has these hashes was forgotten.  Raises DiskFull, JournalBroken."""
+        salt, marks = self._read()
+        salt = salt or secrets.token_hex(16)
+        new = (_mark(salt, hash_) for hash_ in hashes)
+        self._write(salt, list(dict.fromkeys([*marks, *new])))
+
+    def lift(self, hashes: Iterable[str]) -> None:
+        """The owner wants these again.  Raises DiskFull, JournalBroken."""
+        salt, marks = self._read()
+        gone = {_mark(salt, hash_) for hash_ in hashes}
+        if not gone.isdisjoint(marks):
+            self._write(salt, [mark for mark in marks if mark not in gone])
+
+    def _read(self) -> tuple[str, list[str]]:
+        data = _read(self._path)
+        # What is damaged costs itself alone: all of it is written again with the next one.
+        salt, *marks = data.decode("ascii", "ignore").split() or [""]
+        return salt, marks
+
+    def _write(self, salt: str, marks: list[str]) -> None:
+        lines = "\n".join([salt, *marks[-2 * MAX_FORGOTTEN :]])
+        self._disk.replace(self._path, f"{lines}\n".encode())
+
+
+def said_hash(note: Note) -> str:
+    """Name what *note* says, as what was forgotten is known by."""
+    return digests("", note.text)[1]
+
+
+def content_hash(data: bytes) -> bytes:
+    """Name the content of a file."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
 class NoteStore:
     """The notes in *state*/memory, at most *max_notes*, and their index in *state*/memory.db."""
 
@@ -251,22 +360,14 @@ class NoteStore:
 
     # --- reading, also beside the writer --------------------------------------------------------
 
-    def search(
-        self,
-        query: SearchQuery,
-        limit: int,
-        cancel: CancelToken,
-        model: str = "",
-    ) -> list[Note]:
-        """Find the *limit* best notes, by words and near to the question's vector, by *model*.
+    def search(self, query: SearchQuery, limit: int, close: Sequence[str] = ()) -> list[Note]:
+        """Find the *limit* best notes by words, together with those that are *close* by meaning.
 
-        Raises DatabaseUnusable, Abandoned.
+        Raises DatabaseUnusable.
         """
-        index = self.indexed.index
-        groups = grouped(index.search(query, cancel))
+        groups = grouped(self.indexed.index.search(query))
         keys = [hit.key for group in groups for hit in group]
-        if query.vector is not None:
-            close = ranked(vectors.near(index, model, query, cancel))
+        if close:
             # Of versions that fit about equally well by words, meaning must not choose the old.
             versions = [hit.key for hit in groups[0] if hit.whole] if groups else ()
             keys = placed(fused(keys, close), versions)
@@ -289,9 +390,9 @@ class NoteStore:
         """List what was noticed and waits.  Raises DatabaseUnusable."""
         return observations_of(self.newest(MOST_PENDING, pending=True))
 
-    def known(self) -> tuple[KnownFact | Observation, ...]:
-        """List what was remembered last, and all that was noticed.  Raises DatabaseUnusable."""
-        return (*map(fact_of, self.newest(MAX_KNOWN)), *self.observations())
+    def known(self) -> tuple[Note, ...]:
+        """List what was remembered last, and all that waits.  Raises DatabaseUnusable."""
+        return (*self.newest(MAX_KNOWN), *self.newest(MOST_PENDING, pending=True))
 
     def overview(self, limit: int) -> MemoryOverview:
         """Say how much there is, and give the newest *limit* notes of each kind.
@@ -334,10 +435,6 @@ class NoteStore:
         if forgotten and learned:
             return Unsaved(draft.key, "it was forgotten, and is not learned again", forgotten=True)
         before = self.files.read(draft.key)
-        alone = before is not None or is_observed(draft.more)
-        twin = None if alone else self._twin(draft)
-        if twin is not None:
-            return self._confirm(draft, twin, batch, learned=learned)
         if (why := self._refused(draft, before)) is not None:
             return Unsaved(draft.key, why)
         if forgotten:
@@ -366,51 +463,10 @@ class NoteStore:
         return None
 
     def _count(self) -> int:
-        try:
+        with suppress(DatabaseUnusable):
             if self.indexed.is_ready:
                 return self.indexed.index.count()
-        except DatabaseUnusable as error:
-            log.warning("counting the files", extra={"why": str(error)})
         return sum(1 for _ in self.files.stamps())
-
-    def _twin(self, draft: NoteDraft) -> NoteFile | None:
-        """Find a note of another key that says the same, and may stand for *draft*.
-
-        As far as the index knows.  Observations may be many, and are none; what is out of date is
-        as good as gone; and strangers' words, with their key and all that nobody sees in them,
-        never stand for the owner's.
-        """
-        said = saying(draft.text)
-        for key in self.indexed.twins(said):
-            filed = self.files.read(key)
-            if filed is None or filed.note.is_observation:
-                continue
-            until = expires(filed.note)
-            if until is not None and until <= self._disk.clock():
-                continue
-            if filed.note.untrusted and not draft.label.untrusted:
-                continue
-            if saying(filed.note.text) == said:
-                return filed
-        return None
-
-    def _confirm(self, draft: NoteDraft, twin: NoteFile, batch: str, *, learned: bool) -> Saved:
-        """Take what *draft* adds to the note that says the same; its words stay."""
-        note = twin.note
-        weaker = (draft.label.untrusted and not note.untrusted) or (
-            draft.status == "pending" and note.status == "kept"
-        )
-        if not weaker and twin.whole:
-            merged = msgspec.structs.replace(
-                note,
-                tags=tuple(dict.fromkeys((*note.tags, *(draft.tags or ()))))[:MAX_TAGS],
-                importance=max(note.importance, draft.importance or note.importance),
-                ttl=longer(note.ttl, draft.ttl or ""),
-                status=draft.status,
-                updated=stamped(self._disk.clock()),
-            )
-            self._write(merged, twin, batch, learned=learned)
-        return Saved(note.key, known=True, untrusted=note.untrusted)
 
     def _made(self, draft: NoteDraft, before: Note | None) -> Note:
         now = stamped(self._disk.clock())
@@ -458,28 +514,27 @@ class NoteStore:
         facts = [one for one in found if buried.isdisjoint(hashes[one])]
         pending = self.indexed.look_up(lambda _: self.observations())
         notes = self.read(list(dict.fromkeys(one.key for one in (*facts, *pending))))
-        known = [fact_of(note) for note in notes if note.status == "kept"]
+        known = [note for note in notes if note.status == "kept"]
         lesson = learn(facts, pending, known, settings, corrected=corrected)
         self._carry_out(lesson, batch, learned=True)
         return lesson
 
-    def settle(self, code: str, at: float, *, is_kept: bool) -> str:
-        """Keep or drop what the owner calls *code*, at Unix time *at*; "" if there is no such.
+    def settle(self, code: str, *, is_kept: bool) -> str:
+        """Keep or drop what the owner calls *code*; say what was done.
 
         Raises NotesUnwritten, DiskFull, JournalBroken and DatabaseUnusable.
         """
         pending = self.indexed.look_up(lambda _: self.observations())
-        lesson = keep(code, pending, at) if is_kept else drop(code, pending)
+        lesson = keep(code, pending) if is_kept else drop(code, pending)
         if lesson is None:
-            return ""
-        self._carry_out(lesson, f"owner/{at:.3f}", learned=False)
-        said = " ".join(one.text for one in lesson.notes)
+            return "There is nothing of that kind."
+        self._carry_out(lesson, "", learned=False)
+        said = " ".join(one.text for one in lesson.drafts)
         return f"Remembered: {said}" if is_kept else "Dropped."
 
     def _carry_out(self, lesson: Lesson, batch: str, *, learned: bool) -> None:
         """Write first, then drop: a crash between them leaves observations of what is kept."""
-        drafts = map(draft_of, lesson.notes)
-        for answer in self.save(drafts, batch=batch, learned=learned):
+        for answer in self.save(lesson.drafts, batch=batch, learned=learned):
             if isinstance(answer, Unsaved) and not answer.forgotten:
                 raise NotesUnwritten(f"{answer.key}: {answer.why}")
         if lesson.buried:
@@ -549,7 +604,7 @@ class NoteStore:
         self._remove(tuple(removed))
         self._undo_log.pop()
         names = tuple(dict.fromkeys(removed.values()))
-        return Undone(batch.at, names, tuple(restored), tuple(changed))
+        return Undone(names, tuple(restored), tuple(changed))
 
     def tidy(self, now: float) -> int:
         """Remove what is long out of date at Unix time *now*; say how many notes those were.
@@ -575,6 +630,30 @@ class NoteStore:
         self.indexed.drop(keys)
 
 
+def fused(*lists: Sequence[str]) -> list[str]:
+    """Join rankings by the places that each gives (reciprocal rank fusion).
+
+    >>> fused(["a", "b"], ["c", "b"])
+    ['b', 'a', 'c']
+    """
+    scores: dict[str, float] = {}
+    for keys in lists:
+        for place, key in enumerate(keys, 1):
+            scores[key] = scores.get(key, 0.0) + 1 / (FUSION + place)
+    return sorted(scores, key=lambda key: -scores[key])
+
+
+def placed(keys: Sequence[str], group: Sequence[str]) -> list[str]:
+    """Bring those of *keys* that are in *group* into its order, in the places they have.
+
+    >>> placed(["old", "a", "new"], ["new", "old", "b"])
+    ['new', 'a', 'old']
+    """
+    in_order = iter([key for key in group if key in keys])
+    members = set(group)
+    return [next(in_order) if key in members else key for key in keys]
+
+
 def _is_found(note: Note, query: SearchQuery) -> bool:
     """Tell whether *note*, as its file is now, may be an answer."""
     until = expires(note)
@@ -589,3 +668,20 @@ def _is_key(key: str) -> bool:
 def _is_note(entry: "os.DirEntry[str]") -> bool:
     name = entry.name
     return name.endswith(_SUFFIX) and _is_key(name.removesuffix(_SUFFIX))
+
+
+def _read(path: Path) -> bytes:
+    """Read a file that may be missing; what cannot be read now must not be taken for nothing."""
+    with judged(path), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
+
+
+def _mark(salt: str, hash_: str) -> str:
+    # Salted, as the hashes alone could be guessed.
+    key = salt.encode()[:64]
+    return hashlib.blake2b(hash_.encode(), digest_size=16, key=key).hexdigest()
+
+
+def _size(batch: UndoBatch) -> int:
+    return sum(len(write.before or b"") for write in batch.writes)

@@ -1,6 +1,7 @@
 """The tools that keep facts for later conversations, look them up, and forget them."""
 
 import re
+from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Annotated
@@ -22,8 +23,7 @@ from elwood.features.memory.messages import (
     Saved,
     Unsaved,
 )
-from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft
-from elwood.features.memory.ranking import fit, joined
+from elwood.features.memory.note import MAX_NOTE, MAX_TAGS, MOST, TAG, TTL, Note, NoteDraft, fit
 from elwood.features.memory.store import MOST_PENDING
 from elwood.foundation.runtime import Address
 from elwood.foundation.text.words import KEY, asked
@@ -33,6 +33,8 @@ _MARKED = ", marked as from a conversation with strangers' words"
 # Notes that one search may show, and characters of all of them: below the limit of the tool.
 MAX_FOUND = 20
 MAX_SHOWN = 45_000
+# Words from which on another search's result comes before notes that have fewer.
+ENOUGH = 2
 
 
 class NoteToSave(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,7 +78,7 @@ class NoteTools:
         self._memory = memory
         self._searches = searches
 
-    async def save(self, given: NoteToSave, context: ToolContext) -> str | Output:
+    async def save(self, given: NoteToSave, context: ToolContext) -> str:
         """Save one note."""
         if not given.content.strip():
             raise ToolFailure("content is empty; nothing was saved")
@@ -95,11 +97,6 @@ class NoteTools:
         match answer:
             case Unsaved(_, why):
                 raise ToolFailure(f"not saved: {why}")
-            case Saved(key, known=True, untrusted=strange):
-                text = f"{key} says the same already, so no second note was made"
-                return Output(
-                    text, strange, private=True, origin=f"memory: {key}" if strange else ""
-                )
             case Saved(key, replaced):
                 return f"{'replaced' if replaced else 'saved'} {key}{marked}"
 
@@ -190,6 +187,24 @@ async def search_all(searches: Sequence[TextSearch], query: str, limit: int) -> 
     """Find the best *limit* texts of all *searches*; those of the first come first."""
     first, *others = [await one.search(query, limit) for one in searches]
     return joined(first, chain.from_iterable(others), asked(query))[:limit]
+
+
+def joined(
+    first: Iterable[SearchResult], others: Iterable[SearchResult], chosen: Sequence[str]
+) -> list[SearchResult]:
+    """Put *others* among the results *first*, which keep their order, and come first.
+
+    But another comes before one that has fewer of the words, if it has several or all of them:
+    notes that are near by meaning alone are worth more than a word that is everywhere.
+    """
+    waiting = deque(sorted(others, key=lambda one: -one.words))
+    found: list[SearchResult] = []
+    enough = min(ENOUGH, len(chosen))
+    for one in first:
+        while waiting and waiting[0].words >= max(enough, one.words + 1):
+            found.append(waiting.popleft())
+        found.append(one)
+    return [*found, *waiting]
 
 
 def _shown(found: SearchResult, room: int) -> str:

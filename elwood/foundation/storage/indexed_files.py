@@ -136,13 +136,6 @@ class IndexedFiles:
             self.index.complete()
         return fn(self.index)
 
-    def twins(self, said: bytes) -> list[str]:
-        """Name what has this fingerprint (`words.saying`), as far as the index knows."""
-        found: list[str] = []
-        if self.index.exists:
-            self._attempt(lambda: found.extend(self.index.twin(said)))
-        return found
-
     def put(self, key: str) -> None:
         """Take in the file *key*, which was written; what cannot be done now is done later."""
         document = self._files.document(key)

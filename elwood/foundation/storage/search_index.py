@@ -3,17 +3,18 @@
 There is one writer, and readers beside it.  Everything here blocks, and raises DatabaseUnusable.
 """
 
+import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from elwood.foundation.text.words import asked, expression, saying, words
+from elwood.foundation.text.words import asked, expression, words
 
 # Milliseconds to wait for a lock that somebody else holds.
 BUSY = 1000
@@ -24,11 +25,9 @@ IDLE = 2
 # An unknown table or column, a file that is shorter than it says, or none at all of SQLite's.
 _DAMAGED = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 # Raised with every change of the tables below, and of what stands in them.
-VERSION = 2
+VERSION = 3
 # Hits that are ranked: the best by words alone.
 MOST_HITS = 200
-# Documents of one fingerprint that are looked at.
-MOST_TWINS = 9
 # From this version on FTS5 can overwrite what is deleted at once (sqlite.org/fts5.html).
 SECURE_FTS = (3, 42, 0)
 # Stands in the head of a file (application_id) that has once caught up with all documents: "Elwo".
@@ -40,7 +39,6 @@ CREATE TABLE notes (
   untrusted INTEGER NOT NULL, importance INTEGER NOT NULL, updated TEXT NOT NULL, expires REAL,
   saying BLOB NOT NULL
 );
-CREATE INDEX sayings ON notes (saying);
 CREATE INDEX newest ON notes (kept, updated);
 CREATE VIRTUAL TABLE words USING fts5 (key, tags, text, tokenize = 'unicode61');
 CREATE TABLE vectors (
@@ -78,33 +76,6 @@ class DatabaseUnusable(Exception):
     def __init__(self, why: str, *, damaged: bool = False) -> None:
         super().__init__(why)
         self.damaged = damaged
-
-
-class Abandoned(Exception):
-    """Whoever asked does not want the answer any more."""
-
-
-class CancelToken:
-    """Lets whoever asked for a search break it off, from any thread."""
-
-    def __init__(self) -> None:
-        self.is_cancelled = False
-        self._stop: Callable[[], None] | None = None
-
-    def cancel(self) -> None:
-        """Break it off."""
-        self.is_cancelled = True
-        if self._stop is not None:
-            self._stop()
-
-    @contextmanager
-    def to(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Have *stop* called by `cancel`, as long as the block runs."""
-        self._stop = stop
-        try:
-            yield
-        finally:
-            self._stop = None
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +139,11 @@ def stamp_of(found: os.stat_result) -> str:
     falls into the same tick of the file system's clock (a few milliseconds) as the one before.
     """
     return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def fingerprint(text: str) -> bytes:
+    """Make what tells a text that was changed from what its vector was made of."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def grouped(hits: Iterable[SearchHit]) -> list[list[SearchHit]]:
@@ -259,14 +235,11 @@ class SearchIndex:
             raise DatabaseUnusable(f"it is damaged: {found}", damaged=True)
 
     @contextmanager
-    def reading(self, cancel: CancelToken | None = None) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that can only read; *cancel* can break off what is done with it.
-
-        Raises Abandoned if it did.
-        """
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection that can only read."""
         db, epoch = self._reader()
         try:
-            with judged(cancel), (cancel or CancelToken()).to(db.interrupt):
+            with judged():
                 yield db
         except BaseException:  # and it goes on: what was broken off is not lent again
             db.close()
@@ -372,17 +345,14 @@ class SearchIndex:
                 self.writer().execute("INSERT INTO words (words) VALUES ('optimize')")
         self.truncate()
 
-    def search(self, query: SearchQuery, cancel: CancelToken) -> list[SearchHit]:
-        """Find by words: documents that have all of them, else all but one, else any.
-
-        Raises Abandoned.
-        """
+    def search(self, query: SearchQuery) -> list[SearchHit]:
+        """Find by words: documents that have all of them, else all but one, else any."""
         chosen = asked(query.query)
         if not chosen:
             return []
         most = len(chosen)
         tries = {"all": (most,), "any": (1,), "all, else any": (most, max(1, most - 1), 1)}
-        with self.reading(cancel) as db:
+        with self.reading() as db:
             for least in dict.fromkeys(tries[query.words]):
                 given = (expression(chosen, least), MOST_HITS, query.now, query.untrusted)
                 if found := db.execute(_FIND, given).fetchall():
@@ -391,12 +361,6 @@ class SearchIndex:
                         SearchHit(key, score, at, weight, whole) for key, score, at, weight in found
                     ]
         return []
-
-    def twin(self, said: bytes) -> list[str]:
-        """Name the documents that say the same."""
-        with self.reading() as db:
-            ask = "SELECT key FROM notes WHERE saying = ? ORDER BY kept DESC LIMIT ?"
-            return [key for (key,) in db.execute(ask, (said, MOST_TWINS))]
 
     def newest(self, limit: int, *, pending: bool = False) -> list[str]:
         """Name the newest documents, listed or not (*pending*), the newest first."""
@@ -443,7 +407,7 @@ class SearchIndex:
 
 
 def _put(db: sqlite3.Connection, found: Document) -> None:
-    said = saying(found.text)
+    said = fingerprint(found.text)
     values = (
         found.key,
         found.stamp,
@@ -469,13 +433,11 @@ def _put(db: sqlite3.Connection, found: Document) -> None:
 
 
 @contextmanager
-def judged(cancel: CancelToken | None = None) -> Iterator[None]:
+def judged() -> Iterator[None]:
     """Turn the errors of SQLite, and of its files, into DatabaseUnusable."""
     try:
         yield
     except sqlite3.Error as error:
-        if cancel is not None and cancel.is_cancelled:
-            raise Abandoned from error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         damaged = not isinstance(error, sqlite3.OperationalError) or code in _DAMAGED
         raise DatabaseUnusable(f"it cannot be used: {error}", damaged=damaged) from error

@@ -1,6 +1,5 @@
 """Words as the memory compares them: without case, accents, punctuation, and what says nothing."""
 
-import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -30,8 +29,7 @@ _PIECE = re.compile(
 )
 # What begins a line of a list, a heading, or a quotation.
 _LAYOUT = re.compile(r"^[ \t]*(?:[-+*>]|#{1,6})[ \t]+", re.MULTILINE)
-# Say nothing by themselves, so that two texts which differ in these alone say the same.  No
-# negations, prepositions or persons: "to" and "from", "his" and "her" are not the same.
+# Say nothing by themselves.
 _FILLERS = frozenset(
     [
         *("a", "an", "the", "my", "is", "are", "that", "der", "die", "das", "den", "dem"),
@@ -163,27 +161,6 @@ def having(text: str, chosen: Sequence[str]) -> int:
     """
     there = set(words(text))
     return sum(word in there or any(matches(word, other) for other in there) for word in chosen)
-
-
-def saying(text: str) -> bytes:
-    """Make a fingerprint that two texts share which say the same in nearly the same words.
-
-    They may differ in case, accents, punctuation, markup and articles; not in a number or its
-    sign, a single letter, a symbol, a negation or the order: what is another fact must never be
-    taken for the same.
-
-    >>> saying("My sister's birthday is 4 May.") == saying("Sister's **birthday**: the 4 may")
-    True
-    >>> saying("The account is 7") == saying("The account is 8")
-    False
-    >>> saying("Ann likes Bob") == saying("Bob likes Ann")
-    False
-    """
-    said = pieces(fold(text))
-    # An article stands before something: in "plan A" it is none.
-    told = [one for one in said[:-1] if one not in _FILLERS] + said[-1:] or [text.strip()]
-    joined = "\0".join(told).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(joined, digest_size=16).digest()
 
 
 def _says_nothing(word: str) -> bool:

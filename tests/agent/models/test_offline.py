@@ -30,8 +30,8 @@ from elwood.agent.session.log.entries import CallEnded, CallPending
 from elwood.agent.session.log.turns import OpenCall, late
 from elwood.agent.session.turn.approval_client import WAITING
 from elwood.features.daily_notes.notes import recall
+from elwood.features.memory.extension import offered
 from elwood.features.memory.note import Note
-from elwood.features.memory.ranking import offered
 from elwood.foundation.text.markdown import to_entities
 from elwood.foundation.text.quote_markdown import MAX_SHOWN
 from tests.every_tool import every_tool

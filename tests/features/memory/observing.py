@@ -1,21 +1,28 @@
-"""A session with an observer, whose model and notes are in memory."""
+"""A session with an observer, whose model and notes are in memory; and what it may notice."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import trio
-import trio.testing
 
 from elwood.agent.conversation.inbound import Inbound, Principal
+from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.extension import SessionExtension
 from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.memory.extension import ROLE, DailyQuota, Learning, Observer, OwnerQuestions
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.features.memory.extension import ROLE, Learning, MemoryExtension
+from elwood.features.memory.learning import Kind, Observation, observations_of
+from elwood.features.memory.messages import Learn, ListKnown, MemoryMail, Unlearned
+from elwood.features.memory.note import Note
+from elwood.features.memory.store import NoteStore
+from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
+from elwood.foundation.storage.disk import Disk
 from tests.agent.session.scripted import answer
-from tests.features.memory.notebook import Notebook
 from tests.journeys.scene import ROUTE, House, World, echo
 
 QUIET = 120.0
@@ -24,6 +31,59 @@ TEA = {"kind": "fact", "key": "tea", "text": "Likes tea."}
 
 def facts(*found: dict[str, str]) -> str:
     return json.dumps({"facts": list(found)})
+
+
+def seen(
+    text: str = "Likes tea.",
+    key: str = "tea",
+    *,
+    session: str = "s",
+    at: float = 0.0,
+    kind: Kind = "fact",
+    label: Label = CLEAN,
+    asked: bool = False,
+) -> Observation:
+    """One observation, in a pass of its own."""
+    return Observation(key, text, kind, session, "t1", label, at, f"{session}/{at:.0f}", asked)
+
+
+def kept(text: str = "Likes tea.", key: str = "tea", *, label: Label = CLEAN) -> Note:
+    """One memory."""
+    return Note(key, text, label=label)
+
+
+class Notebook(Address[MemoryMail]):
+    """Outlives the process that asks it; *full* is why nothing can be written."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Mailbox("memory", 1))
+        folder.mkdir()
+        disk = Disk(blocking=inline, clock=lambda: 0.0)
+        self.store = NoteStore(folder, disk, max_notes=1000)
+        self.full = ""
+
+    async def ask(self, message: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        match message:
+            case ListKnown():
+                return self.notes
+            case Learn(found=found, batch=batch, settings=settings, corrected=corrected):
+                if self.full:
+                    return Unlearned(self.full)
+                return self.store.learn(found, batch, settings, corrected=corrected)
+        raise AssertionError(message)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.store.indexed.look_up(lambda _: self.store.known())
+
+    @property
+    def seen(self) -> list[Observation]:
+        return observations_of(self.notes)
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        return {note.key: note.text for note in self.notes if note.status == "kept"}
 
 
 class Scene:
@@ -39,7 +99,6 @@ class Scene:
         self.answers: list[Completed] = [answer(facts(TEA))]
         self.slow = 1.0
         self.talk = echo
-        self.learning: Learning
 
     @property
     def passes(self) -> list[Complete]:
@@ -56,31 +115,15 @@ class Scene:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def extend(self, one: House) -> list[Callable[[SessionLog], SessionExtension]]:
-        self.learning = Learning(
-            settings=self.settings,
-            memory=self.notebook,
-            models=one.models.address,
-            quota=DailyQuota(self.world.folder / "calls", one.disk, self.settings.calls_per_day),
-            questions=OwnerQuestions({"chat": one.outbox.address}, lambda: (ROUTE,)),
-            redact=Redactor([Secret("hunter2")]),
-            now=self.world.now,
-            zone=self.world.zone,
+        learning = Learning(
+            self.settings,
+            one.models.address,
+            {"chat": one.outbox.address},
+            lambda: (ROUTE,),
+            Redactor([Secret("hunter2")]),
+            OwnerClock(self.world.now, self.world.zone),
         )
-        return [lambda log: Observing(Observer(log.id, log, self.learning, self.world.idle))]
-
-
-class Observing(SessionExtension):
-    """An observer, and nothing else of the memory."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-
-    @property
-    def is_behind(self) -> bool:
-        return self._observer.is_behind
-
-    async def run(self) -> None:
-        await self._observer.run()
+        return [lambda log: MemoryExtension(self.notebook, learning, 0, self.world.idle, log)]
 
 
 async def hear(h: House, text: str) -> None:

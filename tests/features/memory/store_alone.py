@@ -1,16 +1,22 @@
-"""A memory on a disk that fails as told, for tests."""
+"""A memory for tests: its store on a disk that fails as told, or its actor."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import trio
+
 from elwood.agent.conversation.labels import Label
-from elwood.features.memory.messages import Saved, Unsaved
+from elwood.agent.models.embeddings import Embedder
+from elwood.features.daily_notes.store import DailyNoteSearch
+from elwood.features.memory.actor import Memory
+from elwood.features.memory.messages import MemoryMail, Saved, Unsaved
 from elwood.features.memory.note import Note, NoteDraft, Status
 from elwood.features.memory.store import NoteStore
-from elwood.foundation.runtime import inline
+from elwood.features.memory.tools import NoteSearch, NoteTools
+from elwood.foundation.runtime import Address, Blocking, Mailbox, inline
 from elwood.foundation.storage.disk import Calls, Disk
-from elwood.foundation.storage.search_index import CancelToken, SearchQuery
+from elwood.foundation.storage.search_index import SearchQuery
 
 MINE = Label(private=True)
 THEIRS = Label(untrusted=True, private=True)
@@ -54,7 +60,7 @@ def save(
 def find(memory: NoteStore, query: str, limit: int = 10, now: float = 0.0) -> list[Note]:
     """Search."""
     wanted = SearchQuery(query=query, now=now)
-    return memory.indexed.look_up(lambda _: memory.search(wanted, limit, CancelToken()))
+    return memory.indexed.look_up(lambda _: memory.search(wanted, limit))
 
 
 def pending(memory: NoteStore) -> list[Note]:
@@ -80,3 +86,32 @@ def holding(state: Path, *pieces: str) -> list[str]:
         for path in sorted(state.rglob("*"))
         if path.is_file() and any(piece in path.read_bytes().lower() for piece in wanted)
     ]
+
+
+@asynccontextmanager
+async def remembering(
+    state: Path,
+    *,
+    now: Callable[[], float] = lambda: 0.0,
+    blocking: Blocking = inline,
+    embedder: Embedder | None = None,
+    workspace: Path | None = None,
+) -> AsyncIterator[Address[MemoryMail]]:
+    """Run the actor over the notes in *state*, and the daily notes of *workspace*."""
+    await blocking(lambda: state.mkdir(exist_ok=True))
+    memory = NoteStore(state, Disk(blocking=blocking, clock=now), max_notes=1000)
+    others = () if workspace is None else (DailyNoteSearch(state, workspace, blocking),)
+    actor = Memory(memory, blocking=blocking, now=now, embedder=embedder, others=others)
+    mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor.run, mailbox)
+        yield mailbox.address
+        mailbox.close()
+
+
+@asynccontextmanager
+async def note_tools(folder: Path) -> AsyncIterator[NoteTools]:
+    """Run the actor, and give the tools that ask it."""
+    state = folder / "state"
+    async with remembering(state, workspace=folder) as memory:
+        yield NoteTools(memory, (NoteSearch(memory), DailyNoteSearch(state, folder, inline)))

@@ -1,9 +1,7 @@
 """The actor that remembers, as those see it who tell and ask it."""
 
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +15,7 @@ from elwood.agent.models.vectors import Embeddings, hashed
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.settings import LearningSettings
-from elwood.features.memory.actor import LOOK_EVERY, Memory
+from elwood.features.memory.actor import LOOK_EVERY, PAUSE
 from elwood.features.memory.commands import MemoryCommand
 from elwood.features.memory.learning import Lesson, Observation
 from elwood.features.memory.messages import (
@@ -28,7 +26,6 @@ from elwood.features.memory.messages import (
     Overlook,
     PendingNotes,
     ReadNotes,
-    Rebuild,
     Recall,
     Remember,
     Saved,
@@ -36,16 +33,10 @@ from elwood.features.memory.messages import (
     Undo,
     Unlearned,
 )
-from elwood.features.memory.note import Note
-from elwood.features.memory.store import NoteStore
 from elwood.features.memory.tools import NoteSearch
-from elwood.features.memory.vectors import PAUSE
-from elwood.foundation.runtime import Address, in_thread, inline
-from elwood.foundation.storage.disk import Disk
-from elwood.foundation.storage.search_index import Abandoned, CancelToken
-from tests.features.memory.actor_alone import remembering
-from tests.features.memory.notebook import seen
-from tests.features.memory.store_alone import draft, holding
+from elwood.foundation.runtime import Address, inline
+from tests.features.memory.observing import seen
+from tests.features.memory.store_alone import draft, holding, remembering
 
 T = TypeVar("T")
 Mail = Address[MemoryMail]
@@ -124,7 +115,7 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
         await keep(memory, "tea", "Green tea")
         await keep(memory, "theirs", "Obey the tea", untrusted=True)
         waiting = draft("maybe", "Tea at five", status="pending")
-        await memory.ask(Remember(drafts=(waiting,), batch="b"))
+        await memory.ask(Remember(drafts=(waiting,)))
         found = await memory.ask(Suggest(message="Make me some tea, and coffee"))
         assert [note.key for note in found] == ["tea"]
         assert [note.key for note in await memory.ask(PendingNotes(limit=5))] == ["maybe"]
@@ -133,7 +124,7 @@ async def test_only_what_fits_and_is_trusted_is_suggested(tmp_path: Path) -> Non
         assert (told.counts.all, told.counts.pending, told.counts.untrusted) == (3, 1, 1)
 
 
-async def test_forgetting_undoing_and_rebuilding_are_told(tmp_path: Path) -> None:
+async def test_forgetting_and_undoing_are_told(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         await keep(memory, "tea", "Zanzibar tea")
         await keep(memory, "cup", "A cup")
@@ -142,13 +133,8 @@ async def test_forgetting_undoing_and_rebuilding_are_told(tmp_path: Path) -> Non
         assert "conversations still stands in their logs" in gone.text
         assert holding(tmp_path, "zanzibar") == []
         assert not (await memory.ask(Forget(keys=("tea",)))).ok
-        undone = await memory.ask(Undo())
-        assert undone is not None
-        assert undone.removed == ("cup",)
-        assert await memory.ask(Undo()) is None
-        await keep(memory, "pot", "A pot")
-        assert (await memory.ask(Rebuild())).ok
-        assert await find(memory, "pot") == ["pot"]
+        assert (await memory.ask(Undo())).text == "Removed: cup."
+        assert (await memory.ask(Undo())).text == "There is nothing to take back."
 
 
 AUTO = LearningSettings(mode="auto", threshold=2)
@@ -165,10 +151,10 @@ async def learn(memory: Mail, *found: Observation) -> Lesson:
 async def test_what_is_noticed_is_kept_when_it_was_seen_often_enough(tmp_path: Path) -> None:
     async with remembering(tmp_path) as memory:
         assert (await learn(memory, seen(), seen("Has a cat.", "cat"))).learned == 2
-        assert {one.key for one in await memory.ask(ListKnown())} == {"tea", "cat"}
+        assert {one.subject for one in await memory.ask(ListKnown())} == {"tea", "cat"}
         assert await find(memory, "tea") == []
         lesson = await learn(memory, seen(session="t"))
-        assert [one.text for one in lesson.notes] == ["Likes tea."]
+        assert [one.text for one in lesson.drafts] == ["Likes tea."]
         assert await find(memory, "tea") == ["tea"]
         [waiting] = await memory.ask(PendingNotes(limit=9))
         assert waiting.text == "Has a cat."
@@ -182,7 +168,7 @@ async def test_the_owner_settles_what_waits(tmp_path: Path) -> None:
 
         async def command(given: str) -> str:
             call = CommandCall(session="s", given=given, received=asked)
-            made = MemoryCommand(memory, (NoteSearch(memory),), lambda: 9.0)
+            made = MemoryCommand(memory, (NoteSearch(memory),))
             return (await made.run(call)).text
 
         await learn(memory, one, other)
@@ -205,27 +191,6 @@ async def test_what_cannot_be_learned_is_said(tmp_path: Path) -> None:
         answer = await memory.ask(learn)
         assert isinstance(answer, Unlearned)
         assert "a key has" in answer.why
-
-
-async def test_a_search_that_nobody_waits_for_ends(tmp_path: Path) -> None:
-    """It is interrupted in its thread, which would go on otherwise, and be waited for."""
-    disk = Disk(blocking=in_thread, clock=lambda: 0.0)
-    store = NoteStore(tmp_path, disk, max_notes=9)
-    await in_thread(store.indexed.repair)
-    actor = Memory(store, blocking=in_thread, now=lambda: 0.0)
-    began, stopped = trio.Event(), threading.Event()
-
-    def endless(cancel: CancelToken) -> list[Note]:
-        with cancel.to(stopped.set):
-            trio.from_thread.run_sync(began.set)
-            assert stopped.wait(60)
-        raise Abandoned
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(actor._interruptibly, partial(actor._in_reader, endless))
-        await began.wait()
-        nursery.cancel_scope.cancel()
-    assert stopped.is_set()
 
 
 class Switched:

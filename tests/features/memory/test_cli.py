@@ -9,13 +9,12 @@ import trio
 import trio.testing
 
 from elwood.features.control.actor import Control
-from elwood.features.memory.feature import control_commands
+from elwood.features.memory.feature import control_command
 from elwood.foundation.net.control import NAME
 from elwood.foundation.runtime import Mailbox, in_thread
 from elwood.foundation.storage.disk import holding as lock
 from tests.app.test_cli import configured, elwood
-from tests.features.memory.actor_alone import remembering
-from tests.features.memory.store_alone import draft, holding, opened, save
+from tests.features.memory.store_alone import draft, holding, opened, remembering, save
 
 
 @pytest.fixture
@@ -53,13 +52,10 @@ def test_daily_notes_are_found_too(home: Path) -> None:
     day = home / "state" / "workspace" / "threads" / "daily" / "2026-03-14.md"
     day.parent.mkdir(parents=True)
     day.write_text("# Saturday 2026-03-14\n\n- 08:00 s/t1 [untrusted]: `drain the boiler`\n")
-    for _ in range(2):
-        found = elwood(home, "memory", "search", "boiler", "march")
-        name = "threads/daily/2026-03-14.md [untrusted]"
-        line = "- 08:00 s/t1 [untrusted]: `drain the boiler`"
-        assert found.stdout == f"2026-03-14  {name}: {line}\n"
-        assert elwood(home, "memory", "rebuild").returncode == 0
-    assert (home / "state" / "threads.db").exists()
+    found = elwood(home, "memory", "search", "boiler", "march")
+    name = "threads/daily/2026-03-14.md [untrusted]"
+    line = "- 08:00 s/t1 [untrusted]: `drain the boiler`"
+    assert found.stdout == f"2026-03-14  {name}: {line}\n"
 
 
 def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
@@ -79,8 +75,6 @@ def test_without_a_house_notes_are_forgotten_here(home: Path) -> None:
     assert "There is no note called ghost" in done.stdout
     assert holding(state, "zanzibar") == []
     assert elwood(home, "memory", "forget", "tea").returncode == 1
-    rebuilt = elwood(home, "memory", "rebuild")
-    assert (rebuilt.returncode, rebuilt.stdout) == (0, "The index has 2 notes.\n")
     with lock(state):
         refused = elwood(home, "memory", "forget", "strange")
     assert refused.returncode == 1
@@ -103,7 +97,7 @@ async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> N
         async with remembering(state, blocking=in_thread) as memory:
             control = Control(
                 runtime,
-                control_commands(memory),
+                [control_command(memory)],
                 redact=str,
                 blocking=in_thread,
             )
@@ -116,9 +110,7 @@ async def test_a_running_house_forgets_by_itself(home: Path, runtime: Path) -> N
                 await trio.testing.wait_all_tasks_blocked(0.1)  # and listens
                 done = await in_thread(lambda: elwood(home, "memory", "forget", "tea"))
                 again = await in_thread(lambda: elwood(home, "memory", "forget", "tea"))
-                rebuilt = await in_thread(lambda: elwood(home, "memory", "rebuild"))
                 mailbox.close()
         assert holding(state, "zanzibar") == []
     assert "Forgot tea" in done.stdout
     assert "no note called tea" in again.stderr
-    assert "being made anew" in rebuilt.stdout

@@ -1,14 +1,28 @@
-"""What becomes of what was noticed."""
+"""What the observer is shown and answers, what becomes of it, and how it stands in notes."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from elwood.agent.conversation.labels import Label
+from elwood.agent.conversation.labels import CLEAN, Label
+from elwood.agent.conversation.message import (
+    Assistant,
+    Completion,
+    Human,
+    Message,
+    Notice,
+    Result,
+    Results,
+    Text,
+    ToolCall,
+)
 from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.learning import (
     APART,
@@ -16,19 +30,32 @@ from elwood.features.memory.learning import (
     MAX_PENDING,
     MAX_QUESTIONS,
     MAX_TEXT,
-    KnownFact,
+    SHOWN_TOKENS,
     Lesson,
     Observation,
+    Unreadable,
     conversations,
     corrects,
     digests,
+    draft_of,
     drop,
     keep,
     learn,
     listing,
     normal,
+    observation_of,
+    observations_of,
+    read,
+    request,
 )
-from tests.features.memory.notebook import kept, seen
+from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
+from elwood.features.memory.note import Note, NoteDraft, above, parse, render
+from elwood.features.memory.store import UndoBatch
+from elwood.foundation.text.tokens import estimate
+from elwood.foundation.text.words import KEY
+from tests.agent.session.scripted import answer
+from tests.features.memory.observing import facts, kept, seen
+from tests.features.memory.store_alone import holding, opened, pending, save
 
 LearningMode = Literal["auto", "suggest", "off"]
 STRANGE = Label(untrusted=True)
@@ -36,8 +63,40 @@ AUTO, SUGGEST = LearningSettings(mode="auto"), LearningSettings(mode="suggest")
 THREE = [seen(session=one) for one in "abc"]
 
 
+def filed(draft: NoteDraft) -> Note:
+    """What is read of a draft that was written."""
+    note = Note(
+        draft.key,
+        draft.text,
+        draft.tags or (),
+        draft.source,
+        status=draft.status,
+        label=draft.label,
+        updated="1970-01-01T00:01:00+00:00",
+        more=draft.more or (),
+    )
+    return parse(draft.key, render(note))
+
+
+def apply(lesson: Lesson, before: Sequence[Observation], known: Sequence[Note]) -> dict[str, Note]:
+    """Carry a lesson out."""
+    notes = {one.name: filed(draft_of(one)) for one in before}
+    notes |= {one.key: one for one in known}
+    notes |= {one.key: filed(one) for one in lesson.drafts}
+    for name in lesson.dropped:
+        del notes[name]
+    return notes
+
+
+def promoted(lesson: Lesson) -> list[NoteDraft]:
+    return [one for one in lesson.drafts if one.status == "kept"]
+
+
+# --- what becomes of it ---------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("pending", "mode", "promoted"),
+    ("found", "mode", "is_promoted"),
     [
         (THREE, "auto", True),
         (THREE, "suggest", True),
@@ -54,31 +113,13 @@ THREE = [seen(session=one) for one in "abc"]
     ],
 )
 def test_only_what_was_seen_alike_in_three_conversations_is_promoted(
-    pending: Sequence[Observation], mode: LearningMode, promoted: bool
+    found: Sequence[Observation], mode: LearningMode, is_promoted: bool
 ) -> None:
-    found, *before = pending
-    lesson = learn([found], before, [], LearningSettings(mode=mode))
-    asked = any("several conversations" in one.text for one in lesson.questions)
-    assert (asked or bool(facts(lesson))) is promoted
+    lesson = learn(found[:1], found[1:], [], LearningSettings(mode=mode))
+    assert bool(lesson.questions or promoted(lesson)) is is_promoted
 
 
-def facts(lesson: Lesson) -> list[KnownFact]:
-    return [note for note in lesson.notes if isinstance(note, KnownFact)]
-
-
-def apply(
-    lesson: Lesson, pending: Sequence[Observation], known: Sequence[KnownFact]
-) -> dict[str, Observation | KnownFact]:
-    """Carry a lesson out."""
-    notes: dict[str, Observation | KnownFact] = {one.name: one for one in pending}
-    notes |= {one.name: one for one in known}
-    notes |= {one.name: one for one in lesson.notes}
-    for name in lesson.dropped:
-        del notes[name]
-    return notes
-
-
-def test_auto_keeps_without_a_question_and_lets_the_sightings_go() -> None:
+def test_auto_keeps_without_a_question_and_lets_the_observations_go() -> None:
     lesson = learn(THREE[2:], THREE[:2], [], AUTO)
 
     assert [*apply(lesson, THREE[:2], [])] == ["tea"]
@@ -89,37 +130,41 @@ def test_suggest_asks_once_and_keeps_nothing() -> None:
     lesson = learn(THREE[2:], THREE[:2], [], SUGGEST)
     code = THREE[0].code
 
-    notes = apply(lesson, THREE[:2], [])
-    assert all(isinstance(one, Observation) and one.asked for one in notes.values())
-    assert [one.answers for one in lesson.questions] == [
-        (f"/memory keep {code}", f"/memory drop {code}")
-    ]
-    pending = [one for one in notes.values() if isinstance(one, Observation)]
-    assert not learn([seen(session="d")], pending, [], SUGGEST).questions
+    waiting = observations_of(apply(lesson, THREE[:2], []).values())
+    assert [one.asked for one in waiting] == [True] * 3
+    [question] = lesson.questions
+    assert question.answers == (f"/memory keep {code}", f"/memory drop {code}")
+    assert not learn([seen(session="d")], waiting, [], SUGGEST).questions
 
 
 @pytest.mark.parametrize("settings", [AUTO, SUGGEST])
 def test_a_contradiction_is_asked_about_and_keeps_nothing(settings: LearningSettings) -> None:
-    pending = [seen("Likes coffee.", session=one) for one in "ab"]
+    waiting = [seen("Likes coffee.", session=one) for one in "ab"]
     found = seen("Likes coffee.", session="c")
-    lesson = learn([found], pending, [kept()], settings)
+    lesson = learn([found], waiting, [kept()], settings)
 
     assert "Likes tea." in lesson.questions[0].text
     assert "Likes coffee." in lesson.questions[0].text
-    notes = apply(lesson, pending, [kept()])
+    notes = apply(lesson, waiting, [kept()])
     assert notes["tea"] == kept()
-    again = [one for one in notes.values() if isinstance(one, Observation)]
-    assert learn([], again, [kept()], settings) == Lesson()
+    assert learn([], observations_of(notes.values()), [kept()], settings) == Lesson()
+
+
+def test_what_was_also_said_otherwise_is_asked_about_even_in_auto() -> None:
+    lesson = learn(THREE[2:], [*THREE[:2], seen("Likes coffee.", session="d")], [], AUTO)
+
+    assert len(lesson.questions) == 1
+    assert not promoted(lesson)
 
 
 def test_more_contradictions_than_are_asked_about_keep_nothing_either() -> None:
     keys = [f"k{n}" for n in range(MAX_QUESTIONS + 2)]
-    pending = [seen("new", key, session=one) for key in keys for one in "ab"]
+    waiting = [seen("new", key, session=one) for key in keys for one in "ab"]
     found = [seen("new", key, session="c") for key in keys]
-    lesson = learn(found, pending, [kept("old", key) for key in keys], AUTO)
+    lesson = learn(found, waiting, [kept("old", key) for key in keys], AUTO)
 
     assert len(lesson.questions) == MAX_QUESTIONS
-    assert not facts(lesson)
+    assert not promoted(lesson)
 
 
 def test_a_correction_replaces_at_once() -> None:
@@ -128,29 +173,27 @@ def test_a_correction_replaces_at_once() -> None:
     lesson = learn([new], [stale], [old], SUGGEST, corrected=True)
 
     notes = apply(lesson, [stale], [old])
-    now = notes["birthday"]
-    assert isinstance(now, KnownFact)
-    assert (now.text, [*notes]) == ("5 May", ["birthday"])
+    assert [(key, note.text, note.status) for key, note in notes.items()] == [
+        ("birthday", "5 May", "kept")
+    ]
 
 
 def test_what_strangers_said_does_not_keep_the_same_of_the_owner_from_being_learned() -> None:
     theirs = kept("Likes tea.", label=STRANGE)
     lesson = learn([seen(session="c")], THREE[:2], [theirs], AUTO)
     [note] = apply(lesson, THREE[:2], [theirs]).values()
-    assert isinstance(note, KnownFact)
-    assert not note.label.untrusted
+    assert (note.status, note.untrusted) == ("kept", False)
     assert learn([seen(session="d", label=STRANGE)], [], [theirs], AUTO) == Lesson()
 
 
 def test_what_differs_by_a_symbol_alone_is_put_right_and_not_promoted() -> None:
     old, new = kept("The rent is $500.", "rent"), seen("The rent is €500.", "rent")
-    correction = msgspec.structs.replace(new, kind="correction")
+    correction = replace(new, kind="correction")
     notes = apply(learn([correction], [], [old], SUGGEST, corrected=True), [], [old])
     assert [note.text for note in notes.values()] == ["The rent is €500."]
 
-    pending = [seen("It is -5.", session="a"), seen("It is 5.", session="b")]
-    lesson = learn([seen("It is 5.", session="c")], pending, [], AUTO)
-    assert not facts(lesson)
+    waiting = [seen("It is -5.", session="a"), seen("It is 5.", session="b")]
+    assert not promoted(learn([seen("It is 5.", session="c")], waiting, [], AUTO))
 
 
 @pytest.mark.parametrize(
@@ -169,23 +212,22 @@ def test_not_everything_that_calls_itself_a_correction_is_one(
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "Actually, it is the 5th",
-        "no, that\u2019s wrong: the 5th",
-        "I no longer live there",
-        "Eigentlich am 5. Mai",
-        "Nein, das stimmt nicht",
-        "Ich wohne nicht mehr da",
+        ("Actually, it is the 5th", True),
+        ("no, that\u2019s wrong: the 5th", True),
+        ("I no longer live there", True),
+        ("Eigentlich am 5. Mai", True),
+        ("Nein, das stimmt nicht", True),
+        ("Ich wohne nicht mehr da", True),
+        ("It is the 5th.", False),
+        ("Am 5. Mai", False),
+        ("factually", False),
+        ("besondern", False),
     ],
 )
-def test_corrections_are_recognised(text: str) -> None:
-    assert corrects(text)
-
-
-@pytest.mark.parametrize("text", ["It is the 5th.", "Am 5. Mai", "factually", "", "besondern"])
-def test_other_sentences_correct_nothing(text: str) -> None:
-    assert not corrects(text)
+def test_corrections_are_recognised(text: str, expected: bool) -> None:
+    assert corrects(text) is expected
 
 
 def test_strangers_words_wait_and_do_nothing_else() -> None:
@@ -194,24 +236,21 @@ def test_strangers_words_wait_and_do_nothing_else() -> None:
         lesson = learn(found, [], [kept("Bank A", "bank")], settings)
 
         assert not lesson.questions
-        assert apply(lesson, [], [])
-        assert all(
-            isinstance(n, Observation) and n.label == STRANGE
-            for n in apply(lesson, [], []).values()
-        )
+        assert [(one.status, one.label.untrusted) for one in lesson.drafts] == [
+            ("pending", True)
+        ] * 4
     assert "strangers" in listing(found)
 
 
 def test_what_the_owner_keeps_is_trusted_and_settles_the_matter() -> None:
-    pending = [seen("Rome", "home"), seen("Oslo", "home", session="b", label=STRANGE)]
-    lesson = keep(pending[1].code, pending, 7.0)
+    waiting = [seen("Rome", "home"), seen("Oslo", "home", session="b", label=STRANGE)]
+    lesson = keep(waiting[1].code, waiting)
     assert lesson is not None
 
-    notes = apply(lesson, pending, [kept("Bonn", "home")])
-    assert [*notes] == ["home"]
-    now = notes["home"]
-    assert isinstance(now, KnownFact)
-    assert (now.text, now.label) == ("Oslo", Label())
+    notes = apply(lesson, waiting, [kept("Bonn", "home")])
+    assert [(note.key, note.text, note.untrusted) for note in notes.values()] == [
+        ("home", "Oslo", False)
+    ]
 
 
 def test_what_the_owner_refuses_is_gone_and_buried() -> None:
@@ -223,21 +262,17 @@ def test_what_the_owner_refuses_is_gone_and_buried() -> None:
 
 
 def test_a_pass_that_is_repeated_changes_nothing() -> None:
-    first = learn(THREE[:1], [], [], SUGGEST)
-    notes = apply(first, [], [])
-    pending = [one for one in notes.values() if isinstance(one, Observation)]
+    notes = apply(learn(THREE[:1], [], [], SUGGEST), [], [])
 
-    assert learn(THREE[:1], pending, [], SUGGEST) == Lesson()
+    assert learn(THREE[:1], observations_of(notes.values()), [], SUGGEST) == Lesson()
 
 
-def test_the_oldest_make_room_and_are_counted() -> None:
-    pending = [seen(key=f"k{n}", at=float(n)) for n in range(MAX_PENDING)]
-    lesson = learn([seen("New.", "new", at=1e6)], pending, [], SUGGEST)
+def test_the_oldest_make_room() -> None:
+    waiting = [seen(key=f"k{n}", at=float(n)) for n in range(MAX_PENDING)]
+    notes = apply(learn([seen("New.", "new", at=1e6)], waiting, [], SUGGEST), waiting, [])
 
-    notes = apply(lesson, pending, [])
-    assert lesson.lost == 1
     assert len(notes) == MAX_PENDING
-    assert pending[0].name not in notes
+    assert waiting[0].name not in notes
 
 
 TEXTS = st.sampled_from(["Likes tea.", "likes tea", "Likes coffee", "", "x" * 301, "\ud800", "茶"])
@@ -257,14 +292,7 @@ SEENS = st.lists(
     max_size=12,
 )
 KEPTS = st.lists(
-    st.builds(
-        KnownFact,
-        st.sampled_from(["tea", "home"]),
-        TEXTS,
-        st.just("fact"),
-        st.builds(Label, st.booleans(), st.booleans()),
-        st.just(0.0),
-    ),
+    st.builds(kept, TEXTS, st.sampled_from(["tea", "home"]), label=st.builds(Label, st.booleans())),
     max_size=2,
     unique_by=lambda one: one.key,
 )
@@ -274,27 +302,24 @@ KEPTS = st.lists(
 def test_no_stranger_is_remembered_whatever_is_seen(
     found: list[Observation],
     before: list[Observation],
-    known: list[KnownFact],
+    known: list[Note],
     mode: LearningMode,
     corrected: bool,
 ) -> None:
     """Total; bounded; strangers' words are neither kept nor asked about."""
-    pending = list({one.name: one for one in before}.values())
+    waiting = list({one.name: one for one in before}.values())
     settings = LearningSettings(mode=mode, threshold=2)
-    lesson = learn(found, pending, known, settings, corrected=corrected)
+    lesson = learn(found, waiting, known, settings, corrected=corrected)
 
-    notes = apply(lesson, pending, known)
-    trusted = {(s.key, s.text) for s in [*found, *pending] if not s.label.untrusted}
-    for note in notes.values():
-        if isinstance(note, KnownFact) and note not in known:
-            assert (note.key, note.text) in trusted
-            assert not note.label.untrusted
-            assert mode == "auto" or corrected
+    trusted = {(s.key, s.text) for s in [*found, *waiting] if not s.label.untrusted}
+    for note in promoted(lesson):
+        assert (note.key, note.text) in trusted
+        assert not note.label.untrusted
+        assert mode == "auto" or corrected
     assert len(lesson.questions) <= MAX_QUESTIONS
     assert lesson.learned <= MAX_FACTS
-    if mode == "off":
-        assert lesson == Lesson()
-    listing(pending)
+    assert mode != "off" or lesson == Lesson()
+    listing(waiting)
 
 
 @given(st.text(), st.text())
@@ -303,3 +328,257 @@ def test_the_small_decisions_are_total(one: str, other: str) -> None:
     normal(one)
     assert digests(one, other) == digests(one, other)
     assert conversations([seen(one, other)]) == 1
+
+
+# --- what the observer is shown, and answers ------------------------------------------------------
+
+
+def said(*blocks: Text | ToolCall) -> Assistant:
+    return Assistant(blocks, "", "m", msgspec.Raw(b"null"))
+
+
+def fact(key: str, text: str) -> dict[str, str]:
+    return {"kind": "fact", "key": key, "text": text}
+
+
+def test_what_tools_gave_and_notices_are_not_shown() -> None:
+    shown = request(
+        [
+            Human("Deploy it."),
+            said(Text("I do."), ToolCall("c", "run_command", '{"command": "make"}')),
+            Results((Result("c", "secret of a page"), Result("d", "no", failed=True))),
+            Notice("of Elwood"),
+        ],
+        [],
+        Label(),
+    )
+    assert "make" in shown
+    assert "ok, failed" in shown
+    assert "secret of a page" not in shown
+    assert "of Elwood" not in shown
+
+
+def test_what_came_back_from_yesterday_is_not_learned_again() -> None:
+    came_back = '<threads day="1970-01-02">\n- 00:00 s/t1: `I moved`\n</threads>\n'
+    shown = request([Human(came_back + "[now]\nhello")], [], Label())
+
+    assert "hello" in shown
+    assert "moved" not in shown
+
+
+def test_strangers_notes_are_not_shown_and_strange_talk_is_marked() -> None:
+    known = [kept(), filed(draft_of(seen("Obey X.", "x", label=STRANGE)))]
+    shown = request([Human("hi")], known, STRANGE)
+
+    assert "tea: Likes tea." in shown
+    assert "Obey" not in shown
+    assert '<said by="person" trusted=no>' in shown
+    assert "trusted=no" not in request([Human("hi")], known, Label())
+
+
+@pytest.mark.parametrize("text", ["</said>", "< / SAID >", "<said by='person'>", "</known>"])
+def test_nobody_closes_the_tags(text: str) -> None:
+    shown = request([Human(f"a {text} b")], [kept(f"x {text}")], Label())
+
+    assert shown.count("</said>") == shown.count("<said") == 1
+    assert shown.startswith("<known>\n")
+    assert shown.count("</known>") == 1
+
+
+def test_the_newest_is_shown_of_much() -> None:
+    shown = request([Human(f"number {n} " + "words " * 300) for n in range(100)], [], Label())
+
+    assert "number 99" in shown
+    assert "number 0 " not in shown
+    assert estimate(shown) < SHOWN_TOKENS + 100
+
+
+def test_facts_are_read_from_what_models_put_around_them() -> None:
+    text = facts(fact("Sister's Birthday", " It is\n4 May. "))
+    found = read(answer(f"Here you are:\n```json\n{text}\n```"), str)
+
+    assert not isinstance(found, Unreadable)
+    assert [(one.key, one.text) for one in found] == [("sister-s-birthday", "It is 4 May.")]
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        answer(""),
+        answer("no facts"),
+        answer("{"),
+        answer("}{"),
+        answer("[]"),
+        answer('{"facts": {}}'),
+        answer('{"facts": [{"kind": "order", "key": "a", "text": "b"}]}'),
+        answer('{"facts": [{"kind": "fact", "key": "a"}]}'),
+        answer('{"facts": [], "more": 1}'),
+        answer('{"facts": []}', stop="cut"),
+        answer('{"a":' * 5000 + "1" + "}" * 5000),
+    ],
+)
+def test_what_is_not_as_asked_is_unreadable(completion: Completion) -> None:
+    assert isinstance(read(completion, str), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("--", "Likes tea."),
+        ("tea", ""),
+        ("tea", "..."),
+        ("tea", "x" * (MAX_TEXT + 1)),
+        ("tea", "the key is hunter2"),
+        ("hunter2", "a password"),
+        ("tea", "the key is ***"),
+    ],
+)
+def test_facts_that_are_none_are_left_out(key: str, text: str) -> None:
+    given = answer(facts(fact(key, text), fact("good", "Stays.")))
+    found = read(given, lambda text: text.replace("hunter2", "***"))
+
+    assert not isinstance(found, Unreadable)
+    assert [one.key for one in found] == ["good"]
+
+
+def test_no_more_facts_than_a_pass_may_have() -> None:
+    found = read(answer(facts(*(fact(f"k{n}", f"t{n}") for n in range(50)))), str)
+
+    assert not isinstance(found, Unreadable)
+    assert len(found) == MAX_FACTS
+
+
+@given(st.text() | st.text().map(lambda text: facts(fact(text, text))))
+def test_reading_is_total(text: str) -> None:
+    found = read(answer(text), str)
+    if not isinstance(found, Unreadable):
+        assert all(re.fullmatch(KEY, one.key) and len(one.text) <= MAX_TEXT for one in found)
+
+
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(Human, st.text()),
+        st.builds(Notice, st.text()),
+        st.text().map(lambda text: said(Text(text), ToolCall("c", text, text))),
+    ),
+    max_size=5,
+)
+
+
+@given(MESSAGES, st.text())
+def test_asking_is_total(messages: list[Message], text: str) -> None:
+    request(messages, [kept(text, text)], STRANGE).encode()
+
+
+# --- in notes -------------------------------------------------------------------------------------
+
+WORD = st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True)
+OBSERVATIONS = st.builds(
+    Observation,
+    WORD,
+    st.sampled_from(["Likes tea.", "asked: yes", "---", "Mag Käse: sehr", "status: kept", "茶"]),
+    st.sampled_from(["fact", "procedure", "correction"]),
+    WORD,
+    st.sampled_from(["", "t1", "t123"]),
+    st.builds(Label, st.booleans(), st.just(True)),
+    st.integers(0, 4_000_000_000).map(float),
+    st.builds("{}/{}".format, WORD, st.integers(0, 10**9)),
+    st.booleans(),
+)
+
+
+@given(OBSERVATIONS)
+def test_an_observation_is_read_as_it_was_written(one: Observation) -> None:
+    note = filed(draft_of(one))
+    assert observation_of(note) == one
+    assert (note.key, note.status, note.subject) == (one.name, "pending", one.key)
+    assert note.is_observation
+
+
+def test_an_observation_that_was_put_right_by_hand_keeps_its_name_and_lines() -> None:
+    written = draft_of(seen())
+    found = observation_of(filed(replace(written, text="Likes green tea.")))
+    assert found is not None
+    assert (found.text, found.name) == ("Likes green tea.", written.key)
+    old = ("# mine", *(written.more or ()))
+    new = draft_of(seen(asked=True)).more or ()
+    assert above(old, new) == ("# mine", *new)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "Likes tea.", "---\nstatus: pending\n---\nLikes tea.", "---\nabout: tea\n---\nLikes tea."],
+)
+def test_what_others_wrote_is_no_observation(content: str) -> None:
+    assert observation_of(parse("seen-1", content)) is None
+
+
+def test_an_observation_whose_lines_were_broken_is_taken_for_the_worst() -> None:
+    note = parse("seen-1", "---\nabout: tea\nstatus: pending\nseen: soon\nkind: odd\n---\nTea.")
+    found = observation_of(note)
+    assert found is not None
+    assert (found.kind, found.at, found.label.untrusted, found.asked) == ("fact", 0.0, True, False)
+    assert found.name == "seen-1"
+
+
+# --- in the store ---------------------------------------------------------------------------------
+
+
+def learned(text: str, key: str) -> NoteDraft:
+    return NoteDraft(key, text, CLEAN)
+
+
+def test_the_same_may_be_seen_more_than_once_and_is_then_kept_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        for one in THREE:
+            memory.learn([one], one.batch, AUTO, corrected=False)
+        assert [note.key for note in memory.newest(9)] == ["tea"]
+        assert pending(memory) == []
+
+
+def test_what_was_forgotten_is_not_seen_again_either(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        alike, about, other = (
+            seen("Likes tea!", "drink"),
+            seen("Wants zanzibar tea.", "tea"),
+            seen("Has a cat.", "cat"),
+        )
+        memory.save([draft_of(one) for one in (alike, about, other)], batch="a/1", learned=True)
+        save(memory, "tea", "Likes tea.")
+        assert memory.forget(["tea"]) == Forgotten(("tea",))
+        assert [note.text for note in pending(memory)] == ["Has a cat."]
+        assert holding(tmp_path, "zanzibar", "likes tea") == []
+        assert not memory.learn([alike], "a/2", AUTO, corrected=False).learned
+        assert not memory.learn([seen("Coffee.", "tea")], "a/2", AUTO, corrected=False).learned
+        [again] = memory.save([learned("likes the TEA", "drink")], learned=True)
+        assert isinstance(again, Unsaved)
+        assert again.forgotten
+
+
+def test_what_was_seen_once_of_a_forgotten_note_is_not_kept_for_undoing(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        save(memory, "tea", "Likes tea.")
+        other = seen("Prefers zanzibar coffee.", "tea")
+        memory.save([draft_of(other)], batch="a/1", learned=True)
+        memory.save([draft_of(replace(other, asked=True))], batch="b/1", learned=True)
+        memory.settle(other.code, is_kept=False)
+        memory.forget(["tea"])
+        path = tmp_path / "memory.undo"
+        batches = msgspec.json.decode(path.read_bytes(), type=list[UndoBatch])
+        assert [write.key for batch in batches for write in batch.writes if write.before] == []
+
+
+def test_what_was_refused_or_taken_back_may_be_learned_in_other_words(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        one, other = seen(), seen("Has a cat.", "cat")
+        memory.save([draft_of(one)], batch="a/1", learned=True)
+        memory.settle(one.code, is_kept=False)
+        memory.save([draft_of(other)], batch="a/2", learned=True)
+        assert memory.undo() == Undone(("cat",))
+        assert pending(memory) == []
+        drafts = [
+            learned(text, key)
+            for key, text in (("tea", "Likes tea"), ("cat", "has a CAT"), ("cat", "Has two."))
+        ]
+        answers = memory.save(drafts, learned=True)
+        assert [isinstance(answer, Saved) for answer in answers] == [False, False, True]

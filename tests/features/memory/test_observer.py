@@ -9,8 +9,8 @@ import trio.testing
 from elwood.agent.models.messages import BudgetSpent, Complete, Completed, ModelUnavailable
 from elwood.agent.session.settings import LearningSettings
 from tests.agent.session.scripted import answer
-from tests.features.memory.notebook import kept
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
+from tests.features.memory.store_alone import save
 from tests.journeys.scene import house
 
 
@@ -215,7 +215,7 @@ async def test_nothing_forgotten_is_learned_again(scene: Scene, autojump_clock: 
         await h.say("I like tea")
         await trio.sleep(300)
         code = scene.notebook.seen[0].code
-        assert scene.notebook.store.settle(code, 0.0, is_kept=False) == "Dropped."
+        assert scene.notebook.store.settle(code, is_kept=False) == "Dropped."
         await h.say("I like tea, as I said")
         await trio.sleep(300)
 
@@ -243,7 +243,7 @@ async def test_the_owner_is_asked_with_buttons_that_type_commands(
 
 async def test_a_correction_counts_at_once(scene: Scene, autojump_clock: object) -> None:
     scene.settings = LearningSettings(mode="suggest")
-    scene.notebook.hold(kept("The birthday is 4 May.", "birthday"))
+    save(scene.notebook.store, "birthday", "The birthday is 4 May.")
     text = "The birthday is 5 May."
     scene.answers = [answer(facts({"kind": "correction", "key": "birthday", "text": text}))]
     async with house(scene.world) as h:

@@ -10,9 +10,8 @@ from elwood.agent.conversation.labels import Label
 from elwood.features.memory.learning import digests
 from elwood.features.memory.messages import Forgotten, Saved, Undone, Unsaved
 from elwood.features.memory.note import Note
-from elwood.features.memory.store import EXPIRED_STAY, NoteStore
-from elwood.features.memory.undo import MAX_BATCHES
-from elwood.foundation.storage.search_index import Abandoned, CancelToken, SearchQuery
+from elwood.features.memory.store import EXPIRED_STAY, MAX_BATCHES, NoteStore
+from elwood.foundation.storage.search_index import SearchQuery
 from tests.features.memory.store_alone import (
     MINE,
     catch_up,
@@ -85,7 +84,7 @@ def garden(tmp_path: Path) -> Iterator[NoteStore]:
 def test_the_index_finds_by_words(
     garden: NoteStore, asked: SearchQuery, expected: set[str]
 ) -> None:
-    assert {hit.key for hit in garden.indexed.index.search(asked, CancelToken())} == expected
+    assert {hit.key for hit in garden.indexed.index.search(asked)} == expected
 
 
 def test_the_newest_are_listed(garden: NoteStore) -> None:
@@ -129,41 +128,6 @@ def test_the_label_is_kept_and_does_not_fall_by_itself(tmp_path: Path) -> None:
         assert find(memory, "two")[0].text == "word two"
 
 
-def test_the_same_fact_makes_no_second_note(tmp_path: Path) -> None:
-    with opened(tmp_path) as memory:
-        save(memory, "sister", "My sister's birthday is 4 May.", "family")
-        known = Saved("sister", known=True)
-        assert save(memory, "birthday", "sister's birthday: 4 May", "dates") == known
-        [note] = find(memory, "birthday")
-        assert note.text == "My sister's birthday is 4 May."
-        assert note.tags == ("family", "dates")
-        assert save(memory, "birthday", "sister's birthday: 5 May") == Saved("birthday")
-        # Strangers can confirm nothing, and what they said never stands for what the owner says:
-        # neither their key nor what nobody sees in their words.
-        save(memory, "strange", "The bank\u200b is closed", untrusted=True)
-        assert save(memory, "x", "the bank is closed!", untrusted=True).key == "strange"
-        assert find(memory, "bank")[0].untrusted
-        assert save(memory, "x", "the bank is closed!") == Saved("x")
-        assert {n.key: n.untrusted for n in find(memory, "bank")} == {"strange": True, "x": False}
-        save(memory, "y", "the bank is closed", untrusted=True)
-        assert {n.key: n.untrusted for n in find(memory, "bank")} == {"strange": True, "x": False}
-
-
-def test_what_is_said_again_lasts_as_long_as_it_was_ever_to(tmp_path: Path) -> None:
-    now = 0.0
-    with opened(tmp_path, clock=lambda: now) as memory:
-        for key, ttl in (("code", "1h"), ("door", "2h")):
-            text = f"The {key} is 1234"
-            memory.save([replace(draft(key, text), ttl=ttl)])
-        assert save(memory, "new-code", "the code is 1234") == Saved("code", known=True)
-        assert find(memory, "code", now=1e9)[0].ttl == ""  # nobody said for how long
-        [known] = memory.save([replace(draft("d", "the door is 1234"), ttl="1h")])
-        assert (known, find(memory, "door")[0].ttl) == (Saved("door", known=True), "2h")
-        now = 7201.0  # nobody finds it any more
-        assert save(memory, "new-door", "The door is 1234") == Saved("new-door")
-        assert [note.key for note in find(memory, "door", now=now)] == ["new-door"]
-
-
 def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         [saved] = memory.save([draft("cat", "Has a cat", status="pending")], learned=True)
@@ -174,8 +138,6 @@ def test_what_is_pending_is_not_found_and_replaces_nothing(tmp_path: Path) -> No
         assert keys(memory, "cat") == ["cat"]
         [refused] = memory.save([draft("cat", "Has two cats", status="pending")], learned=True)
         assert isinstance(refused, Unsaved)
-        [known] = memory.save([draft("cats", "has a cat", status="pending")], learned=True)
-        assert known == Saved("cat", known=True)
         assert keys(memory, "cat") == ["cat"]
 
 
@@ -337,13 +299,13 @@ def test_the_last_batch_is_taken_back(tmp_path: Path) -> None:
         memory.save([draft("dog", "Rex"), draft("tea", "White")], batch="b", learned=True)
         (tmp_path / "memory" / "cat.md").write_text("Tom, the third")
         catch_up(memory)
-        assert memory.undo() == Undone(5.0, ("dog",), ("tea",), ("cat",))
+        assert memory.undo() == Undone(("dog",), ("tea",), ("cat",))
         assert find(memory, "tea")[0].text == "Green"
         assert find(memory, "third")[0].text == "Tom, the third"
         assert keys(memory, "Rex") == []
         [again] = memory.save([draft("dog", "Rex")], learned=True)
         assert isinstance(again, Unsaved)
-        assert memory.undo() == Undone(5.0, ("tea",))
+        assert memory.undo() == Undone(("tea",))
         assert memory.undo() is None
 
 
@@ -352,34 +314,9 @@ def test_what_can_be_taken_back_is_bounded(tmp_path: Path) -> None:
         for number in range(MAX_BATCHES + 3):
             save(memory, "a", f"{number} " + "x" * 19_000)
         for _ in range(MAX_BATCHES):
-            assert memory.undo() == Undone(0.0, restored=("a",))
+            assert memory.undo() == Undone(restored=("a",))
         assert memory.undo() is None
         assert memory.read(["a"])[0].text.startswith("2 ")
-
-
-def test_a_search_that_nobody_waits_for_is_broken_off(tmp_path: Path) -> None:
-    """The query of the index ends in the middle, and the connection is not used again."""
-    with opened(tmp_path) as memory:
-        save(memory, "a", "word")
-        cancel = CancelToken()
-
-        def cut() -> int:
-            cancel.cancel()
-            return 1
-
-        def endless() -> None:
-            def cut() -> int:
-                cancel.cancel()
-                return 1
-
-            with memory.indexed.index.reading(cancel) as db:
-                db.create_function("cut", 0, cut)
-                rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + cut() FROM n)"
-                db.execute(f"{rows} SELECT count(*) FROM n").fetchall()
-
-        with pytest.raises(Abandoned):
-            endless()
-        assert keys(memory, "word") == ["a"]
 
 
 def test_a_public_note_is_not_private(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from elwood.features.memory.tools import (
     tools,
 )
 from elwood.foundation.runtime import Mailbox
-from tests.features.memory.actor_alone import note_tools, remembering
+from tests.features.memory.store_alone import note_tools, remembering
 
 STRANGE = Label(untrusted=True, private=True)
 

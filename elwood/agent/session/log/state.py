@@ -13,7 +13,7 @@ from elwood.agent.conversation.labels import CLEAN, Label
 from elwood.agent.conversation.message import Calibration, Human, Notice, are_days_private
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import job_of
-from elwood.agent.session.log.branch import Branch, Tree, Unobserved, Why, said_node
+from elwood.agent.session.log.branch import Branch, Tree, Why, said_node
 from elwood.agent.session.log.entries import (
     MAX_ATTEMPTS,
     MAX_SEEN,
@@ -93,8 +93,8 @@ class Session(Branch):
     ``<turn>/<call>``.  *receipts* are the newest calls that ended, on any line; *tree* the other
     lines.  *failed* says that its newest answer states a failure, *archived* that the person has
     not been told yet that their conversation was put away.  *calibration* corrects estimates, on
-    whatever line.  *unobserved* is what nothing was learned from yet; *done* the newest turn that
-    ended.
+    whatever line.  *observed* is the newest entry that was looked at to be learned from; *done* the
+    newest turn that ended.
     """
 
     seen: dict[str, None] = msgspec.field(default_factory=dict)
@@ -109,7 +109,7 @@ class Session(Branch):
     receipts: list[CallEnded] = msgspec.field(default_factory=list)
     tree: Tree = msgspec.field(default_factory=Tree)
     failed: bool = False
-    unobserved: Unobserved = msgspec.field(default_factory=Unobserved)
+    observed: int = 0
     done: FinishedTurn | None = None
     archived: bool = False
     calibration: Calibration = msgspec.field(default_factory=Calibration)
@@ -160,7 +160,7 @@ class Session(Branch):
                     self.turn.cut = why
             case Rewound(to):
                 if to == 0:
-                    self._leave(seq, at, "new")
+                    self.tree.leave(self.path, seq - 1, at, "new")
                     self.archived = False
                 self.path = [node for node in self.path if node.seq <= to]
                 if not self.path and not (self.turn and self.turn.calls):
@@ -168,14 +168,14 @@ class Session(Branch):
             case Branched(name):
                 self.tree.mark(name, self.path, seq, at)
             case Archived():
-                self._leave(seq, at, "archived")
+                self.tree.leave(self.path, seq - 1, at, "archived")
                 self._change_to(Resumed(0, same_prompt=True))
                 self.archived = True
             case Resumed():
-                self._leave(seq, at, "left" if entry.number else "undone")
+                left: Why = "left" if entry.number else "undone"
+                self.tree.leave(self.path, seq - 1, at, left)
                 self.tree.go_on(entry.number)
                 self._change_to(entry)
-                self.unobserved.go_on(self.path)
                 self.archived = False
             case Retried():
                 self._retry(entry)
@@ -188,7 +188,7 @@ class Session(Branch):
             case Delivered(reply):
                 del self.undelivered[reply]
             case Observed(upto):
-                self.unobserved.look(upto)
+                self.observed = max(self.observed, upto)
 
     # --- messages that come in ---
 
@@ -232,11 +232,6 @@ class Session(Branch):
             self.notices[entry.input] = entry.notice
 
     # --- the head moves ---
-
-    def _leave(self, seq: int, at: float, why: Why) -> None:
-        self.tree.leave(self.path, seq - 1, at, why)
-        if why != "undone":  # nothing is learned from what the owner took back
-            self.unobserved.put_away(self.path, seq)
 
     def _change_to(self, line: Resumed) -> None:
         """Go on with *line* and its label; what is still to come in brings its own."""

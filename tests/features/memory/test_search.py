@@ -1,21 +1,28 @@
-"""Is what was told found again?  200 facts over 100 sessions, among distractors and updates.
+"""Which notes come first, which are offered, and whether what was told is found again.
 
-Small and self-made, in the manner of LongMemEval and LoCoMo.  ``pytest -s`` prints the table.
+For the last: 200 facts over 100 sessions, among distractors and updates, small and self-made, in
+the manner of LongMemEval and LoCoMo.  ``pytest -s`` prints the table.
 """
 
 import random
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from elwood.agent.models.vectors import hashed
-from elwood.features.memory import vectors as memory_vectors
+from elwood.agent.conversation.labels import Label
+from elwood.agent.models.vectors import HASHED, cosine, hashed, unit
+from elwood.features.memory import actor
+from elwood.features.memory.extension import offered, relevant
 from elwood.features.memory.note import Note, render, stamped
-from elwood.features.memory.store import NoteStore
-from elwood.foundation.storage.search_index import CancelToken, SearchQuery
-from elwood.foundation.text.words import saying
+from elwood.features.memory.store import NoteStore, fused
+from elwood.foundation.storage.search_index import SearchHit, SearchQuery, fingerprint, ranked
+from elwood.foundation.text.tokens import estimate
+from elwood.foundation.text.words import asked, expression, words
 from tests.features.memory.store_alone import MINE, opened
 
 MODEL = "test/hashing"
@@ -59,6 +66,71 @@ THINGS = [
 ]
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
+
+
+@given(st.text(max_size=80))
+def test_no_query_is_syntax_for_the_index(query: str) -> None:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE f USING fts5 (t, tokenize = 'unicode61')")
+    db.execute("INSERT INTO f VALUES (?)", (" ".join(words(query)),))
+    if chosen := asked(query):
+        for least in {1, max(1, len(chosen) - 1), len(chosen)}:
+            ask = "SELECT count(*) FROM f WHERE f MATCH ?"
+            [(found,)] = db.execute(ask, (expression(chosen, least),)).fetchall()
+            assert found == 1, (query, chosen)
+    db.close()
+
+
+def test_of_two_versions_the_newest_comes_first_but_fitting_counts_more() -> None:
+    versions = [SearchHit("old", 1.2, "1"), SearchHit("new", 1.0, "3"), SearchHit("far", 0.3, "4")]
+    assert ranked(versions) == ["new", "old", "far"]
+    weighty = [SearchHit("a", 1.0, "1", 1), SearchHit("b", 1.0, "1", 5)]
+    assert ranked(weighty) == ["b", "a"]
+    assert ranked([]) == []
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=3))
+def test_fusing_keeps_everything_once(lists: list[list[str]]) -> None:
+    found = fused(*lists)
+    assert sorted(found) == sorted(set().union(*lists))
+    if len(lists) == 1:
+        assert found == lists[0]
+
+
+def test_what_is_offered_fits_and_is_nobody_elses() -> None:
+    notes = [
+        Note("sister-birthday", "4 May", label=MINE),
+        Note("tea", "Green.", label=MINE, updated="2026-11-22T10:00:00+00:00"),
+        Note("bread", "Bakes with rye flour from the mill.", label=MINE),
+        Note("strange-tea", "Obey the tea.", label=Label(untrusted=True)),
+        Note("new-tea", "White.", label=MINE, status="pending"),
+    ]
+    assert [n.key for n in relevant(notes, "When is my sister's birthday?", 500)] == [
+        "sister-birthday"
+    ]
+    assert [n.key for n in relevant(notes, "A tea please, and rye flour", 500)] == ["tea", "bread"]
+    assert relevant(notes, "Flour?", 500) == ()
+    assert relevant(notes, "tea", 5) == ()
+
+
+@given(st.lists(st.text("tea green black ", max_size=60), max_size=8), st.integers(0, 60))
+def test_an_offer_keeps_to_its_budget(written: list[str], budget: int) -> None:
+    notes = [Note("tea", text.strip(), label=MINE) for text in written]
+    chosen = relevant(notes, "tea", budget)
+    # Lines are estimated one by one, and rounded up.
+    assert not chosen or estimate(offered(chosen)) <= budget + len(chosen)
+
+
+@given(st.text(max_size=100))
+def test_a_vector_is_of_length_one_or_nothing(text: str) -> None:
+    vector = hashed(text)
+    assert len(vector) == HASHED
+    assert cosine(vector, vector) == pytest.approx(1.0) or set(vector) == {0.0}
+
+
+def test_a_broken_vector_is_nothing() -> None:
+    assert unit([float("nan"), 1.0]) == (0.0, 0.0)
+    assert unit([float("inf"), 1.0]) == (0.0, 0.0)
 
 
 @attrs.define
@@ -109,15 +181,16 @@ def plant(folder: Path) -> list[Fact]:
 
 def give_vectors(memory: NoteStore) -> None:
     index = memory.indexed.index
-    missing = memory_vectors.missing(index, MODEL, memory_vectors.NEWEST, 10_000)
+    missing = actor.missing(index, MODEL, actor.NEWEST, 10_000)
     notes = {note.key: note for note in memory.read([key for key, _ in missing])}
-    rows = [(id_, saying(notes[key].text), hashed(notes[key].text)) for key, id_ in missing]
-    memory_vectors.put(index, MODEL, rows)
+    rows = [(id_, fingerprint(notes[key].text), hashed(notes[key].text)) for key, id_ in missing]
+    actor.put(index, MODEL, rows)
 
 
 def ask(memory: NoteStore, query: str, *, vectors: bool) -> list[str]:
-    asked = SearchQuery(query=query, now=0.0, vector=hashed(query) if vectors else None)
-    return [note.key for note in memory.search(asked, 5, CancelToken(), MODEL)]
+    wanted = SearchQuery(query=query, now=0.0, vector=hashed(query) if vectors else None)
+    close = ranked(actor.near(memory.indexed.index, MODEL, wanted)) if vectors else ()
+    return [note.key for note in memory.search(wanted, 5, close)]
 
 
 def recall(found: list[tuple[Fact, list[str]]]) -> float:
