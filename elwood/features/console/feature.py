@@ -1,29 +1,34 @@
 """The console, as the app sees it: a conversation, or one message and its answer."""
 
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail
-from elwood.agent.conversation.inbound import (
-    PREFIX,
-    Busy,
-    Inbound,
-    NotNow,
-    Principal,
-    Refused,
-    Taken,
-)
+from elwood.agent.conversation.inbound import PREFIX, Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.features.console.actor import ROUTE, ConsoleIntake, ConsoleOutbox
-from elwood.features.console.client import Lines, read_fd, write_fd
+from elwood.features.console.actor import (
+    CONSOLE,
+    OWNER,
+    ROUTE,
+    ConsoleIntake,
+    ConsoleOutbox,
+    Lines,
+    read_fd,
+    write_fd,
+)
 from elwood.foundation.runtime import Mailbox, in_thread
 
-# The conversation on the console.
-CONSOLE = "console"
-OWNER = Principal("console", "owner", owner=True)
+
+def _printer(post: Mailbox[OutboxMail], outbox: ConsoleOutbox) -> Actor:
+    return Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD)
+
+
+def _reader(body: Callable[[Mailbox[None]], Awaitable[None]]) -> Actor:
+    return Actor(step=5, mailbox=Mailbox("console", 16), body=body, policy=WORLD, grace=1.0)
 
 
 async def talk(core: Core, others: Gathered) -> Parts:
@@ -38,7 +43,6 @@ async def talk(core: Core, others: Gathered) -> Parts:
         lines,
         core.sessions,
         post.address,
-        principal=OWNER,
         new_id=core.environment.new_id,
         now=core.clock.now,
         quiet=core.live.quiet,
@@ -58,13 +62,7 @@ async def talk(core: Core, others: Gathered) -> Parts:
         serves=lambda name: not name.startswith(PREFIX),
         session=lambda route: CONSOLE,
     )
-    return Parts(
-        channels=[channel],
-        actors=[
-            Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
-            Actor(step=5, mailbox=Mailbox("console", 16), body=listen, policy=WORLD, grace=1.0),
-        ],
-    )
+    return Parts(channels=[channel], actors=[_printer(post, outbox), _reader(listen)])
 
 
 FEATURE = Feature(name="console", build=talk)
@@ -104,25 +102,9 @@ class OneMessage:
                 ),
             ],
             actors=[
-                Actor(
-                    step=1,
-                    mailbox=answers,
-                    body=ConsoleOutbox(write_fd(1, in_thread)).run,
-                    policy=WORLD,
-                ),
-                Actor(
-                    step=1,
-                    mailbox=notices,
-                    body=ConsoleOutbox(write_fd(2, in_thread)).run,
-                    policy=WORLD,
-                ),
-                Actor(
-                    step=5,
-                    mailbox=Mailbox("console", 16),
-                    body=partial(self._say, core),
-                    policy=WORLD,
-                    grace=1.0,
-                ),
+                _printer(answers, ConsoleOutbox(write_fd(1, in_thread))),
+                _printer(notices, ConsoleOutbox(write_fd(2, in_thread))),
+                _reader(partial(self._say, core)),
             ],
         )
 

@@ -10,17 +10,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.features.console.client import (
-    MAX_LINE,
-    Lines,
-    TooLong,
-    printable,
-    read_fd,
-    readable,
-    write_fd,
-)
+from elwood.features.console.actor import MAX_LINE, Lines, TooLong, printable, read_fd, write_fd
 from elwood.foundation.runtime import in_thread
-from elwood.foundation.text.markdown import Entity, Rich
 
 
 async def read_all(chunks: Iterable[bytes]) -> list[str | None]:
@@ -64,22 +55,8 @@ async def test_odd_input_makes_lines_too(data: bytes, lines: list[str | None]) -
     assert await read_all(data[at : at + 9000] for at in range(0, len(data), 9000)) == lines
 
 
-def test_a_link_shows_where_it_leads() -> None:
-    rich = Rich(
-        "👋 a b https://x.example",
-        (
-            Entity("text_link", 3, 1, url="https://one.example"),
-            Entity("text_link", 5, 1, url="https://two.example"),
-            Entity("text_link", 7, 17, url="https://x.example"),
-            Entity("bold", 0, 4),
-        ),
-    )
-    assert readable(rich) == "👋 a (https://one.example) b (https://two.example) https://x.example"
-
-
 def test_text_cannot_command_the_terminal() -> None:
-    everything = "".join(map(chr, range(256)))
-    left = printable(everything)
+    left = printable("".join(map(chr, range(256))))
     assert "\n" in left
     assert not {c for c in left if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160}
     assert len(left) == 256
@@ -114,7 +91,7 @@ async def test_writing_for_nobody_is_a_broken_pipe() -> None:
 def test_a_read_that_never_returns_does_not_hold_up_the_exit() -> None:
     program = """
 import trio
-from elwood.features.console.client import read_fd
+from elwood.features.console.actor import read_fd
 async def main():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read_fd(0))
