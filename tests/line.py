@@ -11,7 +11,7 @@ from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
-from elwood.agent.models.provider import Provider
+from elwood.agent.models.client import Provider
 from elwood.agent.session.core import Core
 from elwood.app.main import App, build
 from elwood.foundation.environment import Environment

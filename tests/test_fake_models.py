@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import Human, Prompt, Result, Results, ToolSpec
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ProviderSettings
 from elwood.foundation.net.http import Client

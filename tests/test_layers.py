@@ -91,7 +91,6 @@ EFFECTS = (
 MORE = {
     "agent/channels/intake_replies.py": "waits with its answers",
     "agent/channels/post_until_delivered.py": "tries again after a while",
-    "agent/models/circuit_breaker.py": "measures how long a provider has been away",
     "agent/models/embeddings.py": "speaks to the services, and to the actor",
     "agent/models/offline.py": "is a provider",
     "agent/session/commands/actor_commands.py": "carries the commands out",

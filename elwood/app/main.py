@@ -17,13 +17,12 @@ from elwood.agent.channels.owner_notices import TellOwner
 from elwood.agent.channels.post_until_delivered import PostUntilDelivered
 from elwood.agent.conversation.settings import Owner, next_active, read_hours
 from elwood.agent.feature import Actor, Feature, Gathered, Parts
-from elwood.agent.models.actor import Models
+from elwood.agent.models.actor import Models, UsageBook
+from elwood.agent.models.client import Provider
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.messages import ModelsMail
-from elwood.agent.models.provider import Provider
 from elwood.agent.models.settings import Limits, ModelSettings, Providers
-from elwood.agent.models.spending.ledger import Ledger, UsageEntry
-from elwood.agent.models.spending.store import UsageBook
+from elwood.agent.models.spending import Ledger, UsageEntry
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions
 from elwood.agent.session.extension import Extensions

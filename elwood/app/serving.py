@@ -13,7 +13,7 @@ from pathlib import Path
 import trio
 
 from elwood.agent.feature import Feature
-from elwood.agent.models.provider import Provider
+from elwood.agent.models.client import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
@@ -182,7 +182,7 @@ async def _watch_signals(stop: trio.Event) -> None:
 
 def _providers(config: Config, outside: Environment) -> dict[str, Provider]:
     """Make the clients of the providers in use."""
-    providers = {}
+    providers: dict[str, Provider] = {}
     for name in sorted({split_name(model)[0] for model in models_in_use(config)}):
         settings = config.of(Providers).by_name[name]
         providers[name] = make_provider(

@@ -14,7 +14,7 @@ from elwood.agent.approvals import messages as approvals
 from elwood.agent.approvals.state import ApprovalEntry
 from elwood.agent.channels import messages as outbox
 from elwood.agent.models import messages as models
-from elwood.agent.models.spending.ledger import UsageEntry
+from elwood.agent.models.spending import UsageEntry
 from elwood.agent.session import messages as sessions
 from elwood.agent.session.log.entries import Entry
 from elwood.features.memory import messages as memory

@@ -158,15 +158,16 @@ async def test_models_that_are_gone_or_going_are_named(tmp_path: Path) -> None:
     models = {
         "data": [
             {"id": "claude-sonnet-5-4"},
-            {"id": "claude-haiku-5-5", "retires_at": "2026-11-30T00:00:00Z"},
+            {"id": "claude-haiku-5-5", "lifecycle": "deprecated", "retires_at": "2026-11-30"},
             {"id": "other", "lifecycle": "retired"},
         ]
     }
     found = await asked(partial(answer_with, reply(200, models)), tmp_path)
     assert about("anthropic", found)[1:] == [
-        ("problem", "there is no model claude-sonnet-5-5",
+        ("problem",
+         "the model anthropic/claude-sonnet-5-5 is not among the 3 models that anthropic lists",
          "did you mean anthropic/claude-sonnet-5-4?"),
-        ("warning", "the model claude-haiku-5-5 will be retired in 8 days",
+        ("warning", "the model anthropic/claude-haiku-5-5 is deprecated and retires on 2026-11-30",
          "choose another in [models]"),
     ]  # fmt: skip
 
@@ -175,7 +176,11 @@ async def test_a_retired_model_is_a_problem(tmp_path: Path) -> None:
     models = {"data": [{"id": "claude-sonnet-5-5", "lifecycle": "retired"}, *MODELS["data"][1:]]}
     found = await asked(partial(answer_with, reply(200, models)), tmp_path)
     assert about("anthropic", found)[1:] == [
-        ("problem", "the model claude-sonnet-5-5 has been retired", "choose another in [models]")
+        (
+            "problem",
+            "the model anthropic/claude-sonnet-5-5 is retired",
+            "choose another in [models]",
+        )
     ]
 
 

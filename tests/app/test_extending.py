@@ -17,8 +17,8 @@ import trio
 import elwood
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.conversation.route import NOWHERE
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.offline import OfflineModel
-from elwood.agent.models.provider import ModelRequest
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.tools.tool import Output, ToolContext
 from elwood.app.config.load import load

@@ -8,7 +8,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Results
 from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import SESSION
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
 from elwood.features.backup.settings import BackupSettings

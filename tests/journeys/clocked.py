@@ -17,7 +17,7 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.state import Timetable, TimetableEntry

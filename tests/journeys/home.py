@@ -31,8 +31,8 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
+from elwood.agent.models.client import ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
-from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core, inspect

@@ -31,7 +31,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, Embed, MayAsk, ModelsMail, Unembedded
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending.report import Spent, Used
+from elwood.agent.models.spending import Spent, Used
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.actor import Sessions
 from elwood.agent.session.core import Admission, Core, LiveSessions

@@ -11,7 +11,7 @@ from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.feature import Feature, Gathered, Parts
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallDecided, Replied

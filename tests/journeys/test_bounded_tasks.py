@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Usage
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
 from elwood.features.tasks.messages import ListTasks, Woken
 from tests.agent.session.scripted import answer, call

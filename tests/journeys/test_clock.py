@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Notice, Results
 from elwood.agent.conversation.task_run import QUIET, Purse
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import Received

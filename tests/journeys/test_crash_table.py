@@ -31,7 +31,7 @@ from elwood.agent.conversation.message import (
     Usage,
 )
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.provider import ModelRequest, Provider
+from elwood.agent.models.client import ModelRequest, Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.policy.settings import PolicySettings

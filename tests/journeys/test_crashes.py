@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.intake import PAIRING

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from trio.testing import MockClock
 
-from elwood.agent.models.spending.ledger import UsageEntry
+from elwood.agent.models.spending import UsageEntry
 from elwood.foundation.storage.journal import Verified, decoder, verify
 from tests.journeys.home import Home, home
 

@@ -8,9 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from elwood.agent.models.embeddings import hashed
+from elwood.agent.models.messages import Embeddings
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending.ledger import Charged, Ledger, UsageEntry
-from elwood.agent.models.vectors import Embeddings, hashed
+from elwood.agent.models.spending import Charged, Ledger, UsageEntry
 from elwood.features.memory.actor import PAUSE
 from elwood.features.memory.messages import Recall
 from elwood.foundation.runtime import inline

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human, Message, Notice
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.settings import SessionSettings
 from elwood.foundation.storage.files import is_marked
 from tests.agent.session.scripted import answer

@@ -7,7 +7,7 @@ from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.commands.slash import COMMANDS
 from elwood.features.tasks.messages import PlanTask

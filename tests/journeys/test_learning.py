@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import Observed
 from elwood.agent.session.settings import LearningSettings, SessionSettings

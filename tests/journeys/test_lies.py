@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.reading.receipts import HEAD, NOTHING, NOTHING_ELSE
 from elwood.agent.session.turn.unsupported_claims import NOT_OURS
 from tests.agent.session.scripted import answer, call

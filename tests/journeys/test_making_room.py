@@ -9,9 +9,9 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.settings import TurnSettings
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending.ledger import Charged, UsageEntry
+from elwood.agent.models.spending import Charged, UsageEntry
 from elwood.agent.session.log.entries import Compacted, Replied, Said
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.turn.compaction import CUT_NOTICE, INSTRUCTIONS, told

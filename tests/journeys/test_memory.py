@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import OFFERED, Completion, Human, Notice
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import CallEnded, Reminded
 from tests.agent.session.scripted import answer, call
 from tests.features.memory.store_alone import holding

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.reading.receipts import HEAD, NOTHING
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.tasks.state import RunsMissed, TimetableEntry
 from elwood.features.tasks.task import Task

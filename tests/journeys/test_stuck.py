@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from elwood.agent.channels.messages import OutboxMail, Post
 from elwood.agent.conversation.message import Completion
 from elwood.agent.conversation.settings import TurnSettings
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.settings import WatchdogSettings
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.foundation.runtime import Mailbox

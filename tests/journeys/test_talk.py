@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.conversation.message import Completion, Human
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Received
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import OWNER

@@ -15,7 +15,7 @@ from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.feature import Actor, Feature, Gathered, Parts
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
 from elwood.agent.session.core import Core
 from elwood.features.tasks.messages import Woken

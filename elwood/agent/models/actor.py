@@ -10,10 +10,10 @@ import attrs
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Completion, rough
-from elwood.agent.models import routing
-from elwood.agent.models.circuit_breaker import SHARED, CircuitBreaker, Ticket
-from elwood.agent.models.embeddings import Embedder, PaidEmbedding
+from elwood.agent.conversation.message import Completion, Usage, rough
+from elwood.agent.conversation.task_run import Purse
+from elwood.agent.models.client import Catalogued, ModelFailure, ModelRequest, Provider
+from elwood.agent.models.embeddings import Embedder, EmbeddingFailed
 from elwood.agent.models.messages import (
     BadHistory,
     BudgetSpent,
@@ -21,26 +21,44 @@ from elwood.agent.models.messages import (
     Completed,
     ContextTooLong,
     Embed,
+    Embeddings,
     MayAsk,
     ModelsMail,
     ModelUnavailable,
     Spending,
+    Unembedded,
 )
-from elwood.agent.models.provider import Catalogued, ModelFailure, ModelRequest, Provider
 from elwood.agent.models.routing import (
     PAUSES,
+    FailureKind,
     Fault,
     GiveUp,
     NextModel,
     Reaction,
     TryAgain,
+    at_risk,
+    describe,
     on_failure,
+    patience,
     split_name,
+)
+from elwood.agent.models.settings import Limits, ModelSettings, candidates
+from elwood.agent.models.spending import (
+    Bill,
+    Caller,
+    Ledger,
+    Spent,
+    UsageEntry,
+    charge,
+    in_warning,
+    limit_reached,
+    spent,
     warnings,
 )
-from elwood.agent.models.settings import ModelSettings, candidates
-from elwood.agent.models.spending.store import Caller, UsageBook
 from elwood.foundation.runtime import Mailbox, clear_error, report_error, waiting
+from elwood.foundation.storage.disk import DiskFull
+from elwood.foundation.storage.journal import Journal
+from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
 
@@ -56,6 +74,168 @@ LAST_NOTE = 5.0
 TELLING, LAST_TELLING = 3_600.0, 2.0
 # Failures of a response that had begun, and is billed all the same.
 _BILLED = {"cut", "stalled", "nonsense"}
+# Failures that say something about the provider rather than about one request: all calls wait
+# until one of them has got through again (LLM-44).
+_SHARED: frozenset[FailureKind] = frozenset(
+    {"rate_limit", "overloaded", "offline", "bad_key", "forbidden", "spend_limit"}
+)
+# Vectors serve all conversations, and none of them pays: a day and a month do.
+NOBODY = Caller("")
+NO_ROOM = "the disk is full, no cost can be noted: make room"
+
+
+class UsageBook:
+    """Notes each call, and answers what has been and what may be spent.
+
+    *now* is the Unix clock; a day begins at midnight in *zone* (IANA name).
+    """
+
+    def __init__(
+        self,
+        journal: Journal[UsageEntry, Ledger],
+        limits: Limits,
+        zone: str,
+        now: Callable[[], float],
+    ) -> None:
+        self._journal = journal
+        self._limits = limits
+        self._zone = zone
+        self._now = now
+        self._owed: list[Bill] = []
+        self._warn: Callable[[str], None] = lambda text: None
+        self._writing = trio.Lock()
+
+    async def open(self) -> None:
+        """Read the journal; raises what `Journal.open` raises."""
+        await self._journal.open()
+
+    def on_warning(self, warn: Callable[[str], None]) -> None:
+        """From now on have *warn* tell the owner what was written down, once; it must not wait."""
+        self._warn = warn
+
+    def spent(self, session: str, purses: Mapping[str, Purse]) -> Spent:
+        """Sum up for people."""
+        ledger = self._journal.state
+        return spent(self._limits, ledger, session, self._now(), self._zone, purses)
+
+    def limit_reached(self, caller: Caller) -> str | None:
+        """Say why a call may not be made now; None if it may."""
+        ledger = self._journal.state
+        return limit_reached(self._limits, ledger, caller, self._now(), self._zone)
+
+    async def settle(self) -> bool:
+        """Write what is owed; False if the disk is full, and then no call may be made."""
+        return not self._owed or await self._write()
+
+    def owe(self, caller: Caller, model: str, usage: Usage) -> None:
+        """Note what a call cost: in memory, until `settle` has written it."""
+        entry = charge(caller, model, usage, now=self._now(), zone=self._zone)
+        self._owed.append(Bill(entry, caller.purse))
+
+    async def note(self, caller: Caller, model: str, usage: Usage) -> None:
+        """Note what a call cost, and write it.
+
+        On a full disk it stays owed, and stops further calls until it is written.
+        """
+        self.owe(caller, model, usage)
+        await self._write()
+
+    async def _write(self) -> bool:
+        """Write what is owed, one line for all who wait here; False if the disk is full.
+
+        It is not synced: what a turn cost stands in its conversation as well, so that a power cut
+        loses some counting only.  A warning is: it is given once.
+        """
+        async with self._writing:
+            batch = tuple(self._owed)
+            warned = warnings(self._limits, self._journal.state, batch)
+            charged = (bill.entry for bill in batch)
+            try:
+                await self._journal.append(*charged, *warned, last_words=True, synced=bool(warned))
+            except DiskFull as error:
+                report_error("usage journal", str(error))
+                return False
+            del self._owed[: len(batch)]
+            clear_error("usage journal")
+            for one in warned:
+                self._warn(in_warning(one, self._zone))
+            return True
+
+
+class Ticket:
+    """The right to make one call."""
+
+
+class CircuitBreaker:
+    """At most *in_flight* calls at once; while *fault* is set, a single one from *not_before* on.
+
+    *failures* counts the failed probes in a row; ten calls that fail together count once.  Times
+    are those of Trio's clock.
+    """
+
+    def __init__(self, in_flight: int) -> None:
+        self.fault: Fault | None = None
+        self.failures = 0
+        self.not_before = 0.0
+        self._slots = trio.Semaphore(in_flight)
+        self._probe: Ticket | None = None
+        self._changed = trio.Event()
+
+    async def enter(self) -> Ticket | None:
+        """Wait for a place, to be given back by `leave`; None when things have changed.
+
+        Who gets None looks at *fault* again before entering once more.
+        """
+        if self.fault is None:
+            await self._slots.acquire()
+            if self.fault is None:
+                return Ticket()
+            self._slots.release()
+            return None
+        if self._probe is not None:
+            await self._changed.wait()
+            return None
+        ticket = self._probe = Ticket()
+        try:
+            await trio.sleep_until(self.not_before)
+            await self._slots.acquire()
+        except trio.Cancelled:
+            self._end_probe(ticket)
+            raise
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give a place back."""
+        self._slots.release()
+        self._end_probe(ticket)
+
+    def succeeded(self) -> None:
+        """The provider has begun to answer: everybody may go on."""
+        if self.fault is not None:
+            self.fault = None
+            self.failures = 0
+            self._probe = None
+            self._wake()
+
+    def failed(self, ticket: Ticket, fault: Fault) -> int:
+        """Note a failure of the provider; return how many there were in a row."""
+        if self.fault is None or self._probe is ticket:
+            self.fault = fault
+            self.failures += 1
+        return self.failures
+
+    def hold(self, seconds: float) -> None:
+        """Let nobody in for so long."""
+        self.not_before = max(self.not_before, trio.current_time() + seconds)
+
+    def _end_probe(self, ticket: Ticket) -> None:
+        if self._probe is ticket:
+            self._probe = None
+            self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
 
 @attrs.define
@@ -116,7 +296,7 @@ class Models:
         embedder: Embedder | None = None,
     ) -> None:
         self._book = book
-        self._embedding = PaidEmbedding(embedder, book)
+        self._embedder = embedder
         self._tell_owner = tell
         self._providers = providers
         self._settings = settings
@@ -137,7 +317,7 @@ class Models:
                         case Complete():
                             self._take(message, calls)
                         case Embed():
-                            calls.start_soon(self._embedding.answer, message)
+                            calls.start_soon(self._make_vectors, message)
                         case MayAsk(session=session, job=job, purse=purse):
                             why = self._book.limit_reached(Caller(session, job, purse))
                             message.reply.set(why or "")
@@ -147,10 +327,6 @@ class Models:
                             assert_never(message)
                 checks.cancel()
             tellings.cancel_scope.deadline = trio.current_time() + LAST_TELLING
-
-    async def _check_models(self, scope: trio.CancelScope) -> None:
-        with scope:
-            await _check_models(self._settings, self._providers)
 
     async def _tell(self, warning: str) -> None:
         """Tell the owner of a limit; what is not told in time stands in the log."""
@@ -205,14 +381,14 @@ class Models:
         if breaker is None:
             why = f"there is no provider {name!r} in the configuration"
             return NextModel(attempt.rest[0], why) if attempt.rest else GiveUp(why, permanent=True)
-        failures = Counter[routing.FailureKind]()
+        failures = Counter[FailureKind]()
         while True:
             ticket = await self._enter(attempt, breaker, name)
             if not isinstance(ticket, Ticket):
                 return ticket
             try:
                 if not await self._book.settle():
-                    return ModelUnavailable("the disk is full, no cost can be noted: make room")
+                    return ModelUnavailable(NO_ROOM)
                 if (limit := self._book.limit_reached(attempt.caller)) is not None:
                     return BudgetSpent(limit)
                 return await self._send(attempt, breaker)
@@ -228,7 +404,9 @@ class Models:
                 breaker.leave(ticket)
             if not isinstance(reaction, TryAgain):
                 return reaction
-            if fault.kind not in SHARED:  # else the breaker holds us back, together with the others
+            if (
+                fault.kind not in _SHARED
+            ):  # else the breaker holds us back, together with the others
                 await trio.sleep(reaction.seconds)
 
     async def _enter(
@@ -242,15 +420,15 @@ class Models:
                 if not isinstance(reaction, TryAgain):
                     return reaction
             kind = fault.kind if fault is not None else "rate_limit"
-            limit = routing.patience(kind, attempt.model, attempt.rest)
+            limit = patience(kind, attempt.model, attempt.rest)
             with (
-                trio.move_on_at(min(attempt.since + limit, attempt.ask.until)) as patience,
+                trio.move_on_at(min(attempt.since + limit, attempt.ask.until)) as waited,
                 waiting(f"a place at {name}", limit=limit),
             ):
                 ticket = await breaker.enter()
                 if ticket is not None:
                     return ticket
-            if patience.cancelled_caught:
+            if waited.cancelled_caught:
                 fault = breaker.fault or Fault("rate_limit", "all its places are taken")
                 reaction = attempt.on_failure(
                     msgspec.structs.replace(fault, retry_after=limit + 1.0)
@@ -266,14 +444,14 @@ class Models:
         fault: Fault,
         times: int,
     ) -> Reaction:
-        is_shared = fault.kind in SHARED
+        is_shared = fault.kind in _SHARED
         if is_shared:
             times = breaker.failed(ticket, fault)
         reaction = attempt.on_failure(fault, times=times, jitter=self._jitter())
         seconds = reaction.seconds if isinstance(reaction, TryAgain) else fault.retry_after or 0.0
         if is_shared:
             breaker.hold(max(seconds, PAUSES.get(fault.kind, 0.0)))
-        why = routing.describe(attempt.model, fault)
+        why = describe(attempt.model, fault)
         log.info("attempt failed", extra={"why": why, "times": times, "then": str(reaction)})
         if not isinstance(reaction, TryAgain) or attempt.elapsed + seconds > SHOW_AFTER:
             report_error(split_name(attempt.model)[0], why, times=times)
@@ -325,19 +503,45 @@ class Models:
         self._book.owe(attempt.caller, attempt.model, completion.usage)
         return completion
 
+    async def _make_vectors(self, ask: Embed) -> None:
+        """Answer *ask*; also if nobody waits any more, as it is billed all the same."""
+        ask.reply.set(await self._embed(ask.texts))
+        await self._book.settle()
 
-async def _check_models(settings: ModelSettings, providers: Mapping[str, Provider]) -> None:
-    """Warn of configured models that are retired or unknown; failing to is no failure."""
-    names = dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks))
-    for provider, client in providers.items():
-        if not isinstance(client, Catalogued):
-            continue
+    async def _embed(self, texts: tuple[str, ...]) -> Embeddings | Unembedded:
+        if self._embedder is None:
+            return Unembedded("no model is configured that makes vectors")
+        if not await self._book.settle():
+            return Unembedded(NO_ROOM)
+        if (why := self._book.limit_reached(NOBODY)) is not None:
+            return Unembedded(f"{why} Notes are found by words alone meanwhile.")
         try:
-            found = warnings(names, provider, await client.offers())
-        except ModelFailure as error:
-            level = logging.WARNING if error.kind in PAUSES else logging.INFO
-            log.log(level, "models not checked", extra={"why": str(error)})
-            continue
-        for model, why in found.items():
-            log.warning("model at risk", extra={"model": model, "why": why})
-            report_error(f"model {model}", why)
+            made = await self._embedder.embed(texts)
+        except EmbeddingFailed as error:
+            return Unembedded(error.why, refused=error.refused)
+        if made.tokens is None:
+            usage = Usage(input=sum(map(estimate, texts)), estimated=True)
+        else:
+            usage = Usage(input=made.tokens)
+        if usage.input:
+            self._book.owe(NOBODY, self._embedder.model, usage)
+        return made
+
+    async def _check_models(self, scope: trio.CancelScope) -> None:
+        """Warn of configured models that are retired or unknown; failing to is no failure."""
+        settings = self._settings
+        names = dict.fromkeys((settings.default, settings.summarizer, *settings.fallbacks))
+        with scope:
+            for provider, client in self._providers.items():
+                if not isinstance(client, Catalogued):
+                    continue
+                try:
+                    found = at_risk(names, provider, await client.offers())
+                except ModelFailure as error:
+                    level = logging.WARNING if error.kind in PAUSES else logging.INFO
+                    log.log(level, "models not checked", extra={"why": str(error)})
+                    continue
+                for model, risk in found.items():
+                    why = f"{risk.why}; {risk.remedy}"
+                    log.warning("model at risk", extra={"model": model, "why": why})
+                    report_error(f"model {model}", why)

@@ -1,29 +1,330 @@
-"""What the clients of all model APIs share: one streamed call, and what its failures mean."""
+"""What a model provider is, how it fails, and what the providers behind HTTP share."""
 
 import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 import trio
 
-from elwood.agent.models.provider import HistoryProblem, ModelFailure
-from elwood.agent.models.routing import FailureKind
-from elwood.foundation.net.http import Client, Exchange, Interrupted, Unreachable
+from elwood.agent.conversation.message import (
+    Assistant,
+    Block,
+    Completion,
+    Message,
+    Prompt,
+    Stop,
+    ToolCall,
+    Usage,
+    repair_text,
+)
+from elwood.agent.models.routing import FailureKind, ListedModel
+from elwood.agent.models.settings import ProviderSettings
+from elwood.foundation.net.http import Client, Interrupted, Unreachable
 from elwood.foundation.net.sse import EventParser
-from elwood.foundation.secrets.redaction import Secret
+from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")
+
+HistoryProblem = Literal["pairing", "thinking", "image", "tools", "other"]
 
 # Bytes of an error body that are read, and characters of it that are told.
 MAX_ERROR = 256 * 1024
 MAX_DETAIL = 400
 # Seconds given to the end of the body after the last event, so that the connection can be kept.
 DRAIN = 1.0
+
+
+class ModelFailure(Exception):
+    """The provider did not give a whole response; its fault or the world's unless *kind* says so.
+
+    *retry_after* is what it asked for, in seconds; *should_retry* its explicit word on retrying
+    (``x-should-retry``).  *detail* is safe to show: no key, no URL with one.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        kind: FailureKind,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        should_retry: bool | None = None,
+        problem: HistoryProblem = "other",
+    ) -> None:
+        super().__init__(f"{provider}: {detail}")
+        self.provider = provider
+        self.kind = kind
+        self.detail = detail
+        self.retry_after = retry_after
+        self.should_retry = should_retry
+        self.problem = problem
+
+
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One response wanted of *model* (the provider's own name for it)."""
+
+    model: str
+    prompt: Prompt
+    messages: tuple[Message, ...]
+    max_tokens: int
+    no_thinking: bool = False
+
+
+class Provider(Protocol):
+    """Speaks one API.  *codec* names the form of the native content it writes and can replay."""
+
+    codec: str
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        """Return one whole response, or raise ModelFailure.
+
+        *on_text* is called with the whole text so far each time there is more, and first with
+        none, when the response has begun; it must not wait.
+        """
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A provider that can list its models."""
+
+    async def offers(self) -> tuple[ListedModel, ...]:
+        """Return what it has, or raise ModelFailure."""
+
+
+class HttpProvider(ABC):
+    """A provider that streams its responses over HTTP; each API adds its forms.
+
+    *name* is the provider's in the configuration, *now* the Unix clock.
+    """
+
+    codec: str
+    # Paths below the base address.
+    path: str
+    models_path: str
+
+    def __init__(
+        self, name: str, settings: ProviderSettings, client: Client, now: Callable[[], float]
+    ) -> None:
+        self.name = name
+        self._base_url = settings.base_url.rstrip("/")
+        self._stall = settings.stall
+        self._key = settings.key
+        self._client = client
+        self._now = now
+        self._seen: set[str] = set()
+
+    @property
+    def key(self) -> str:
+        """The key in clear, for the header it belongs into; empty if the service needs none."""
+        return self._key.reveal() if self._key is not None else ""
+
+    @abstractmethod
+    def headers(self) -> dict[str, str]:
+        """Return what goes along with every request."""
+
+    @abstractmethod
+    def payload(self, request: ModelRequest, clean: Callable[[str], str]) -> dict[str, Any]:
+        """Return the body of a request; every text in it is made by *clean*."""
+
+    @abstractmethod
+    def begin(self, request: ModelRequest) -> "ResponseStream":
+        """Return what takes the events of the response to *request*."""
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Return the body of a request, byte for byte.
+
+        A history sent before is sent again as it was, with more behind it.
+        """
+        try:
+            return msgspec.json.encode(self.payload(request, str))
+        except UnicodeEncodeError:  # lone surrogates (LLM-33): rare, so not looked for first
+            return msgspec.json.encode(self.payload(request, repair_text))
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Completion:
+        """Return one whole response; raises ModelFailure."""
+        body = self.encode(request)
+        stream = self.begin(request)
+        url = self._base_url + self.path
+        with self._mapped():
+            async with self._client.stream(
+                "POST", url, body, headers=self.headers(), read_timeout=self._stall
+            ) as answer:
+                kind = answer.headers.get("content-type", "")
+                if answer.status != 200 or "text/event-stream" not in kind:
+                    raise self.judge(answer.status, await answer.read(MAX_ERROR), answer.headers)
+                parser = EventParser()
+                async for chunk in answer:
+                    for event in parser.feed(chunk):
+                        stream.take(event)
+                    stream.tell(on_text)
+                    if stream.is_done:
+                        break
+                # Whatever goes wrong here, the response was whole.
+                with suppress(Interrupted), trio.move_on_after(DRAIN):
+                    async for _ in answer:
+                        pass
+        if stream.error is not None:
+            raise self.judge(0, stream.error)
+        return stream.completion(body)
+
+    async def offers(self) -> tuple[ListedModel, ...]:
+        """List the models of this account; raises ModelFailure."""
+        with self._mapped():
+            answer = await self._client.get(
+                self._base_url + self.models_path, headers=self.headers(), read_timeout=self._stall
+            )
+        if answer.status != 200:
+            raise self.judge(answer.status, answer.body, answer.headers)
+        try:
+            return models_in(answer.body)
+        except ValueError as error:
+            raise self.failure("server", "the list of models is not readable") from error
+
+    def failure(
+        self,
+        kind: FailureKind,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        problem: HistoryProblem = "other",
+    ) -> ModelFailure:
+        """Make the exception; *detail* is cut, and the key taken out of it."""
+        if self.key:
+            detail = detail.replace(self.key, "***")
+        headers = headers or {}
+        return ModelFailure(
+            self.name,
+            kind,
+            " ".join(detail.split())[:MAX_DETAIL],
+            retry_after=retry_after(headers, self._now()),
+            should_retry=should_retry(headers),
+            problem=problem,
+        )
+
+    def judge(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> ModelFailure:
+        """Say what an answer means that is no stream; *status* 0 is an error within the stream."""
+        try:
+            whole = decode(body) if body.lstrip().startswith(b"{") else {}
+        except ValueError:
+            whole = {}
+        error = whole.get("error", whole)
+        if not isinstance(error, dict):
+            error = {"message": str(error)}  # Ollama, LM Studio
+        if not error:  # a proxy's page (LLM-40)
+            kind = kind_of(status) if status in (413, 429) else "server"
+            return self.failure(kind, f"HTTP {status}, not from the API (a proxy?)", headers)
+        if status == 200 and "error" not in whole:
+            return self.failure("rejected", "the answer is no stream of events", headers)
+        message = str(error.get("message") or error.get("detail") or f"HTTP {status}")
+        kind, problem = classify(status, error, message, headers or {})
+        details = error.get("details")
+        appeal = str(details.get("appeal_url", "")) if isinstance(details, dict) else ""
+        if appeal.startswith("https://"):
+            message += f" (appeal: {appeal})"
+        return self.failure(kind, message, headers, problem)
+
+    def unknown(self, what: str) -> None:
+        """Log, once each, that the service sent something we do not know (LLM-13)."""
+        if what not in self._seen and len(self._seen) < 100:
+            self._seen.add(what)
+            log.info("unknown part of a response", extra={"provider": self.name, "part": what})
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        try:
+            yield
+        except Unreachable as error:
+            raise self.failure("offline", error.why) from error
+        except Interrupted as error:
+            raise self.failure("stalled" if error.stalled else "cut", error.why) from error
+
+
+class ResponseStream(ABC):
+    """One response in the making; *model* is the provider's name for it.
+
+    Nothing is taken from it before it is whole: a stream that was cut is no message.
+    """
+
+    def __init__(self, provider: HttpProvider, model: str) -> None:
+        self.error: bytes | None = None
+        self.is_done = False
+        self.provider = provider
+        self._model = f"{provider.name}/{model}"
+        self._told: int | None = None
+
+    @property
+    @abstractmethod
+    def text(self) -> str | None:
+        """What may be shown so far; None before the response has begun."""
+
+    @abstractmethod
+    def read(self, event: bytes) -> None:
+        """Add one event; what it raises on nonsense of any kind is mapped by `take`."""
+
+    @abstractmethod
+    def completion(self, request: bytes) -> Completion:
+        """Return the whole response to *request*.
+
+        Raises ModelFailure if it is not whole, or contradicts itself.
+        """
+
+    def take(self, event: bytes) -> None:
+        """Add one event.  Raises ModelFailure if it is none of the API's."""
+        if self.is_done:
+            return
+        try:
+            self.read(event)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            # A 200 whose events are not those of the API: a proxy's doing, like a 502 (LLM-40).
+            raise self.provider.failure(
+                "server", "an event of the stream is not readable"
+            ) from error
+
+    def tell(self, on_text: Callable[[str], None]) -> None:
+        """Show the text so far, if it has grown; first an empty one when the message began."""
+        text = self.text
+        if text is not None and self._told != len(text) and self.error is None:
+            self._told = len(text)
+            on_text(repair_text(text))
+
+    def completed(
+        self, blocks: list[Block], native: Any, stop: Stop, usage: Usage, detail: str = ""
+    ) -> Completion:
+        """Put together what was received.  Raises ModelFailure on contradictions."""
+        calls = [block for block in blocks if isinstance(block, ToolCall)]
+        if stop == "tools" and not calls:
+            raise self.provider.failure("nonsense", "stopped for tools, but named none")  # LLM-24
+        if len({call.id for call in calls}) < len(calls):
+            raise self.provider.failure("nonsense", "two tool calls have one id")  # LLM-25
+        if not all(call.id and call.name for call in calls):
+            raise self.provider.failure("nonsense", "a tool call has no id or no name")
+        if stop == "unknown":
+            self.provider.unknown(detail)
+        raw = msgspec.Raw(msgspec.json.encode(native))
+        message = Assistant(tuple(blocks), self.provider.codec, self._model, raw)
+        return Completion(message, stop, usage, detail)
+
+
+def estimated(request: bytes, said: str) -> Usage:
+    """Estimate what a call cost whose provider did not say (LLM-41)."""
+    return Usage(estimate(request.decode(errors="replace")), estimate(said), estimated=True)
+
+
+class _ModelPage(msgspec.Struct):
+    data: tuple[ListedModel, ...]
+
+
+def models_in(body: bytes) -> tuple[ListedModel, ...]:
+    """Read a list of models.  Raises ValueError."""
+    return msgspec.json.decode(body, type=_ModelPage).data
+
 
 _STATUS: dict[int, FailureKind] = {
     401: "bad_key",
@@ -37,143 +338,80 @@ _STATUS: dict[int, FailureKind] = {
     498: "overloaded",
     529: "overloaded",
 }
+# What services call an error: its code, or its type where that says more than the status.
+_CODES: dict[str, FailureKind] = {
+    "insufficient_quota": "spend_limit",
+    "payment_required": "spend_limit",
+    "billing_hard_limit_reached": "spend_limit",
+    "enforced_spend_limit_reached": "spend_limit",
+    "contract_spend_limit_reached": "spend_limit",
+    "context_length_exceeded": "too_long",
+    "exceed_context_size_error": "too_long",
+    "tool_use_failed": "nonsense",
+    "capacity_exceeded": "overloaded",
+    "provider_overloaded": "overloaded",
+    "overloaded_error": "overloaded",
+    "rate_limit_exceeded": "rate_limit",
+    "rate_limit_error": "rate_limit",
+    "model_not_found": "no_model",
+    "server_error": "server",
+    "timeout": "server",
+}
+_HISTORY_CODES: dict[str, HistoryProblem] = {
+    "image_dimensions_too_large": "image",
+    "tool_name_conflict": "tools",
+    "available_tools_limit_exceeded": "tools",
+}
+# Words of a 400, in the order in which they are looked for.
+_WORDS: tuple[tuple[str, FailureKind, HistoryProblem], ...] = (
+    (r"prompt is too long|exceed context limit|maximum context", "too_long", "other"),
+    (r"context (length|size|window)", "too_long", "other"),
+    (r"(usage|spend) limit|credit balance", "spend_limit", "other"),
+    (r"^tools\.", "history", "tools"),
+    (r"^(?!messages)[\w.]+: ", "rejected", "other"),  # one of our settings
+    (r"tool_use_id|tool_result|tool_call_id|'tool_calls'|role 'tool'", "history", "pairing"),
+    (r"thinking|reasoning_content", "history", "thinking"),
+    (r"image|media_type", "history", "image"),
+    (r"^messages|tool_use|could not|json|text content blocks|surrogate", "history", "other"),
+)
 
 
-class ApiEndpoint:
-    """The way to one service: its client, address and key.
+def classify(
+    status: int, error: Mapping[str, Any], message: str, headers: Mapping[str, str]
+) -> tuple[FailureKind, HistoryProblem]:
+    """Judge an error by its code and status (*status* 0 or 200: within a stream).
 
-    *name* is the provider's in the configuration.  *stall* is in seconds, *now* the Unix clock.
+    The message decides only where nothing else tells the cases apart: what is wrong with a
+    history, and a limit that comes as 400.
     """
-
-    def __init__(
-        self,
-        name: str,
-        client: Client,
-        base_url: str,
-        *,
-        key: Secret | None,
-        stall: float,
-        now: Callable[[], float],
-    ) -> None:
-        self.name = name
-        self.client = client
-        self.base_url = base_url.rstrip("/")
-        self.stall = stall
-        self._key = key
-        self._now = now
-        self._seen: set[str] = set()
-
-    @property
-    def key(self) -> str:
-        """The key in clear, for the header it belongs into; empty if the service needs none."""
-        return self._key.reveal() if self._key is not None else ""
-
-    def failure(
-        self,
-        kind: FailureKind,
-        detail: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        problem: HistoryProblem = "other",
-    ) -> ModelFailure:
-        """Make the exception; *detail* is cut, and the key taken out of it."""
-        if self.key:
-            detail = detail.replace(self.key, "***")
-        detail = " ".join(detail.split())[:MAX_DETAIL]
-        return ModelFailure(
-            self.name,
-            kind,
-            detail,
-            retry_after=retry_after(headers, self._now()) if headers else None,
-            should_retry=should_retry(headers) if headers else None,
-            problem=problem,
-        )
-
-    def unknown(self, what: str) -> None:
-        """Log, once each, that the service sent something we do not know (LLM-13)."""
-        if what not in self._seen and len(self._seen) < 100:
-            self._seen.add(what)
-            log.info("unknown part of a response", extra={"provider": self.name, "part": what})
-
-    @contextmanager
-    def mapped(self) -> Iterator[None]:
-        """Turn what the network did into ModelFailure."""
-        try:
-            yield
-        except Unreachable as error:
-            raise self.failure("offline", error.why) from error
-        except Interrupted as error:
-            raise self.failure("stalled" if error.stalled else "cut", error.why) from error
-
-    @asynccontextmanager
-    async def events(
-        self, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> AsyncIterator["Events"]:
-        """Post *body* and give the events of the answer; raises Refusal if there are none."""
-        with self.mapped():
-            async with self.client.stream(
-                "POST", self.base_url + path, body, headers=headers, read_timeout=self.stall
-            ) as answer:
-                if answer.status != 200:
-                    raise Refusal(answer.status, answer.headers, await answer.read(MAX_ERROR))
-                if "text/event-stream" not in answer.headers.get("content-type", ""):
-                    raise Refusal(200, answer.headers, await answer.read())
-                events = Events(answer)
-                yield events
-                await events.drain()
-
-    async def get(self, path: str, headers: Mapping[str, str]) -> bytes:
-        """Fetch a document; raises Refusal."""
-        with self.mapped():
-            answer = await self.client.get(
-                self.base_url + path, headers=headers, read_timeout=self.stall
-            )
-        if answer.status != 200:
-            raise Refusal(answer.status, answer.headers, answer.body[:MAX_ERROR])
-        return answer.body
-
-
-class Refusal(Exception):
-    """An answer that is no stream of events; the codec knows what it means."""
-
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        super().__init__(status)
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-
-class Events:
-    """The data of the events of one answer, in the portions in which they come off the network."""
-
-    def __init__(self, answer: Exchange) -> None:
-        self._answer = answer
-        self._parser = EventParser()
-
-    def __aiter__(self) -> "Events":
-        return self
-
-    async def __anext__(self) -> list[bytes]:
-        return self._parser.feed(await self._answer.__anext__())
-
-    async def drain(self) -> None:
-        """Read to the end of the body; whatever goes wrong here, the response was whole."""
-        try:
-            with trio.move_on_after(DRAIN):
-                async for _ in self._answer:
-                    pass
-        except Interrupted:
-            pass
+    code, details, metadata = map(error.get, ("code", "details", "metadata"))
+    given = [
+        details.get("error_code") if isinstance(details, dict) else None,
+        code,
+        metadata.get("error_type") if isinstance(metadata, dict) else None,
+        error.get("type"),
+    ]
+    names = [name for name in given if isinstance(name, str)]
+    if status in (0, 200):
+        status = code if isinstance(code, int) and 400 <= code < 600 else 500
+    kind = next((_CODES[name] for name in names if name in _CODES), kind_of(status))
+    if status == 402 and "retry-after" in headers:
+        return "rate_limit", "other"
+    if status in (400, 422) and kind == "rejected":
+        problems = (_HISTORY_CODES[name] for name in names if name in _HISTORY_CODES)
+        if (problem := next(problems, None)) is not None:
+            return "history", problem
+        if str(error.get("param", "")).startswith("tools"):
+            return "history", "tools"
+        for words, kind_by_words, problem in _WORDS:
+            if re.search(words, message.lower()):
+                return kind_by_words, problem
+    return kind, "other"
 
 
 def kind_of(status: int) -> FailureKind:
     """Return what an HTTP status means by itself."""
     return _STATUS.get(status, "server" if status >= 500 else "rejected")
-
-
-def is_json(body: bytes) -> bool:
-    """Tell whether *body* looks like a JSON object; a proxy's page does not (LLM-40)."""
-    return body.lstrip()[:1] == b"{"
 
 
 def decode(data: bytes) -> Any:
@@ -206,7 +444,7 @@ def arguments_of(raw: str) -> tuple[str, msgspec.Raw]:
             return raw, msgspec.Raw(raw.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         pass
-    raw = raw.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    raw = repair_text(raw)
     return raw, msgspec.Raw(msgspec.json.encode({"INVALID_JSON": raw}))
 
 
@@ -217,15 +455,6 @@ def tool_name(name: str) -> str:
     ('list_files', 'functions_get_weather')
     """
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
-
-
-def tool_id(identifier: str) -> str:
-    """Return the id of a call as every API accepts it; a good one comes back unchanged.
-
-    >>> tool_id("toolu_01"), tool_id("functions.read:0")
-    ('toolu_01', 'functions_2eread_3a0')
-    """
-    return re.sub(r"[^a-zA-Z0-9_-]", lambda match: f"_{ord(match[0]):x}", identifier)[:128]
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -259,8 +488,6 @@ def _seconds(text: str) -> float | None:
 
 
 def _date(text: str) -> float | None:
-    if not text:
-        return None
     from email.utils import parsedate_to_datetime  # rare, and not cheap to import
 
     try:

@@ -1,28 +1,27 @@
-"""Vectors of texts: the services that make them, and what that costs.
+"""Vectors of texts: the services that make them, and how they are compared.
 
-The services speak as Ollama and OpenAI do.
+The services speak as OpenAI does; Ollama does, too.
 """
 
+import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import trio
 
-from elwood.agent.conversation.message import Usage
-from elwood.agent.models.messages import Embed, ModelsMail, Unembedded
+from elwood.agent.models.messages import Embed, Embeddings, ModelsMail, Unembedded, Vector
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ProviderSettings
-from elwood.agent.models.spending.store import Caller, UsageBook
-from elwood.agent.models.vectors import Embeddings, Vector, hashed
 from elwood.foundation.net.http import Client, Interrupted, Unreachable
 from elwood.foundation.runtime import ActorUnavailable, Address
-from elwood.foundation.text.tokens import estimate
-
-T = TypeVar("T")
+from elwood.foundation.text.words import telling, words
 
 # Seconds for an answer; a model that must first be loaded takes longer, and is asked again.
 DEADLINE = 30.0
+# Seconds for an answer of the actor: those of the service, and as many for the book.
+PATIENCE = 2 * DEADLINE
 # Bytes of an answer: 32 vectors of 4096 numbers, written out.
 MAX_ANSWER = 8 * 1024 * 1024
 # Characters of a text: about what the models take; the rest is left out.
@@ -57,20 +56,12 @@ def embedder_of(
 ) -> Embedder | None:
     """Make the embedder that the configuration names, if any; *client* stays the caller's.
 
-    ``ollama`` is asked in its own language, every other service as OpenAI is; ``offline`` needs no
-    service and knows spelling only.
+    ``offline`` needs no service and knows spelling only.
     """
     if model is None:
         return None
-    name, its = split_name(model)
-    settings = providers[name]
-    key = settings.key.reveal() if settings.key is not None else ""
-    base = settings.base_url.rstrip("/")
-    if settings.api == "offline":
-        return Hashing()
-    if name == "ollama":
-        return Ollama(client, base.removesuffix("/v1"), its, key)
-    return OpenAILike(client, name, base, its, key)
+    settings = providers[split_name(model)[0]]
+    return Hashing() if settings.api == "offline" else HttpEmbedder(model, settings, client)
 
 
 class Hashing:
@@ -82,29 +73,6 @@ class Hashing:
         """Return one vector per text."""
         await trio.lowlevel.checkpoint()
         return Embeddings([hashed(text) for text in texts], tokens=0)
-
-
-class _Embeddings(msgspec.Struct):
-    embeddings: list[list[float]]
-    prompt_eval_count: int | None = None
-
-
-class Ollama:
-    """Ollama at *base*: ``POST /api/embed``."""
-
-    def __init__(self, client: Client, base: str, model: str, key: str = "") -> None:
-        self.model = f"ollama/{model}"
-        self._client = client
-        self._url = f"{base}/api/embed"
-        self._name = model
-        self._key = key
-
-    async def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Return one vector per text.  Raises EmbeddingFailed."""
-        asked = {"model": self._name, "input": [_cut(text) for text in texts], "truncate": True}
-        answer = await _ask(self._client, "ollama", self._url, asked, self._key, _Embeddings)
-        vectors = _sound("ollama", answer.embeddings, len(texts))
-        return Embeddings(vectors, answer.prompt_eval_count)
 
 
 class _Datum(msgspec.Struct):
@@ -121,55 +89,51 @@ class _Data(msgspec.Struct):
     usage: _Used | None = None
 
 
-class OpenAILike:
-    """Any service *name* at *base* that has ``POST /embeddings`` as OpenAI does."""
+class HttpEmbedder:
+    """A service that has ``POST /embeddings``; *model* is ``provider/name``."""
 
-    def __init__(self, client: Client, name: str, base: str, model: str, key: str = "") -> None:
-        self.model = f"{name}/{model}"
+    def __init__(self, model: str, settings: ProviderSettings, client: Client) -> None:
+        self.model = model
+        self._service, self._name = split_name(model)
+        self._url = f"{settings.base_url.rstrip('/')}/embeddings"
+        self._key = settings.key
         self._client = client
-        self._service = name
-        self._url = f"{base}/embeddings"
-        self._name = model
-        self._key = key
 
     async def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return one vector per text.  Raises EmbeddingFailed."""
         # An empty text is refused, and would take the others with it.
-        asked = {
-            "model": self._name,
-            "input": [_cut(text) or " " for text in texts],
-            "encoding_format": "float",
-        }
-        answer = await _ask(self._client, self._service, self._url, asked, self._key, _Data)
+        cut = [text[:MAX_TEXT].encode("utf-8", "replace").decode() or " " for text in texts]
+        asked = {"model": self._name, "input": cut, "encoding_format": "float"}
+        answer = await self._ask(msgspec.json.encode(asked))
         data = sorted(answer.data, key=lambda datum: datum.index)
         if [datum.index for datum in data] != list(range(len(texts))):
             raise EmbeddingFailed(f"{self._service} gave vectors of other texts than were sent")
-        vectors = _sound(self._service, [datum.embedding for datum in data], len(texts))
-        return Embeddings(vectors, answer.usage.prompt_tokens if answer.usage else None)
+        sizes = {len(datum.embedding) for datum in data}
+        if len(sizes) != 1 or not 0 < min(sizes) <= MAX_DIMENSIONS:
+            raise EmbeddingFailed(f"{self._service} gave vectors of different lengths, or of none")
+        tokens = answer.usage.prompt_tokens if answer.usage else None
+        return Embeddings([datum.embedding for datum in data], tokens)
 
-
-async def _ask(
-    client: Client, name: str, url: str, asked: Mapping[str, object], key: str, kind: type[T]
-) -> T:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    body = msgspec.json.encode(asked)
-    try:
-        with trio.fail_after(DEADLINE):
-            answer = await client.post_json(
-                url, body, headers=headers, read_timeout=DEADLINE, limit=MAX_ANSWER
-            )
-    except (Unreachable, Interrupted) as error:
-        raise EmbeddingFailed(f"{name} could not be asked: {error.why}") from error
-    except trio.TooSlowError as error:
-        raise EmbeddingFailed(f"{name} did not answer within {DEADLINE:g} s") from error
-    if answer.status != 200:
-        hint = _HINTS.get(answer.status, "it may work later")
-        why = f"{name} answered with status {answer.status}; {hint}"
-        raise EmbeddingFailed(why, refused=answer.status in _REFUSED)
-    try:
-        return msgspec.json.decode(answer.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise EmbeddingFailed(f"the vectors of {name} are not readable") from error
+    async def _ask(self, body: bytes) -> _Data:
+        name = self._service
+        key = {"authorization": f"Bearer {self._key.reveal()}"} if self._key is not None else {}
+        try:
+            with trio.fail_after(DEADLINE):
+                answer = await self._client.post_json(
+                    self._url, body, headers=key, read_timeout=DEADLINE, limit=MAX_ANSWER
+                )
+        except (Unreachable, Interrupted) as error:
+            raise EmbeddingFailed(f"{name} could not be asked: {error.why}") from error
+        except trio.TooSlowError as error:
+            raise EmbeddingFailed(f"{name} did not answer within {DEADLINE:g} s") from error
+        if answer.status != 200:
+            hint = _HINTS.get(answer.status, "it may work later")
+            why = f"{name} answered with status {answer.status}; {hint}"
+            raise EmbeddingFailed(why, refused=answer.status in _REFUSED)
+        try:
+            return msgspec.json.decode(answer.body, type=_Data)
+        except msgspec.DecodeError as error:
+            raise EmbeddingFailed(f"the vectors of {name} are not readable") from error
 
 
 # What services answer to a text that is too long: also 500 (llama.cpp).
@@ -180,56 +144,6 @@ _HINTS = {
     403: "it does not permit this",
     404: "it does not have this model; with Ollama, pull it first",
 }
-
-
-def _sound(name: str, vectors: Sequence[list[float]], count: int) -> list[Vector]:
-    sizes = {len(vector) for vector in vectors}
-    if len(vectors) != count or len(sizes) != 1 or not 0 < min(sizes) <= MAX_DIMENSIONS:
-        raise EmbeddingFailed(f"{name} gave {len(vectors)} vectors for {count} texts")
-    return list(vectors)
-
-
-def _cut(text: str) -> str:
-    return text[:MAX_TEXT].encode("utf-8", "replace").decode()
-
-
-# Seconds for an answer: those of the service, and as many for the book to be written.
-PATIENCE = 2 * DEADLINE
-# They serve all conversations, and none of them pays: a day and a month do.
-NOBODY = Caller("")
-BY_WORDS = "Notes are found by words alone meanwhile."
-
-
-class PaidEmbedding:
-    """Asks *embedder* if no limit is reached, and notes in *book* what it cost."""
-
-    def __init__(self, embedder: Embedder | None, book: UsageBook) -> None:
-        self._embedder = embedder
-        self._book = book
-
-    async def answer(self, ask: Embed) -> None:
-        """Answer *ask*; also if nobody waits any more, as it is billed all the same."""
-        ask.reply.set(await self._embed(ask.texts))
-        await self._book.settle()
-
-    async def _embed(self, texts: Sequence[str]) -> Embeddings | Unembedded:
-        if self._embedder is None:
-            return Unembedded("no model is configured that makes vectors")
-        if not await self._book.settle():
-            return Unembedded("the disk is full, no cost can be noted: make room")
-        if (why := self._book.limit_reached(NOBODY)) is not None:
-            return Unembedded(f"{why} {BY_WORDS}")
-        try:
-            made = await self._embedder.embed(texts)
-        except EmbeddingFailed as error:
-            return Unembedded(error.why, refused=error.refused)
-        if made.tokens is None:
-            usage = Usage(input=sum(map(estimate, texts)), estimated=True)
-        else:
-            usage = Usage(input=made.tokens)
-        if usage.input:
-            self._book.owe(NOBODY, self._embedder.model, usage)
-        return made
 
 
 class ThroughModels:
@@ -249,3 +163,58 @@ class ThroughModels:
         if isinstance(answer, Unembedded):
             raise EmbeddingFailed(answer.why, refused=answer.refused)
         return answer
+
+
+# Dimensions of a hashed vector.
+HASHED = 256
+# What a word weighs against one of the triples of letters in it.
+_WORD, _TRIPLE = 1.0, 0.3
+
+
+def unit(vector: Vector) -> tuple[float, ...]:
+    """Bring *vector* to length 1, so that products are cosines; nothing stays nothing.
+
+    >>> unit([3.0, 4.0]), unit([0.0])
+    ((0.6, 0.8), (0.0,))
+    """
+    length = math.sqrt(sum(map(float.__mul__, vector, vector)))
+    sound = math.isfinite(length) and length > 0
+    return tuple(x / length for x in vector) if sound else tuple(0.0 for _ in vector)
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    """Compare two vectors of length 1: 1.0 is the same direction.
+
+    >>> cosine([0.6, 0.8], [0.8, 0.6])
+    0.96
+    """
+    return float(sum(map(float.__mul__, one, other)))
+
+
+def signs(vector: Vector) -> int:
+    """Keep the sign of each number only, as one bit: a rough copy that is compared quickly.
+
+    >>> bin(signs([0.5, -0.5, 0.1]))
+    '0b101'
+    """
+    return sum(1 << place for place, x in enumerate(vector) if x > 0)
+
+
+def hashed(text: str) -> tuple[float, ...]:
+    """Make a vector of the words and triples of letters in *text*, without any model.
+
+    It knows spelling, not meaning: for tests, and where there is no model.
+
+    >>> a, b, c = map(hashed, ("birthday", "birthdays", "a red car"))
+    >>> cosine(a, b) > 0.3 > cosine(a, c)
+    True
+    """
+    vector = [0.0] * HASHED
+    for word in telling(words(text)):
+        framed = f"^{word}$"
+        triples = (framed[at : at + 3] for at in range(len(framed) - 2))
+        for piece, weight in ((word, _WORD), *((triple, _TRIPLE) for triple in triples)):
+            digest = hashlib.blake2b(piece.encode("utf-8", "replace"), digest_size=4).digest()
+            number = int.from_bytes(digest, "little")
+            vector[number % HASHED] += weight if number & 0x8000_0000 else -weight
+    return unit(vector)

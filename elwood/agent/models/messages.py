@@ -1,8 +1,7 @@
 """What the models actor is asked."""
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
 import attrs
 import msgspec
@@ -10,8 +9,8 @@ import trio
 
 from elwood.agent.conversation.message import Completion, Message, Prompt
 from elwood.agent.conversation.task_run import Purse
-from elwood.agent.models.spending.report import Spent
-from elwood.agent.models.vectors import Embeddings
+from elwood.agent.models.client import HistoryProblem
+from elwood.agent.models.spending import Spent
 from elwood.foundation.runtime import Request
 
 
@@ -40,7 +39,7 @@ class ContextTooLong(msgspec.Struct, frozen=True):
 class BadHistory(msgspec.Struct, frozen=True):
     """The provider rejects the history itself.  *problem* says which mending may help."""
 
-    problem: Literal["pairing", "thinking", "image", "tools", "other"]
+    problem: HistoryProblem
     why: str
 
 
@@ -68,6 +67,16 @@ class Complete(Request[Completed]):
     until: float = math.inf
     job: str = ""
     purse: Purse | None = None
+
+
+Vector = Sequence[float]
+
+
+class Embeddings(msgspec.Struct, frozen=True):
+    """One vector per text; *tokens* is what the service counted, None if it did not say."""
+
+    vectors: Sequence[Vector]
+    tokens: int | None = None
 
 
 class Unembedded(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from elwood.agent.conversation.message import (
     Usage,
     repair_text,
 )
-from elwood.agent.models.provider import ModelRequest
+from elwood.agent.models.client import ModelRequest
 from elwood.foundation.text.quote_markdown import code, cut, fenced, in_quotes, literal
 from elwood.foundation.text.words import slug
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Literal
 
 import msgspec
@@ -41,34 +42,48 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 class ListedModel(msgspec.Struct, frozen=True):
-    """A model that a provider lists.  *lifecycle* is empty where it does not say."""
+    """A model that a provider lists, by the provider's own name, with what it says of its end."""
 
-    model: str
-    lifecycle: str = ""
-    retires_at: str = ""
+    id: str
+    lifecycle: str | None = None
+    retires_at: str | None = None
 
 
-def warnings(names: Iterable[str], provider: str, offers: Iterable[ListedModel]) -> dict[str, str]:
-    """Say which of the configured models *provider* retires or does not know (LLM-39)."""
-    known = {offer.model: offer for offer in offers}
+class ModelAtRisk(msgspec.Struct, frozen=True):
+    """What is wrong with a model, or will be: *is_gone* says that requests fail already."""
+
+    why: str
+    remedy: str
+    is_gone: bool = True
+
+
+def at_risk(
+    names: Iterable[str], provider: str, offers: Iterable[ListedModel]
+) -> dict[str, ModelAtRisk]:
+    """Find the configured models that *provider* retires or does not know (LLM-39)."""
+    known = {offer.id: offer for offer in offers}
     found = {}
     for name in names:
         its, model = split_name(name)
-        offer = known.get(model)
         if its != provider or not known:
             continue
-        if offer is None:
-            found[name] = f"is not among the {len(known)} models that {provider} lists"
-        elif offer.lifecycle == "retired":
-            found[name] = "is retired: requests fail; choose another model"
-        elif offer.lifecycle == "deprecated":
-            when = f" and retires on {offer.retires_at[:10]}" if offer.retires_at else ""
-            found[name] = f"is deprecated{when}; choose another model"
+        remedy = "choose another in [models]"
+        match known.get(model):
+            case None:
+                near = get_close_matches(model, known, n=1)
+                remedy = f"did you mean {provider}/{near[0]}?" if near else remedy
+                why = f"is not among the {len(known)} models that {provider} lists"
+                found[name] = ModelAtRisk(why, remedy)
+            case ListedModel(lifecycle="retired"):
+                found[name] = ModelAtRisk("is retired", remedy)
+            case ListedModel(lifecycle="deprecated", retires_at=day):
+                why = f"is deprecated and retires on {day[:10]}" if day else "is deprecated"
+                found[name] = ModelAtRisk(why, remedy, is_gone=False)
     return found
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A failed times, as a provider's client reports it; times in seconds."""
+    """A failure, as a provider's client reports it; times in seconds."""
 
     kind: FailureKind
     detail: str = ""

@@ -7,7 +7,7 @@ from typing import TypeVar
 import attrs
 
 from elwood.agent.conversation.task_run import Purse, TaskRun
-from elwood.agent.models.spending.budget import dollars
+from elwood.agent.models.spending import dollars
 
 N = TypeVar("N", int, float)
 

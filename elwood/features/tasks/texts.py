@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from elwood.agent.conversation.settings import next_active, write_hours
 from elwood.agent.conversation.task_run import QUIET, Purse
-from elwood.agent.models.spending.budget import dollars
+from elwood.agent.models.spending import dollars
 from elwood.features.tasks.notation import say_clock, say_moment, say_when
 from elwood.features.tasks.task import Task, TaskStatus
 from elwood.features.tasks.when import Cadence, Once, next_at

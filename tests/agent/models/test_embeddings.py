@@ -40,32 +40,20 @@ def reply(value: Any, status: int = 200) -> Reply:
     return Reply(status=status, pieces=(json.dumps(value).encode(),))
 
 
-async def test_ollama_is_asked_in_its_own_language() -> None:
-    seen: list[Request] = []
-    given = reply({"model": "m", "embeddings": [[1, 0.5], [0, 1]], "prompt_eval_count": 7})
-    async with service("ollama/nomic-embed-text", given, seen) as embedder:
-        assert embedder.model == "ollama/nomic-embed-text"
-        found = await embedder.embed(["one", "two\udc80"])
-        assert (found.vectors, found.tokens) == ([[1.0, 0.5], [0.0, 1.0]], 7)
-    [request] = seen
-    assert (request.method, request.path) == ("POST", "/api/embed")
-    assert json.loads(request.body) == {
-        "model": "nomic-embed-text",
-        "input": ["one", "two?"],
-        "truncate": True,
-    }
+def vectors(*each: Any) -> Reply:
+    return reply({"data": [{"index": n, "embedding": one} for n, one in enumerate(each)]})
 
 
-async def test_others_are_asked_as_openai_is() -> None:
+async def test_a_service_is_asked_as_openai_is() -> None:
     seen: list[Request] = []
     data = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0]}]
     async with service("local/bge", reply({"data": data, "usage": {}}), seen) as embedder:
-        found = await embedder.embed(["one", ""])
+        found = await embedder.embed(["one\udc80", ""])
         assert (found.vectors, found.tokens) == ([[1.0, 0.0], [0.0, 1.0]], None)
     [request] = seen
     assert (request.method, request.path) == ("POST", "/v1/embeddings")
     assert request.headers["authorization"] == f"Bearer {KEY}"
-    asked = {"model": "bge", "input": ["one", " "], "encoding_format": "float"}
+    asked = {"model": "bge", "input": ["one?", " "], "encoding_format": "float"}
     assert json.loads(request.body) == asked
 
 
@@ -73,14 +61,13 @@ async def test_others_are_asked_as_openai_is() -> None:
     ("model", "given", "why"),
     [
         ("ollama/m", reply({"error": "model not found"}, 404), "pull it first"),
-        ("ollama/m", reply({"embeddings": [[1.0]]}), "1 vectors for 2 texts"),
-        ("ollama/m", reply({"embeddings": [[1.0], [1.0, 2.0]]}), "2 vectors for 2 texts"),
-        ("ollama/m", reply({"embeddings": [[], []]}), "2 vectors"),
-        ("ollama/m", reply({"embeddings": ["x"]}), "not readable"),
-        ("ollama/m", Reply(pieces=(b"<html>",)), "not readable"),
+        ("openai/m", vectors([1.0]), "other texts"),
+        ("openai/m", vectors([1.0], [1.0, 2.0]), "different lengths"),
+        ("openai/m", vectors([], []), "different lengths"),
+        ("openai/m", vectors("x", "y"), "not readable"),
+        ("openai/m", Reply(pieces=(b"<html>",)), "not readable"),
         ("openai/m", reply({}, 401), "key"),
         ("openai/m", reply({}, 503), "later"),
-        ("openai/m", reply({"data": [{"index": 0, "embedding": [1]}]}), "other texts"),
         ("openai/m", Reply(end="reset", end_at=-1), "could not be asked"),
     ],
 )

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from elwood.agent.conversation.message import Completion
-from elwood.agent.models.provider import ModelFailure
+from elwood.agent.models.client import ModelFailure
 from tests.agent.models.test_anthropic import provider, wanted
 from tests.fake_http import Reply, json_reply
-from tests.fake_models import Bytes, Error, FakeModels, Say, Step
+from tests.fake_models import SSE, Bytes, Error, FakeModels, Say, Step
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "llm_failures.jsonl"
 ROWS = [msgspec.json.decode(line)["id"] for line in CORPUS.read_bytes().splitlines()]
@@ -92,7 +92,8 @@ CASES: list[tuple[str, Step, dict[str, object]]] = [
     ("LLM-40", Bytes(HTML), {"kind": "server"}),
     ("LLM-40", Bytes(Reply(status=403, pieces=(b"<html>blocked</html>",))), {"kind": "server"}),
     ("LLM-40", Bytes(Reply(status=429, pieces=(b"slow down",))), {"kind": "rate_limit"}),
-    ("LLM-40", Bytes(json_reply({"hello": 1})), {"kind": "server"}),
+    ("LLM-40", Bytes(Reply(headers=SSE, pieces=(b"data: <html>\n\n",))), {"kind": "server"}),
+    ("400", Bytes(json_reply({"hello": 1})), {"kind": "rejected"}),
     ("400", error(400, INVALID, "thinking.type: Input should be 'adaptive'"), {"kind": "rejected"}),
     ("400", error(400, INVALID, "max_tokens: must be positive"), {"kind": "rejected"}),
 ]  # fmt: skip

@@ -24,8 +24,8 @@ from elwood.agent.conversation.message import (
     ToolSpec,
     mend,
 )
+from elwood.agent.models.client import ModelRequest, Provider
 from elwood.agent.models.offline import MAX_COMMANDS, OPENLY, OfflineModel, understand
-from elwood.agent.models.provider import ModelRequest, Provider
 from elwood.agent.session.log.entries import CallEnded, CallPending
 from elwood.agent.session.log.turns import OpenCall, late
 from elwood.agent.session.turn.approval_client import WAITING

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from elwood.agent.conversation.message import Usage
 from elwood.agent.conversation.task_run import Purse
+from elwood.agent.models.actor import UsageBook
 from elwood.agent.models.settings import Limits
-from elwood.agent.models.spending.ledger import Charged, Ledger, UsageEntry, Warned
-from elwood.agent.models.spending.store import Caller, UsageBook
+from elwood.agent.models.spending import Caller, Charged, Ledger, UsageEntry, Warned
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Calls, Disk
 from elwood.foundation.storage.journal import Journal

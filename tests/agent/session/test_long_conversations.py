@@ -22,11 +22,11 @@ from elwood.agent.conversation.message import (
     ToolCall,
     Usage,
 )
-from elwood.agent.models.anthropic import Anthropic, encode
-from elwood.agent.models.client import ApiEndpoint
+from elwood.agent.models.anthropic import Anthropic
+from elwood.agent.models.client import ModelFailure, ModelRequest
 from elwood.agent.models.messages import BadHistory, Complete, Completed
-from elwood.agent.models.openai import Form
-from elwood.agent.models.provider import ModelFailure, ModelRequest
+from elwood.agent.models.providers import encode
+from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import CallDecided, Compacted, Entry, Prompted, Said
 from elwood.foundation.net.http import Client
 from elwood.foundation.secrets.redaction import Secret
@@ -40,7 +40,10 @@ from tests.fake_models import FakeModels, Say, Step
 TURNS = 5_000
 CONTEXT = 4_000
 FACTS = [f"FACT {n}: the number of locker {n} is {n * 7919 % 10_000:04}" for n in range(10)]
-FORMS = {"anthropic": encode, "openai": Form("none", "max_tokens").encode}
+FORMS = {
+    "anthropic": ProviderSettings(api="anthropic"),
+    "openai": ProviderSettings(api="openai"),
+}
 
 
 def wire(request: Complete) -> ModelRequest:
@@ -94,7 +97,7 @@ class Months:
             return answer("<summary>\n" + "\n".join(facts) + "\n</summary>")
         self.requests += 1
         self.last = request
-        bodies = {name: form(wire(request)) for name, form in FORMS.items()}
+        bodies = {name: encode(form, wire(request)) for name, form in FORMS.items()}
         counted = self._count(bodies["anthropic"])
         self.most = max(self.most, counted)
         self._compare(bodies)
@@ -233,8 +236,8 @@ class Month:
         client, approver = Client(), Approver()
         async with serving(self.fake.answer) as url, trio.open_nursery() as nursery:
             nursery.start_soon(approver.run, approver.mailbox)
-            line = ApiEndpoint("anthropic", client, url, key=Secret("k"), stall=30, now=lambda: 0.0)
-            self.provider = Anthropic(line, version="2026-10-21")
+            api = ProviderSettings(api="anthropic", base_url=url, key=Secret("k"))
+            self.provider = Anthropic("anthropic", api, client, lambda: 0.0)
             self.talk = Talk(self, context=context, approver=approver)
             yield self.talk
             nursery.cancel_scope.cancel()

@@ -15,7 +15,7 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, Human, Prompt, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
-from elwood.agent.models.provider import Provider
+from elwood.agent.models.client import Provider
 from elwood.agent.models.providers import make_provider
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.session.log.entries import (

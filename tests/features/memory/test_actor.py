@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from elwood.agent.conversation.route import Route
-from elwood.agent.models.embeddings import EmbeddingFailed, Hashing
-from elwood.agent.models.vectors import Embeddings, hashed
+from elwood.agent.models.embeddings import EmbeddingFailed, Hashing, hashed
+from elwood.agent.models.messages import Embeddings
 from elwood.agent.session.extension import CommandCall
 from elwood.agent.session.log.entries import Received
 from elwood.agent.session.settings import LearningSettings

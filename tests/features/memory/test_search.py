@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.conversation.labels import Label
-from elwood.agent.models.vectors import HASHED, cosine, hashed, unit
+from elwood.agent.models.embeddings import HASHED, cosine, hashed, unit
 from elwood.features.memory import actor
 from elwood.features.memory.extension import offered, relevant
 from elwood.features.memory.note import Note, render, stamped

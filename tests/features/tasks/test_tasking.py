@@ -10,7 +10,7 @@ import pytest
 
 from elwood.agent.channels.messages import Button
 from elwood.agent.conversation.inbound import Inbound, Principal
-from elwood.agent.models.spending.report import JobUsed, Used
+from elwood.agent.models.spending import JobUsed, Used
 from elwood.agent.session.extension import SlashCommand
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.features.tasks.commands import TasksCommand

@@ -13,7 +13,7 @@ from elwood.agent.channels.messages import Attachment, Sent, Unsure
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.messages import Spending
 from elwood.agent.models.settings import ModelSettings
-from elwood.agent.models.spending.report import Spent, in_table, in_words
+from elwood.agent.models.spending import Spent, in_table, in_words
 from elwood.agent.session.commands.branching import Branching
 from elwood.agent.session.commands.slash import COMMANDS, TypedCommand, help_text, parse, request
 from elwood.agent.session.core import Core

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from elwood.agent.conversation.message import Message, Prompt
-from elwood.agent.models.provider import ModelRequest
-from elwood.agent.models.providers import encoder
+from elwood.agent.models.client import ModelRequest
+from elwood.agent.models.providers import encode
 from elwood.agent.models.settings import ProviderSettings
 from elwood.agent.session.log.entries import Entry, Said
 from elwood.agent.session.log.state import Log, Session, is_command
@@ -341,4 +341,4 @@ def body_of(
         messages=one.messages,
         max_tokens=one.said.max_tokens or max_tokens,
     )
-    return encoder(providers[name])(request), "; ".join(notes)
+    return encode(providers[name], request), "; ".join(notes)
