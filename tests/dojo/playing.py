@@ -170,9 +170,7 @@ class Play:
         said = Assistant(blocks, "scripted", "m", msgspec.Raw(b"[]"))
         self._apply(Said("t", said, Usage()))
         self.approver.verdicts = {} if verdict is None else dict.fromkeys(self._tools, verdict)
-        turn = self.session.turn
-        assert turn is not None
-        await self.gate.perform("t", list(turn.calls.values()))
+        await self.gate.perform()
         ends = {entry.call: entry for entry in self._entries if isinstance(entry, CallEnded)}
         ended = [ends[block.id] for block in blocks]
         self.seen = self.seen or any(MARK in end.text for end in ended)

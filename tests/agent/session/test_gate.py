@@ -120,7 +120,7 @@ class Scene:
         assert turn is not None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
-            await self.gate.perform(turn.id, list(turn.calls.values()))
+            await self.gate.perform()
             nursery.cancel_scope.cancel()
 
     async def learn(self) -> None:
@@ -385,7 +385,7 @@ async def test_a_stopped_turn_withdraws_its_questions(autojump_clock: MockClock)
     assert turn is not None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(scene.approver.run, scene.approver.mailbox)
-        await scene.gate.abandon("t1", list(turn.calls.values()))
+        await scene.gate.abandon()
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 

@@ -93,7 +93,7 @@ class Scene:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
             nursery.start_soon(self.outbox, mailbox)
-            await gate.perform("t", list(turn.calls.values()))
+            await gate.perform()
             nursery.cancel_scope.cancel()
         return turn.receipts[-1]
 

@@ -74,7 +74,7 @@ class Scene:
         assert turn is not None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
-            await gate.perform("t1", list(turn.calls.values()))
+            await gate.perform()
             nursery.cancel_scope.cancel()
         return turn.receipts[-1]
 
@@ -259,5 +259,5 @@ async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
     scene.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))
     turn = scene.session.turn
     assert turn is not None
-    await gate.perform("t1", list(turn.calls.values()))
+    await gate.perform()
     assert turn.receipts[-1].outcome == "denied"

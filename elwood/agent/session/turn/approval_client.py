@@ -4,8 +4,8 @@ Facts are fetched from approvals; what comes up is only a hint that asking again
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Literal
 
 import msgspec
 import trio
@@ -20,15 +20,15 @@ from elwood.agent.approvals.messages import (
 )
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.approvals.state import Question, is_fresh
-from elwood.agent.conversation.calls import FetchUrl, OwnerAnswer, Plan, SendRequest, bound
-from elwood.agent.conversation.labels import NAMELESS
+from elwood.agent.conversation.calls import FetchUrl, Outcome, OwnerAnswer, Plan, SendRequest, bound
+from elwood.agent.conversation.labels import CLEAN, NAMELESS
 from elwood.agent.conversation.task_run import job_of
 from elwood.agent.policy.decide import Ask
 from elwood.agent.session.extension import Runs
 from elwood.agent.session.log.entries import CallDecided, CallPending, Endorsed, Entry
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, call_key
-from elwood.agent.tools.tool import Tool
+from elwood.agent.session.log.turns import OpenCall, Turn, call_key
+from elwood.agent.tools.tool import Output, Tool
 from elwood.foundation.runtime import ActorUnavailable, Address, Signal
 from elwood.foundation.storage.disk import DiskFull
 
@@ -56,7 +56,6 @@ TOLD = {
 class ExaminedCall(msgspec.Struct, frozen=True):
     """A call, examined: what it would do, and the hash of exactly that."""
 
-    turn: str
     tool: Tool
     given: msgspec.Struct
     target: str
@@ -64,11 +63,17 @@ class ExaminedCall(msgspec.Struct, frozen=True):
     exact: str
 
 
-class CallRefusal(msgspec.Struct, frozen=True):
-    """Why a call does not run now; *text* is for the model."""
+class CallNotRun(Exception):
+    """A call comes to nothing, or nobody knows; *output* says why, for the model.
 
-    outcome: Literal["denied", "waiting", "failed"]
-    text: str
+    *gives* is what it has brought into the conversation for all that.
+    """
+
+    def __init__(self, outcome: Outcome, output: str | Output) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+        self.output = Output(output) if isinstance(output, str) else output
+        self.gives = CLEAN
 
 
 class ApprovalClient:
@@ -92,6 +97,12 @@ class ApprovalClient:
         self._version = version
         self._now = now
         self.hints = Signal()
+
+    @property
+    def _turn(self) -> Turn:
+        turn = self._log.state.turn
+        assert turn is not None, "calls are asked about in turns"
+        return turn
 
     def until(self) -> float:
         """Say how long, on Trio's clock, questions that are put now are waited for.
@@ -123,38 +134,33 @@ class ApprovalClient:
         return decided.plan == self.bound(wanted, pending.untrusted)
 
     async def request_ahead(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> None:
-        """Put the question ahead of its turn; what comes of it `request` finds out."""
-        turn = self._log.state.turn
-        if turn is None or self.covers(call, wanted) or self.bound(wanted) in turn.denied:
-            return
-        if self._waits_already(call, wanted) or self._is_too_much(call):
-            return
-        try:
-            await self._ask(call, wanted, why)
-        except (ActorUnavailable, DiskFull):
-            return  # `request` tries again, or says so
+        """Put the question ahead of its turn; what comes of it `request` finds out, and says."""
+        if not self.covers(call, wanted):
+            with suppress(CallNotRun, ActorUnavailable, DiskFull):
+                self._check(call, wanted)
+                await self._ask(call, wanted, why)
 
-    def _waits_already(self, call: OpenCall, wanted: ExaminedCall) -> bool:
-        """Tell whether an earlier turn of the same job has left exactly this with the owner.
+    def _check(self, call: OpenCall, wanted: ExaminedCall) -> None:
+        """Raise CallNotRun if the owner is not to be asked.
 
         A task that comes to the same call at each of its times would ask all night long.  What
-        another one has asked for is withdrawn with that one.
+        another job has asked for is withdrawn with that one, so it counts only for that.
         """
-        state = self._log.state
-        assert state.turn is not None
-        job = job_of(state.turn.errand)
-        open_ = [
-            one.pending.plan
-            for one in state.pending.values()
-            if one.decided is None and job_of(one.errand) == job
-        ]
-        return call.pending is None and self.bound(wanted) in open_
-
-    def _is_too_much(self, call: OpenCall) -> bool:
-        state = self._log.state
-        calls = state.turn.calls.values() if state.turn else ()
+        state, turn, plan = self._log.state, self._turn, self.bound(wanted)
+        if plan in turn.denied:
+            text = "denied: the owner has said no to exactly this in this turn; do not try again"
+            raise CallNotRun("denied", text)
+        if call.pending is not None:
+            return
+        job = job_of(turn.errand)
+        kept = [one for one in state.pending.values() if one.decided is None]
+        if any(one.pending.plan == plan and job_of(one.errand) == job for one in kept):
+            raise CallNotRun("waiting", WAITS_ALREADY)
+        calls = turn.calls.values()
         open_ = [one for one in calls if one.pending and not one.decided and not one.ended]
-        return call.pending is None and len(state.pending) + len(open_) >= MAX_KEPT
+        if len(state.pending) + len(open_) >= MAX_KEPT:
+            text = f"{MAX_KEPT} calls wait for the owner already; not asked"
+            raise CallNotRun("denied", text)
 
     async def _ask(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Pending | Verdict:
         """Put the question, unless it has been put; return what is known.
@@ -166,7 +172,7 @@ class ApprovalClient:
         if pending is None or call.decided or pending.plan != self.bound(wanted):
             untrusted = self._log.state.taint.label.untrusted
             pending = CallPending(
-                wanted.turn,
+                self._turn.id,
                 call.key,
                 wanted.tool.name,
                 self.bound(wanted),
@@ -178,33 +184,23 @@ class ApprovalClient:
             RequestApproval(question=self._question(call, wanted, why))
         )
 
-    async def request(
-        self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float
-    ) -> CallRefusal | None:
-        """Get a decision, by *until* on Trio's clock; None if it is yes, and stands in the log."""
-        turn = self._log.state.turn
-        assert turn is not None
-        if self.bound(wanted) in turn.denied:
-            text = "denied: the owner has said no to exactly this in this turn; do not try again"
-            return CallRefusal("denied", text)
-        if self._waits_already(call, wanted):
-            return CallRefusal("waiting", WAITS_ALREADY)
-        if self._is_too_much(call):
-            return CallRefusal("denied", f"{MAX_KEPT} calls wait for the owner already; not asked")
+    async def request(self, call: OpenCall, wanted: ExaminedCall, why: Ask, until: float) -> None:
+        """Get a yes that stands in the log, by *until* on Trio's clock.  Raises CallNotRun."""
+        self._check(call, wanted)
         try:
             verdict = await self._answer(call, wanted, why, until)
             if verdict is None:
                 if call.pending is not None:
                     await self.withdraw(call.pending)  # it may have been put for all that
-                return CallRefusal("failed", "not run: the owner could not be asked")
+                raise CallNotRun("failed", "not run: the owner could not be asked")
             if isinstance(verdict, Pending):
-                return CallRefusal("waiting", WAITING)
-            await self._decided(wanted.turn, call.key, self.bound(wanted), verdict)
-        except DiskFull:
-            return CallRefusal("failed", "not run: the disk is full, so it could not be recorded")
-        if verdict.allowed:
-            return None
-        return CallRefusal("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
+                raise CallNotRun("waiting", WAITING)
+            await self._decided(self._turn.id, call.key, self.bound(wanted), verdict)
+        except DiskFull as error:
+            text = "not run: the disk is full, so it could not be recorded"
+            raise CallNotRun("failed", text) from error
+        if not verdict.allowed:
+            raise CallNotRun("denied", f"denied: {verdict.why or TOLD[verdict.ruling]}")
 
     async def withdraw(self, *pending: CallPending, anew: bool = False) -> None:
         """These calls will not run; what waits for them is closed, before we write so ourselves.
@@ -304,23 +300,21 @@ class ApprovalClient:
         await self._log.record(*entries, last_words=keep)
 
     def _question(self, call: OpenCall, wanted: ExaminedCall, why: Ask) -> Question:
-        state = self._log.state
-        assert state.turn is not None
-        action = wanted.plan.action
-        origins = tuple(state.taint.sources)
+        turn, action = self._turn, wanted.plan.action
+        origins = tuple(self._log.state.taint.sources)
         offered: list[OwnerAnswer] = ["conversation", "always"] if why.remember else []
         if len(origins) == 1 and origins[0] not in NAMELESS:
             offered.append("source")
         return Question(
             session=self._log.id,
-            call=call_key(wanted.turn, call.key),
+            call=call_key(turn.id, call.key),
             tool=wanted.tool.name,
             plan=self.bound(wanted),
             exact=wanted.exact,
             subject=wanted.plan.subject,
             why=why.why,
-            route=state.turn.route,
-            principal=state.turn.principal,
+            route=turn.route,
+            principal=turn.principal,
             offered=tuple(offered),
             origins=origins,
             host=action.host if isinstance(action, FetchUrl | SendRequest) else None,

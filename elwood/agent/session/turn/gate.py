@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import groupby
 from typing import TypeVar
 
 import msgspec
@@ -34,8 +35,8 @@ from elwood.agent.policy.settings import PolicySettings, Word
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallEnded, CallStarted
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.agent.session.log.turns import OpenCall, usable
-from elwood.agent.session.turn.approval_client import ApprovalClient, ExaminedCall
+from elwood.agent.session.log.turns import OpenCall, Turn, usable
+from elwood.agent.session.turn.approval_client import ApprovalClient, CallNotRun, ExaminedCall
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import ActorUnavailable, waiting
 from elwood.foundation.secrets.redaction import Redactor
@@ -48,13 +49,6 @@ T = TypeVar("T")
 MAX_TARGET, MAX_TEXT = 200, 2000
 # How often a call is examined anew because what it would do changed while the owner thought.
 MAX_CHANGES = 3
-
-
-class _Broken(msgspec.Struct, frozen=True):
-    """A tool's step that came to nothing."""
-
-    output: Output
-    outcome: Outcome = "failed"
 
 
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,124 +93,117 @@ class Gate:
         self._redactor = redactor
         self._now = now
 
-    async def perform(self, turn: str, calls: Sequence[OpenCall]) -> None:
-        """Bring every one of *calls* to its end; neighbours that only read run side by side.
+    @property
+    def _turn(self) -> Turn:
+        turn = self._log.state.turn
+        assert turn is not None, "tools run in turns"
+        return turn
+
+    async def perform(self) -> None:
+        """Bring every call of the turn to its end; neighbours that only read run side by side.
 
         A call that was under way when the process died is judged by its effect class: a pure or
         keyed one runs again, any other is unknown, and is not repeated (CP-14 to CP-16).
         """
-        left = [call for call in calls if call.ended is None]
-        until = await self._ask_ahead(turn, left)
-        while left:
-            together = 1
-            if self.only_reads(left[0].call):
-                while together < len(left) and self.only_reads(left[together].call):
-                    together += 1
-            async with trio.open_nursery() as nursery:
-                for call in left[:together]:
-                    nursery.start_soon(self._perform, turn, call, until)
-            left = left[together:]
+        left = [call for call in self._turn.calls.values() if call.ended is None]
+        until = await self._ask_ahead(left)
+        for reads, calls in groupby(left, lambda call: self.only_reads(call.call)):
+            if reads:
+                async with trio.open_nursery() as nursery:
+                    for call in calls:
+                        nursery.start_soon(self._perform, call, until)
+            else:
+                for call in calls:
+                    await self._perform(call, until)
         # What only read was not written yet.
         await self._log.record(last_words=True)
 
-    async def abandon(self, turn: str, calls: Sequence[OpenCall]) -> None:
-        """Write down what became of calls whose turn was stopped while they ran."""
-        for call in calls:
-            started = call.started
+    async def abandon(self) -> None:
+        """Write down what became of the calls of a turn that was stopped while they ran."""
+        for call in list(self._turn.calls.values()):
             if call.ended is not None:
                 continue
-            if started is None:
-                if call.pending is not None:
-                    await self.approvals.withdraw(call.pending)
-                    await self._end(turn, call, "denied", Output("stopped before it began"))
-            elif started.effect == "pure":
-                await self._end(turn, call, "failed", Output("stopped"))
-            else:
-                await self._end(turn, call, "unknown", Output(f"stopped; {INTERRUPTED}"))
+            if call.started is not None:
+                is_pure = call.started.effect == "pure"
+                text = "stopped" if is_pure else f"stopped; {INTERRUPTED}"
+                await self._end(call, "failed" if is_pure else "unknown", Output(text))
+            elif call.pending is not None:
+                await self.approvals.withdraw(call.pending)
+                await self._end(call, "denied", Output("stopped before it began"))
 
     # --- one call, step by step ------------------------------------------------------------------
 
-    async def _perform(self, turn: str, call: OpenCall, until: float) -> None:
-        started = call.started
-        if started is not None and started.effect not in ("pure", "keyed"):
-            text = f"{started.tool}: {INTERRUPTED}. It was not repeated."
-            await self._end(turn, call, "unknown", Output(text))
-            return
-        found = self._find(call.call)
-        if isinstance(found, str):
-            await self._end(turn, call, "failed", Output(found))
-            return
-        tool, given = found
-        target = self._target(tool, given)
-        if self._toolset.dry_run and tool.risk != "read":
-            await self._end(turn, call, "dry run", Output("dry run: nothing was done"), target)
-            return
-        for _ in range(MAX_CHANGES):
-            wanted = await self._examine(turn, tool, given)
-            if isinstance(wanted, _Broken):
-                await self._end(turn, call, wanted.outcome, wanted.output, target)
-                return
-            decision = self._decide(wanted)
-            if isinstance(decision, Deny):
-                text = f"not allowed: {decision.why}"
-                await self._end(turn, call, "denied", Output(text), target)
-                return
-            if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
-                await self._run(call, wanted)
-                return
-            refusal = await self.approvals.request(call, wanted, decision, until)
-            if refusal is not None:
-                await self._end(turn, call, refusal.outcome, Output(refusal.text), target)
-                return
-            # The owner took their time: what would run now must still be what they were shown.
-        text = "not run: what it would do changed each time that it was allowed"
-        await self._end(turn, call, "denied", Output(text), target)
+    async def _perform(self, call: OpenCall, until: float) -> None:
+        started, target = call.started, None
+        try:
+            if started is not None and started.effect not in ("pure", "keyed"):
+                text = f"{started.tool}: {INTERRUPTED}. It was not repeated."
+                raise CallNotRun("unknown", text)
+            tool, given = self._find(call.call)
+            target = self._target(tool, given)
+            if self._toolset.dry_run and tool.risk != "read":
+                raise CallNotRun("dry run", "dry run: nothing was done")
+            wanted = await self._allowed(call, tool, given, until)
+            output, gives = await self._run(call, wanted)
+        except CallNotRun as failure:
+            await self._end(call, failure.outcome, failure.output, target, failure.gives)
+        else:
+            await self._end(call, "ok", output, target, gives)
 
-    def _find(self, call: ToolCall) -> str | tuple[Tool, msgspec.Struct]:
-        """Return the tool with its checked arguments, or what is wrong, for the model."""
+    def _find(self, call: ToolCall) -> tuple[Tool, msgspec.Struct]:
+        """Return the tool with its checked arguments.  Raises CallNotRun."""
         known = usable(self._tools, self._log.state.turn)
         if call.name not in known:
-            return f"no such tool: {call.name}; available: {', '.join(sorted(known)) or 'none'}"
+            names = ", ".join(sorted(known)) or "none"
+            raise CallNotRun("failed", f"no such tool: {call.name}; available: {names}")
         tool = self._tools[call.name]
         try:
             return tool, msgspec.json.decode(call.arguments or "{}", type=tool.input)
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
-            return f"bad arguments for {tool.name}: {error}"
+            raise CallNotRun("failed", f"bad arguments for {tool.name}: {error}") from error
 
-    async def _examine(
-        self, turn: str, tool: Tool, given: msgspec.Struct
-    ) -> ExaminedCall | _Broken:
-        """Find out what the call would do."""
+    async def _allowed(
+        self, call: OpenCall, tool: Tool, given: msgspec.Struct, until: float
+    ) -> ExaminedCall:
+        """Examine a call until exactly what it would do is allowed.  Raises CallNotRun."""
+        for _ in range(MAX_CHANGES):
+            wanted = await self._examine(tool, given)
+            decision = self._decide(wanted)
+            if isinstance(decision, Deny):
+                raise CallNotRun("denied", f"not allowed: {decision.why}")
+            if isinstance(decision, Allow) or self.approvals.covers(call, wanted):
+                return wanted
+            await self.approvals.request(call, wanted, decision, until)
+            # The owner took their time: what would run now must still be what they were shown.
+        text = "not run: what it would do changed each time that it was allowed"
+        raise CallNotRun("denied", text)
+
+    async def _examine(self, tool: Tool, given: msgspec.Struct) -> ExaminedCall:
+        """Find out what the call would do.  Raises CallNotRun."""
         plan = Plan(Other(tool.risk), f"{tool.name} {msgspec.json.encode(given).decode()}")
         if tool.plan is not None:
-            examined = await self._guarded(
-                tool, partial(tool.plan, given, self._context()), "failed"
-            )
-            if isinstance(examined, _Broken):
-                return examined
-            plan = examined
+            plan = await self._guarded(tool, partial(tool.plan, given, self._context()), "failed")
         if plan.outgoing and self._redactor.reveals(plan.outgoing):
             text = "not allowed: it would send a secret of the configuration out"
-            return _Broken(Output(text), "denied")
+            raise CallNotRun("denied", text)
         if isinstance(plan.action, SearchWeb):
             quoting = quotes(plan.outgoing, self._log.state.private_texts())
             plan = msgspec.structs.replace(plan, action=SearchWeb(quoting))
         digest = exact(tool.name, tool.definition, msgspec.to_builtins(given), plan)
-        return ExaminedCall(turn, tool, given, self._target(tool, given), plan, digest)
+        return ExaminedCall(tool, given, self._target(tool, given), plan, digest)
 
     def _decide(self, wanted: ExaminedCall) -> Decision:
-        state = self._log.state
-        assert state.turn is not None
+        state, turn = self._log.state, self._turn
         situation = Situation(
             label=state.taint.label,
-            principal=self._toolset.who(state.turn.principal),
+            principal=self._toolset.who(turn.principal),
             origins=tuple(state.taint.sources),
             named_before=frozenset(state.named),
-            named_now=state.turn.named,
+            named_now=turn.named,
         )
         return decide(wanted.tool.name, wanted.plan.action, situation, self._toolset.rules)
 
-    async def _ask_ahead(self, turn: str, calls: Sequence[OpenCall]) -> float:
+    async def _ask_ahead(self, calls: Sequence[OpenCall]) -> float:
         """Put the questions of a whole round at once; return until when they are waited for.
 
         What stands behind a call that may bring strangers' words, or that changes something without
@@ -224,81 +211,79 @@ class Gate:
         """
         until = self.approvals.until()
         for call in calls:
-            found = self._find(call.call)
-            if isinstance(found, str) or call.started is not None:
+            if call.started is not None:
                 continue
-            tool, given = found
-            if tool.gives.untrusted:
-                break
-            if tool.risk == "read" or self._toolset.dry_run:
-                continue
-            wanted = await self._examine(turn, tool, given)
-            if isinstance(wanted, ExaminedCall):
-                decision = self._decide(wanted)
-                if isinstance(decision, Allow):
-                    break  # it changes what the next ones are about
-                if isinstance(decision, Ask):
-                    await self.approvals.request_ahead(call, wanted, decision)
+            try:
+                tool, given = self._find(call.call)
+                if tool.gives.untrusted:
+                    break
+                if tool.risk == "read" or self._toolset.dry_run:
+                    continue
+                wanted = await self._examine(tool, given)
+            except CallNotRun:
+                continue  # it is told when it is performed
+            decision = self._decide(wanted)
+            if isinstance(decision, Allow):
+                break  # it changes what the next ones are about
+            if isinstance(decision, Ask):
+                await self.approvals.request_ahead(call, wanted, decision)
         return until
 
-    async def _run(self, call: OpenCall, wanted: ExaminedCall) -> None:
-        tool, turn, target = wanted.tool, wanted.turn, wanted.target
+    async def _run(self, call: OpenCall, wanted: ExaminedCall) -> tuple[Output, Label]:
+        """Record that a call begins, and run it.  Raises CallNotRun."""
+        tool = wanted.tool
         if call.started is None:
             entry = CallStarted(
-                turn,
+                self._turn.id,
                 call.key,
                 tool.name,
                 tool.effect,
-                target,
+                wanted.target,
                 self.approvals.bound(wanted),
                 call.ruling,
             )
             try:
                 await (self._log.stage if tool.effect == "pure" else self._log.record)(entry)
-            except DiskFull:
+            except DiskFull as error:
                 text = "not run: the disk is full, so it could not be recorded first"
-                await self._end(turn, call, "failed", Output(text), target)
-                return
-        late: Outcome = "failed" if tool.effect == "pure" else "unknown"
-        context = self._context(wanted.plan.facts)
-        given = await self._guarded(tool, partial(tool.run, wanted.given, context), late)
-        outcome: Outcome = "ok"
-        if isinstance(given, _Broken):
-            outcome, given = given.outcome, given.output
-        output = Output(given) if isinstance(given, str) else given
+                raise CallNotRun("failed", text) from error
         gives = tool.gives
         if isinstance(wanted.plan.action, ReadFiles):
             gives = gives | PRIVATE
-        if outcome != "ok":  # whose words a failure holds, it says itself
-            gives = Label(private=gives.private)
-        await self._end(turn, call, outcome, output, target, gives)
+        context = self._context(wanted.plan.facts)
+        late: Outcome = "failed" if tool.effect == "pure" else "unknown"
+        try:
+            given = await self._guarded(tool, partial(tool.run, wanted.given, context), late)
+        except CallNotRun as failure:  # whose words it holds, it says itself
+            failure.gives = Label(private=gives.private)
+            raise
+        return Output(given) if isinstance(given, str) else given, gives
 
-    async def _guarded(
-        self, tool: Tool, step: Callable[[], Awaitable[T]], late: Outcome
-    ) -> T | _Broken:
-        """Take a step of a tool within its time; *late* is what it comes to after that."""
+    async def _guarded(self, tool: Tool, step: Callable[[], Awaitable[T]], late: Outcome) -> T:
+        """Take a step of a tool within its time; *late* is what it comes to after that.
+
+        Raises CallNotRun.
+        """
         limit = min(self._toolset.deadline, tool.timeout)
+        unknown = f"; {INTERRUPTED}" if late == "unknown" else ""
         try:
             with trio.fail_after(limit), waiting(f"tool {tool.name}", limit=limit):
                 return await step()
         except ToolFailure as error:
             output = Output(str(error), untrusted=error.untrusted, origin=error.origin)
-            return _Broken(output, "unknown" if error.unknown else "failed")
-        except trio.TooSlowError:
-            text = f"{tool.name} took longer than {limit:.0f} s and was ended"
-            if late == "unknown":
-                text = f"{text}; {INTERRUPTED}"
-            return _Broken(Output(text), late)
+            raise CallNotRun("unknown" if error.unknown else "failed", output) from error
+        except trio.TooSlowError as error:
+            text = f"{tool.name} took longer than {limit:.0f} s and was ended{unknown}"
+            raise CallNotRun(late, text) from error
         except ActorUnavailable as error:
-            return _Broken(Output(f"{tool.name} is not available now: {error}"))
+            raise CallNotRun("failed", f"{tool.name} is not available now: {error}") from error
         except Exception as error:  # a bug in a tool is the model's to work around, not the turn's
             log.exception("tool crashed", extra={"tool": tool.name})
-            text = f"{tool.name} broke ({type(error).__name__}); this is a bug in it"
-            return _Broken(Output(f"{text}; {INTERRUPTED}" if late == "unknown" else text), late)
+            text = f"{tool.name} broke ({type(error).__name__}); this is a bug in it{unknown}"
+            raise CallNotRun(late, text) from error
 
     async def _end(
         self,
-        turn: str,
         call: OpenCall,
         outcome: Outcome,
         output: Output,
@@ -310,7 +295,7 @@ class Gate:
         if target is None:
             target = started.target if started else call.pending.target if call.pending else ""
         entry = CallEnded(
-            turn,
+            self._turn.id,
             call.key,
             call.call.name,
             outcome,
@@ -327,9 +312,7 @@ class Gate:
             await self._log.record(entry, last_words=True)
 
     def _context(self, facts: Mapping[str, str] | None = None) -> ToolContext:
-        state = self._log.state
-        turn = state.turn
-        assert turn is not None, "tools run in turns"
+        state, turn = self._log.state, self._turn
         read = f", after reading {', '.join(state.taint.sources)}" if state.taint.sources else ""
         return ToolContext(
             session=self._log.id,

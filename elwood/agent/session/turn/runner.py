@@ -206,7 +206,7 @@ class TurnRunner:
                     return None
                 case GiveUpTurn():
                     assert state.turn is not None
-                    await self._gate.abandon(state.turn.id, list(state.turn.calls.values()))
+                    await self._gate.abandon()
                     await self._reply(TurnResult(GIVEN_UP, failed=True))
                     continue
                 case Start() as start:
@@ -237,7 +237,7 @@ class TurnRunner:
             self._scope = None
             if answer is None:
                 what = turn.under_way
-                await self._gate.abandon(turn.id, list(turn.calls.values()))
+                await self._gate.abandon()
                 if self._stopping:
                     answer = TurnResult(f"Stopped. Under way was {what}.")
                 else:

@@ -237,7 +237,7 @@ class TurnRun:
         calls = list(self._turn.calls.values())
         if not calls:
             return
-        await self.gate.perform(self._turn.id, calls)
+        await self.gate.perform()
         looping = set()
         for call in calls:
             if call.ended is not None:
