@@ -14,18 +14,13 @@ settings.load_profile("house")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--kills", type=int, default=None, help="rounds of kill -9 (20; 4 where the owner is asked)"
-    )
+    parser.addoption("--kills", type=int, default=None, help="rounds of kill -9 (20)")
     parser.addoption("--kill-seed", type=int, default=None, help="repeat a run of kill -9")
     parser.addoption(
-        "--kill-every", type=int, default=2, help="an asking house dies at every n-th step (2)"
+        "--kill-every", type=int, default=5, help="Elwood dies at every n-th step of a story (5)"
     )
     parser.addoption(
-        "--kill-pairs", type=int, default=60, help="pairs of steps an asking house dies at (60)"
-    )
-    parser.addoption(
-        "--clock-every", type=int, default=7, help="a house with tasks dies at every n-th step (7)"
+        "--kill-pairs", type=int, default=60, help="pairs of steps that Elwood dies at (60)"
     )
     parser.addoption(
         "--policy-examples", type=int, default=2000, help="random calls the policy decides (2000)"

@@ -55,8 +55,8 @@ class BadDisk(Calls):
     reserve_is_worth: int = RESERVE
     dead: bool = False
     seen: list[str] = attrs.field(factory=list)
-    _names: dict[int, str] = attrs.field(factory=dict)
-    _written: dict[int, str] = attrs.field(factory=dict)
+    _names: dict[int, str] = attrs.field(factory=dict, init=False)
+    _written: dict[int, str] = attrs.field(factory=dict, init=False)
 
     def at(self, place: str, act: Callable[[], None], *, nth: int = 1, file: str = "") -> None:
         """Do *act* at *place*."""

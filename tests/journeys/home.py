@@ -6,7 +6,6 @@ nothing has happened for a few milliseconds, which both ends of a loopback socke
 
 import itertools
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -37,7 +36,7 @@ from elwood.agent.models.settings import ModelSettings, Providers, ProviderSetti
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core, inspect
 from elwood.agent.session.inspection import Inspection
-from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
+from elwood.agent.session.log.entries import CallEnded, Entry
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.settings import LearningSettings
 from elwood.agent.tools.tool import Tool
@@ -53,12 +52,12 @@ from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
-from elwood.foundation.storage.journal import JournalLine, decoder, is_sound
 from tests.agent.session.scripted import Effects, answer, call
 from tests.fake_http import JUMP
 from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
 from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
+from tests.journeys.judging import broken, fold, journals, read
 
 T = TypeVar("T")
 # When Elwood was first started, Unix seconds.
@@ -90,8 +89,13 @@ def newest(request: ModelRequest) -> str:
 
 
 async def obedient(request: ModelRequest) -> Completion:
-    """Call the tools named after "call"; repeat anything else, and what the tools gave."""
+    """Do as `respond` does."""
     await trio.lowlevel.checkpoint()
+    return respond(request)
+
+
+def respond(request: ModelRequest) -> Completion:
+    """Call the tools named after "call"; repeat anything else, and what the tools gave."""
     text = newest(request)
     if isinstance(request.messages[-1], Human) and text.startswith("call "):
         words = text.removeprefix("call ").split(", ")
@@ -150,6 +154,8 @@ class Home:
     )
     model: str = MODEL
     hold: trio.Event | None = None
+    # Seconds that the disk takes for each thing.
+    slow: float = 0.0
     # What the clients of Elwood are connected by, if not by the kernel.
     network: httpcore2.AsyncNetworkBackend | None = None
     numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
@@ -173,7 +179,7 @@ class Home:
             self.hold = None
 
     async def blocking(self, fn: Callable[[], T], /) -> T:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.slow)
         while self.hold is not None:
             await self.hold.wait()
         return fn()
@@ -187,12 +193,7 @@ class Home:
 
     def entries(self, session: str = MINE) -> list[Entry]:
         """What stands in a session's log, but for a torn end."""
-        return [entry for line in self._lines(session) for entry in line.entries]
-
-    def _lines(self, session: str) -> list[JournalLine[Entry]]:
-        path = self.journal(session)
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        return [decoder(Entry).decode(line) for line in lines if is_sound(line)]
+        return [entry for _, _, entry in read(self.journal(session), Entry)]
 
     def names(self, session: str = MINE) -> list[str]:
         """The entries by their tags."""
@@ -208,11 +209,7 @@ class Home:
 
     def fold(self, session: str = MINE) -> Session:
         """What a session's log adds up to."""
-        state = Session()
-        for line in self._lines(session):
-            for seq, entry in enumerate(line.entries, line.seq):
-                state.apply(seq, line.at, entry)
-        return state
+        return fold(self.state, session)
 
     @property
     def sessions(self) -> list[str]:
@@ -247,36 +244,8 @@ class Home:
 
     def broken(self) -> list[str]:
         """List the promises that were broken."""
-        found = []
-        for session in self.sessions:
-            entries = self.entries(session)
-            replies = [entry for entry in entries if isinstance(entry, Replied)]
-            received = [entry.id for entry in entries if isinstance(entry, Received)]
-            if len(set(received)) != len(received):
-                found.append(f"P1: accepted twice: {received}")
-            for id_ in received:
-                outcomes = sum(id_ in reply.inputs for reply in replies)
-                if outcomes != 1:
-                    found.append(f"P1: {id_} has {outcomes} outcomes")
-            for reply in replies:
-                if reply.quiet:
-                    continue  # nobody waits for it
-                done = [e for e in entries if isinstance(e, Delivered) and e.reply == reply.reply]
-                head = reply.text.split("\n", 1)[0][:40]
-                seen = [text for text in self.texts(reply.route.chat) if head in text]
-                unmarked = [text for text in seen if not text.startswith("(again)")]
-                others = sum(other.text == reply.text for other in replies)
-                if len(done) != 1 or not seen or len(unmarked) > others:
-                    found.append(f"P1: reply {head!r}: delivered {len(done)}, seen {seen}")
-            told = "\n".join(self.fake.texts())
-            for entry in entries:
-                if isinstance(entry, CallEnded) and entry.outcome == "unknown":
-                    line = f"? {entry.tool} {entry.target}".strip()
-                    if line not in told:
-                        found.append(f"P3: {line} was not told")
-        acts = Counter(effect for effect in self.effects.done if effect.startswith("act"))
-        found += [f"P2: {effect} was done {n} times" for effect, n in acts.items() if n > 1]
-        return found
+        sent = [(message.chat, message.text) for message in self.fake.sent]
+        return broken(journals(self.state), sent, self.effects.done)
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator["Life"]:
@@ -335,15 +304,10 @@ class Life:
                     self.app = app
                     self.built.set()
                     await app.live()
-        except Escalated as error:
-            self.escalated = error
-        except Kill:
+        except* Kill:
             self.was_killed = True
-        except BaseExceptionGroup as group:
-            kills, rest = group.split(Kill)
-            if kills is None or rest is not None:
-                raise
-            self.was_killed = True
+        except* Escalated as group:
+            self.escalated = _one(group)
         finally:
             self.home.disk.dead = True
             self.built.set()
@@ -490,6 +454,12 @@ class Life:
             )
 
         return Feature(name="telegram", build=build_)
+
+
+def _one(group: ExceptionGroup[Escalated]) -> Escalated:
+    [error] = group.exceptions
+    assert isinstance(error, Escalated)
+    return error
 
 
 @contextmanager

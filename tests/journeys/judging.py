@@ -1,102 +1,232 @@
-"""Judges a town by what its Bot API saw and its journals hold."""
+"""Judges what was promised, by what the Bot API saw, what was done, and what the logs hold."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from elwood.agent.session.log.entries import CallEnded, Delivered, Entry, Received, Replied
-from elwood.agent.session.reading.receipts import HEAD
-from elwood.features.telegram.outbox import UNFINISHED
+from elwood.agent.approvals.state import (
+    ApprovalBook,
+    ApprovalDecided,
+    ApprovalEntry,
+    ApprovalRequested,
+)
+from elwood.agent.session.log.entries import (
+    CallDecided,
+    CallEnded,
+    CallPending,
+    CallStarted,
+    Delivered,
+    Entry,
+    Received,
+    Replied,
+)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.turns import call_key
+from elwood.foundation.storage.journal import decoder, is_sound
 from elwood.foundation.text.splitting import parts
-from tests.fake_telegram import BOT
-from tests.journeys.service import MARK, QUESTION, Town
 
 AGAIN = "(again) "
-# How the words about tasks begin, which no conversation has said.
-NEWS = ("Failed", "Missed: ", "Paused: ")
+# Characters of a call that are told in any case: of what is long the end is left out.
+SHOWN = 24
+YES = ("once", "conversation", "always", "source")
+Journals = Mapping[str, Sequence[Entry]]
 
 
-def name(update: int) -> str:
-    """Name an update as the journals do."""
-    return f"tg:{BOT['id']}:{update}"
+# --- what the disk says ---------------------------------------------------------------------------
 
 
-def broken(town: Town, pushed: dict[int, str]) -> list[str]:
-    """List the promises that were broken; *pushed* are the marks of the messages by update."""
-    entries = [entry for journal in town.journals().values() for entry in journal]
-    found = [*_outcomes(town, entries, pushed), *_answers(town, entries)]
-    found += _effects(town, entries)
+def read(path: Path, entries: Any) -> list[tuple[int, float, Any]]:
+    """Read a journal of the union *entries*, but for a torn end: number, time, entry."""
+    raw = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    sound = [decoder(entries).decode(line) for line in raw if is_sound(line)]
+    return [
+        (line.seq + n, line.at, entry) for line in sound for n, entry in enumerate(line.entries)
+    ]
+
+
+def journals(state: Path) -> dict[str, list[Entry]]:
+    """Read the logs of all sessions."""
+    paths = sorted((state / "sessions").glob("*.jsonl"))
+    return {path.stem: [entry for _, _, entry in read(path, Entry)] for path in paths}
+
+
+def fold(state: Path, session: str) -> Session:
+    """What a session's log adds up to."""
+    folded = Session()
+    for seq, at, entry in read(state / "sessions" / f"{session}.jsonl", Entry):
+        folded.apply(seq, at, entry)
+    return folded
+
+
+def approvals(state: Path) -> tuple[list[ApprovalEntry], ApprovalBook]:
+    """Read the log of approvals, and what it adds up to."""
+    book, found = ApprovalBook(), read(state / "approvals.jsonl", ApprovalEntry)
+    for seq, at, entry in found:
+        book.apply(seq, at, entry)
+    return [entry for _, _, entry in found], book
+
+
+Waits = set[tuple[str, str]]
+
+
+def asked_and_waiting(book: ApprovalBook, states: Mapping[str, Session]) -> tuple[Waits, Waits]:
+    """Name the calls about which a question is open, and those whose decision is not known."""
+    asked = {(case.question.session, case.question.call) for case in book.calls.open()}
+    waiting: Waits = set()
+    for name, state in states.items():
+        waiting |= {(name, key) for key, one in state.pending.items() if one.decided is None}
+        waiting |= {
+            (name, call_key(one.pending.turn, one.pending.call))
+            for one in (state.turn.calls.values() if state.turn is not None else ())
+            if one.pending is not None and one.decided is None and one.ended is None
+        }
+    return asked, waiting
+
+
+# --- P1 to P4 -------------------------------------------------------------------------------------
+
+
+def broken(logs: Journals, sent: Iterable[tuple[int, str]], done: Iterable[str]) -> list[str]:
+    """List the promises that were broken: *sent* to which chat, and *done* by `act`."""
+    found, texts = [], list(sent)
+    for session, entries in logs.items():
+        found += [f"{session}: {wrong}" for wrong in _outcomes(entries)]
+    found += _answers([entry for entries in logs.values() for entry in entries], texts)
+    acts = Counter(effect for effect in done if effect.startswith("act"))
+    wanted = "\n".join(e.text for log in logs.values() for e in log if isinstance(e, Received))
+    for effect, times in acts.items():
+        if times > max(1, wanted.count(effect)):
+            found.append(f"P2: {effect} was done {times} times")
+    told = "\n".join(text for _, text in texts)
+    ended = [e for entries in logs.values() for e in entries if isinstance(e, CallEnded)]
+    for entry in ended:
+        what = f"{entry.tool} {entry.target}".strip()
+        if entry.outcome == "unknown" and f"? {what[:SHOWN]}" not in told:
+            found.append(f"P3: it was not told that {what} is uncertain")
+        if entry.outcome == "ok" and entry.tool == "act" and not acts[what]:
+            found.append(f"P4: {what} was claimed, but not done")
     return found
 
 
-def uncertain(town: Town) -> int:
-    """Count the calls of `act` that a kill has cut off: those that a repeat would do twice."""
-    entries = [entry for journal in town.journals().values() for entry in journal]
-    return sum(isinstance(e, CallEnded) and e.outcome == "unknown" for e in entries)
-
-
-def _outcomes(town: Town, entries: list[Entry], pushed: dict[int, str]) -> list[str]:
-    """P1: each message has one outcome, which is delivered and seen."""
-    found = []
-    received = Counter(e.id for e in entries if isinstance(e, Received))
+def _outcomes(entries: Sequence[Entry]) -> list[str]:
+    """P1: each message was accepted once, and has one outcome; each reply was delivered once."""
     replies = [entry for entry in entries if isinstance(entry, Replied)]
+    received = Counter(entry.id for entry in entries if isinstance(entry, Received))
     outcomes = Counter(id_ for reply in replies for id_ in reply.inputs)
-    failed = {id_ for reply in replies if reply.failed for id_ in reply.inputs}
-    seen = Counter(
-        mark
-        for text in town.said()
-        if not text.startswith(AGAIN)
-        for mark in set(MARK.findall(text.partition(HEAD)[0]))  # not what ran later
+    delivered = Counter(entry.reply for entry in entries if isinstance(entry, Delivered))
+    wanted = Counter(reply.reply for reply in replies if not reply.quiet)
+    found = [f"P1: {id_} was accepted {n} times" for id_, n in received.items() if n > 1]
+    found += [f"P1: {id_} has {outcomes[id_]} outcomes" for id_ in received if outcomes[id_] != 1]
+    return found + ([] if delivered == wanted else [f"P1: {wanted} replies, delivered {delivered}"])
+
+
+def _answers(entries: Sequence[Entry], texts: Sequence[tuple[int, str]]) -> list[str]:
+    """P1: each reply was seen, and no more often without the mark of a repeat than it was given."""
+    wanted = expected(entries)
+    plain: Counter[tuple[int | None, str]] = Counter(texts)
+    either: Counter[tuple[int | None, str]] = Counter(
+        (chat, text.removeprefix(AGAIN)) for chat, text in texts
     )
-    seen_at_all = {mark for text in town.said() for mark in MARK.findall(text)}
-    for update, mark in pushed.items():
-        id_ = name(update)
-        if received[id_] != 1 or outcomes[id_] != 1:
-            found.append(f"{mark}: accepted {received[id_]} times, {outcomes[id_]} outcomes")
-        if mark not in seen_at_all and id_ not in failed:
-            found.append(f"{mark}: its answer was never seen")
-        # What was given up stands unanswered before the model, which may come back to it.
-        if seen[mark] > 1 and id_ not in failed:
-            found.append(f"{mark}: answered {seen[mark]} times without a mark")
-    return found
+    found = [f"P1: repeated silently: {key}" for key in wanted if plain[key] > wanted[key]]
+    return found + [f"P1: never seen: {key}" for key in wanted if either[key] < wanted[key]]
 
 
-def _answers(town: Town, entries: list[Entry]) -> list[str]:
-    """Each reply was delivered, was seen, and was seen once without the mark of a repeat."""
-    found = []
-    replies = [e for e in entries if isinstance(e, Replied) and e.text and not e.quiet]
-    delivered = Counter(entry.why for entry in entries if isinstance(entry, Delivered))
-    if delivered != {"": len(replies)}:
-        found.append(f"{len(replies)} replies, delivered: {delivered}")
-    wanted = Counter(
+def expected(entries: Iterable[Entry]) -> Counter[tuple[int | None, str]]:
+    """Count the messages that the replies are sent as: chat and text."""
+    undeliverable = {e.reply for e in entries if isinstance(e, Delivered) and e.why}
+    return Counter(
         (reply.route.chat, part.text.strip())
-        for reply in replies
+        for reply in entries
+        if isinstance(reply, Replied) and not reply.quiet and reply.reply not in undeliverable
         for part in parts(reply.text, reply.footer)
     )
-    plain: Counter[tuple[int, str]] = Counter()
-    either: Counter[tuple[int, str]] = Counter()
-    for sent in town.telegram.sent:
-        if sent.text.endswith(UNFINISHED) or QUESTION in sent.text:
-            continue
-        text = sent.text.removeprefix(AGAIN)
-        if text.startswith(NEWS):
-            continue
-        either[sent.chat, text] += 1
-        if text == sent.text:
-            plain[sent.chat, text] += 1
-    found += [f"repeated silently: {key}" for key in plain if plain[key] > wanted[key]]
-    found += [f"never seen: {key}" for key in wanted if either[key] < wanted[key]]
-    found += [f"seen, but no reply: {key}" for key in either if key not in wanted]
+
+
+# --- approvals ------------------------------------------------------------------------------------
+
+
+def key_of(entry: CallPending | CallDecided | CallStarted | CallEnded) -> str:
+    """Name a call the same in the turn that proposed it and in those that it runs in."""
+    return _first(call_key(entry.turn, entry.call))
+
+
+def _first(key: str) -> str:
+    """Name a call as in the turn that proposed it: ``t2/t1/c0`` was asked about again in t2."""
+    return "/".join(key.split("/")[-2:])
+
+
+def misjudged(logs: Journals, rulings: Sequence[ApprovalEntry], free: Sequence[str]) -> list[str]:
+    """List what the logs say that must not be; the tools in *free* act unasked."""
+    found = []
+    for session, entries in logs.items():
+        asked = [
+            e for e in rulings if isinstance(e, ApprovalRequested) and e.question.session == session
+        ]
+        ids = {entry.id for entry in asked}
+        ruled = [e for e in rulings if isinstance(e, ApprovalDecided) and e.id in ids]
+        wrong = [*_contradictions(entries, asked, ruled), *_unasked(entries, asked, ruled, free)]
+        found += [f"{session}: {one}" for one in wrong]
     return found
 
 
-def _effects(town: Town, entries: list[Entry]) -> list[str]:
-    """P2 to P4: nothing was done twice, nothing is claimed, what is uncertain was told."""
-    done = Counter(town.effects)
-    found = [f"P2: {mark} was done {times} times" for mark, times in done.items() if times > 1]
-    told = "\n".join(town.said())
+def _contradictions(
+    entries: Sequence[Entry], asked: Sequence[ApprovalRequested], ruled: Sequence[ApprovalDecided]
+) -> list[str]:
+    """List what was asked, ruled or run twice, or run after a no.
+
+    What was allowed must have run, or be unknown, or have been given up before it began.
+    """
+    questions = {entry.id: entry.question for entry in asked}
+    times = Counter((q.call, q.plan) for q in questions.values())
+    found = [f"asked {n} times: {key}" for key, n in times.items() if n > 1]
+    rules = Counter(rule.id for rule in ruled)
+    found += [f"ruled {n} times: {questions[id].call}" for id, n in rules.items() if n > 1]
+    started = Counter(key_of(e) for e in entries if isinstance(e, CallStarted) and _once(e))
+    found += [f"started {n} times: {key}" for key, n in started.items() if n > 1]
+    ended = {key_of(e): e for e in entries if isinstance(e, CallEnded)}
+    withdrawn = {
+        key_of(e) for e in entries if isinstance(e, CallDecided) and e.ruling == "withdrawn"
+    }
+    newest = {_first(question.call): id for id, question in questions.items()}
+    for rule in ruled:
+        key = _first(questions[rule.id].call)
+        if newest[key] != rule.id:
+            continue  # what it would do had changed, so another answer counted
+        outcome = ended[key].outcome if key in ended else "none"
+        if outcome == "denied" and ended[key].text.startswith("stopped"):
+            continue
+        if rule.ruling in YES and outcome not in ("ok", "unknown") and key not in withdrawn:
+            found.append(f"{key} was allowed, and its end is: {outcome}")
+        if rule.ruling not in YES and rule.ruling != "standing" and started[key]:
+            found.append(f"{key} was {rule.ruling}, and has run")
+    return found
+
+
+def _unasked(
+    entries: Sequence[Entry],
+    asked: Sequence[ApprovalRequested],
+    ruled: Sequence[ApprovalDecided],
+    free: Sequence[str],
+) -> list[str]:
+    """List the calls that ran without a yes in both logs, and before that in this one."""
+    plans = {entry.id: entry.question for entry in asked}
+    yes = {(_first(plans[rule.id].call), rule.plan) for rule in ruled if rule.ruling in YES}
+    allowed: set[str] = set()
+    found = []
     for entry in entries:
-        if isinstance(entry, CallEnded) and entry.tool == "act":
-            if entry.outcome == "unknown" and f"? act {entry.target}" not in told:
-                found.append(f"P3: it was not told that {entry.target} is uncertain")
-            if entry.outcome == "ok" and not done[entry.target]:
-                found.append(f"P4: {entry.target} was claimed but not done")
+        if isinstance(entry, CallDecided) and entry.allowed:
+            if (key_of(entry), entry.plan) in yes or entry.ruling == "standing":
+                allowed.add(key_of(entry))
+            else:
+                found.append(f"{key_of(entry)} is allowed here, and not by approvals")
+        elif isinstance(entry, CallStarted) and _once(entry):
+            if entry.tool in free or key_of(entry) in allowed:
+                continue
+            found.append(f"{key_of(entry)} {entry.target} was not allowed, and has run")
     return found
+
+
+def _once(started: CallStarted) -> bool:
+    """Tell whether a repeat would do harm."""
+    return started.effect == "once"

@@ -8,9 +8,15 @@ with Elwood and nothing of its rules.
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import attrs
+
+from elwood.agent.conversation.settings import is_active
+from elwood.agent.session.log.entries import Received, Replied
+from elwood.features.tasks import when as timing
 from elwood.features.tasks.rules import LOOKED, TELL_LONG
+from elwood.features.tasks.run import message_of
 from elwood.features.tasks.state import (
     LONG,
     ClockBehind,
@@ -26,11 +32,91 @@ from elwood.features.tasks.state import (
     TaskScheduled,
     TimetableEntry,
 )
-from tests.journeys.series import Series, kind
+from elwood.features.tasks.task import Task
+from tests.journeys.judging import AGAIN, Journals
 
 Log = Sequence[tuple[int, float, TimetableEntry]]
 # Seconds after which a run counts as caught up.
 LATE = 180.0
+# How the words about tasks begin, which no conversation has said.
+NEWS = ("Failed", "Missed: ", "Paused: ")
+
+
+def misplanned(log: Log, end: float, texts: Iterable[str], journals: Journals) -> list[str]:
+    """List what is wrong with the planned times until *end*: what became of them, who was told."""
+    judge = Judge(log, end)
+    bare = [(text.removeprefix(AGAIN), text.startswith(AGAIN)) for text in texts]
+    judge.judge_news(log, [one for one in bare if one[0].startswith(NEWS)])
+    return [*judge.broken, *_runs(log, journals)]
+
+
+def _runs(log: Log, journals: Journals) -> Iterator[str]:
+    """Each run that began is one message of one session, and ended as the session says."""
+    entries = [entry for each in journals.values() for entry in each]
+    asked = {e.id for e in entries if isinstance(e, Received) and e.errand}
+    replies = {id_: e for e in entries if isinstance(e, Replied) for id_ in e.inputs}
+    chores = {e.task.id for _, _, e in log if isinstance(e, TaskScheduled) and e.task.chore}
+    runs = [e.run for _, _, e in log if isinstance(e, RunStarted) and e.run.task not in chores]
+    begun = {message_of(run) for run in runs}
+    yield from (f"{id_} began, and nobody was asked" for id_ in begun - asked)
+    yield from (f"{id_} never began" for id_ in asked - begun if not id_.endswith(":note"))
+    for _, _, entry in log:
+        if not isinstance(entry, RunFinished):
+            continue
+        told = replies.get(message_of(entry.run))
+        if told and (entry.result == "failed") != told.failed:
+            yield f"{entry} in the timetable, {told} in the session"
+        if told and told.failed and not told.quiet and entry.tell:
+            yield f"its conversation has told of it already: {entry.tell}"
+    # What came of a yes is told to the owner who said it: nobody else waits for that.
+    for reply in (entry for entry in entries if isinstance(entry, Replied)):
+        if not reply.inputs and reply.failed and reply.quiet:
+            yield f"the owner allowed it, and never heard: {reply}"
+
+
+@attrs.define
+class Series:
+    """The times of a task as it was planned from entry *number* on, until it was another.
+
+    Times in (*since*, *must*] need an outcome; up to *may* they can have one, as the clock had
+    once shown more; so can those of *pauses*, and those of *taken*, when an earlier series ran.
+    """
+
+    number: int
+    task: Task
+    since: float
+    must: float = math.inf
+    may: float = math.inf
+    pauses: list[tuple[float, float]] = attrs.field(factory=list)
+    attempts: dict[float, list[RunFinished]] = attrs.field(factory=lambda: defaultdict(list))
+    passed: list[RunsMissed] = attrs.field(factory=list)
+    begun: set[float] = attrs.field(factory=set)
+    exempt: float = 0.0
+    taken: tuple[float, float] = (0.0, 0.0)
+
+    def times(self, end: float, since: float | None = None) -> Iterator[float]:
+        """List the planned times, one by one."""
+        at: float | None = self.since if since is None else since
+        while True:
+            at = timing.next_at(self.task.when, at or 0.0, self.task.zone, self.task.id)
+            if at is None or at > end or (self.task.ends is not None and at > self.task.ends):
+                return
+            yield at
+
+    def is_awake(self, at: float) -> bool:
+        """Tell whether something planned for *at* may run then."""
+        chosen = isinstance(self.task.when, timing.Once)
+        return chosen or is_active(self.task.hours, at, self.task.zone)
+
+
+def kind(task: Task) -> str:
+    """Say what kind of task it is."""
+    if task.chore:
+        return "chore"
+    if task.watch is not None:
+        return "watch"
+    word = type(task.when).__name__.lower()
+    return f"{word}+hours" if task.hours else word
 
 
 class Judge:

@@ -15,16 +15,17 @@ import msgspec
 import trio
 
 from elwood.agent.conversation.message import without_days
-from elwood.agent.session.log.entries import Entry
+from elwood.agent.session.log.entries import Entry, Received, Replied
 from elwood.agent.session.log.turns import UNANSWERED
 from elwood.features.telegram.outbox import UNFINISHED
-from elwood.foundation.storage.journal import is_sound
 from tests.fake_http import serving
 from tests.fake_model_rules import Json, blocks
 from tests.fake_models import FakeModels, Say, Step
-from tests.fake_telegram import OWNER, FakeTelegram, SentMessage, fake_telegram
+from tests.fake_telegram import BOT, OWNER, FakeTelegram, SentMessage, fake_telegram
 from tests.journeys import dated
 from tests.journeys.effectful import EFFECTS, HOLD
+from tests.journeys.judging import AGAIN, broken, expected, journals
+from tests.journeys.outcomes import NEWS
 
 ROOT = Path(__file__).parents[2]
 # What a process may see of the environment of the tests.
@@ -35,6 +36,8 @@ GROUP = -100500
 # How a question about a call begins.
 QUESTION = "May I use "
 MARK = re.compile(r"\bm\d{4}\b")
+# What people ask for; what is told of their calls ends otherwise.
+WISH = re.compile(r"\b(act|look|run) (m\d{4})$", re.MULTILINE)
 # Seconds after which something has gone wrong for good, on the slowest of machines.
 PATIENCE = 60.0
 # Seconds from the start of a process to its first poll on a machine that has nothing else to do.
@@ -53,10 +56,6 @@ base_url = "{telegram}"
 [providers.anthropic]
 base_url = "{models}"
 """
-
-
-class _Line(msgspec.Struct):
-    entries: list[Entry]
 
 
 class _Record(msgspec.Struct):
@@ -251,12 +250,31 @@ class Town:
 
     def journals(self) -> dict[str, list[Entry]]:
         """Read the log of each session, but for a torn tail."""
-        found = {}
-        for path in sorted((self.state / "sessions").glob("*.jsonl")):
-            lines = path.read_bytes().splitlines(keepends=True)
-            sound = [msgspec.json.decode(line, type=_Line) for line in lines if is_sound(line)]
-            found[path.stem] = [entry for line in sound for entry in line.entries]
-        return found
+        return journals(self.state)
+
+    def broken(self, pushed: Mapping[int, str]) -> list[str]:
+        """List the promises that were broken; *pushed* are the marks of the messages by update."""
+        logs = self.journals()
+        entries = [entry for log in logs.values() for entry in log]
+        sent = [
+            (message.chat, message.text)
+            for message in self.telegram.sent
+            if not message.text.endswith(UNFINISHED) and QUESTION not in message.text
+        ]
+        found = broken(logs, sent, [f"act {mark}" for mark in self.effects])
+        received = {entry.id for entry in entries if isinstance(entry, Received)}
+        failed = {id_ for e in entries if isinstance(e, Replied) and e.failed for id_ in e.inputs}
+        said = "\n".join(text for _, text in sent)
+        for update, mark in pushed.items():
+            id_ = f"tg:{BOT['id']}:{update}"  # as the journals name it
+            if id_ not in received:
+                found.append(f"{mark} was not accepted")
+            elif mark not in said and id_ not in failed:
+                found.append(f"the answer to {mark} was never seen")
+        wanted = expected(entries)
+        bare = {(chat, text.removeprefix(AGAIN)) for chat, text in sent}
+        strays = [one for one in bare - wanted.keys() if not one[1].startswith(NEWS)]
+        return [*found, *(f"seen, but no reply: {one}" for one in strays)]
 
     def buttons(self) -> list[SentMessage]:
         """List the questions that wait for a button."""
@@ -295,10 +313,12 @@ def words(message: Json) -> str:
     return "\n".join(texts[ended[-1] + 1 :] if ended else texts)
 
 
-def obedient(body: Json) -> Step:
+def obedient(body: Json, mark: str = "") -> Step:
     """Do what the messages since the last answer ask for, and then say which marks they had.
 
-    ``act m0001`` asks for the tool `act`, ``look m0002`` for a look at the workspace.
+    ``act m0001`` asks for the tool `act`, ``look m0002`` for a look at the workspace, ``run m0003``
+    for a command that leaves a line in *ran*, and children that would go on for long; *mark* stands
+    in the words of each of its processes.
     """
     span: deque[Json] = deque()
     called = set()
@@ -307,16 +327,23 @@ def obedient(body: Json) -> Step:
             calls = [block for block in blocks(message) if block["type"] == "tool_use"]
             if not calls:
                 break
-            called |= {call["input"].get("name", "a look") for call in calls}
+            called |= {
+                one for call in calls for one in MARK.findall(str(call["input"])) or ["look"]
+            }
         else:
             span.appendleft(message)
             if UNANSWERED[:40] in str(message["content"]):
                 break
     asked = "\n".join(words(message) for message in span)
-    todo = [name for name in re.findall(r"act (m\d{4})", asked) if name not in called]
-    wanted = [("act", f'{{"name": "{name}"}}') for name in todo]
-    if re.search(r"look m\d{4}", asked) and "a look" not in called:
-        wanted.append(("list_files", "{}"))
+    wanted = []
+    for kind, name in WISH.findall(asked):
+        if name in called or (kind == "look" and "look" in called):
+            continue
+        child = f'(setsid bash -c "sleep 60; : {mark}" &)'
+        command = f"echo {name} >> ran; {child}; sleep 0.2; : {mark}"
+        given = {"act": {"name": name}, "look": {}, "run": {"command": command}}[kind]
+        tool = {"act": "act", "look": "list_files", "run": "run_command"}[kind]
+        wanted.append((tool, msgspec.json.encode(given).decode()))
     if wanted:
         return Say(calls=tuple(wanted))
     return Say(f"Heard {' '.join(dict.fromkeys(MARK.findall(asked)))}.")

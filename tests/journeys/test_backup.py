@@ -26,7 +26,7 @@ from tests.features.backup.keeping import contents
 from tests.journeys.home import EPOCH, OTHER, Home, home
 from tests.journeys.service import MARK, Town, town
 from tests.journeys.test_approval_journeys import button, questions
-from tests.journeys.test_kill9 import MOST, Story
+from tests.journeys.test_kill9 import World
 
 STRANGER = 4711
 RESTORED = "I was restored from a backup"
@@ -201,19 +201,15 @@ async def test_under_load_between_real_processes(
     seed = random.randrange(10**6) if seed is None else seed
     print(f"to repeat this: --kill-seed {seed}")
     async with town(tmp_path / "here", effectful=True) as here:
-        story = Story(here, random.Random(seed))
+        world = World(here, random.Random(seed))
         await here.start()
         here.telegram.say("let me in", chat=STRANGER, user=STRANGER)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(story.go_on)
-            for kind in ("act", "act", "tell"):
-                story.push(kind, OWNER)
-                await here.says(len(here.said()) + 1)
-                story.push("act", OTHER)
-                await trio.to_thread.run_sync(lambda: take(of_town(here), clock=time.time, keep=9))
-                story.room = MOST
-            nursery.cancel_scope.cancel()
-        await story.answered(set(story.pushed.values()))
+        for kind in ("act", "act", "tell"):
+            world.push(kind, OWNER)
+            await here.says(len(here.said()) + 1)
+            world.push("act", OTHER)
+            await trio.to_thread.run_sync(lambda: take(of_town(here), clock=time.time, keep=9))
+        await here.eventually(world.is_settled)
         await here.stop()
         # What Telegram still held would be new to whoever comes out of the backup.
         assert not here.telegram.unconfirmed
@@ -235,7 +231,7 @@ async def test_under_load_between_real_processes(
         put_back = restored(there.state)
         assert put_back is not None
         await trio.sleep(max(0.0, put_back.restored_at + 1.0 - time.time()))
-        mark = story.push("tell", OWNER)
+        mark = world.push("tell", OWNER)
         await there.until(lambda: any(mark in text for text in there.said()))
         await there.stop()
         await there.verify()

@@ -11,24 +11,20 @@ from trio.testing import MockClock
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Notice
-from elwood.agent.conversation.settings import Owner
 from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallDecided
 from elwood.features.tasks.messages import ListTasks, PlanTask, Woken
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
-from elwood.features.tasks.state import TaskRemoved
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
 from tests.agent.session.scripted import answer, call
 from tests.fake_telegram import SentMessage
-from tests.journeys.clock_stories import DUE, HOUR, acts, settings
-from tests.journeys.clocked import Story, Trial, sample
 from tests.journeys.home import EPOCH, MINE, Home, Life, home, newest
 from tests.journeys.test_approval_journeys import asked, press, questions
 
-ID = "water"
+ID, HOUR = "water", 3600.0
 OWN = f"{SESSION}{ID}"
 TASK = Task(ID, "Water", Every(HOUR, EPOCH + 60.0 - HOUR), prompt="Water the plants.")
 WAIT = 10.0
@@ -240,44 +236,3 @@ async def test_a_new_task_of_the_same_name_is_another_one(
         await life.settled()
         assert h.effects.done == ["act boldly"]
         assert withdrawn(h) == ["c1"]
-
-
-async def is_cancelled(trial: Trial) -> None:
-    """Cancel a task whose run waits for a yes, and say yes behind that."""
-    await trial.quiet()
-    task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
-    await trial.life.address("timetable").ask(PlanTask(task=task))
-    await trial.until_time(DUE)
-    await trial.until(lambda: trial.table().tasks["work"].result == "waiting")
-    await trial.quiet()
-    trial.armed = True
-    trial.home.fake.say("/tasks cancel work")
-    await trial.until(lambda: any(isinstance(entry, TaskRemoved) for _, _, entry in trial.log()))
-    await trial.press("once")
-    await trial.quiet()
-    await trial.until(lambda: not trial.home.fold(f"{SESSION}work").pending)
-    await trial.quiet()
-    trial.armed = False
-
-
-CANCELLED = Story(
-    happen=is_cancelled,
-    think=acts,
-    settings=settings(free=()) | {"tasks": ConfiguredTasks(), "owner": Owner(hours="00:00-23:59")},
-)
-
-
-def test_a_cancelled_task_does_nothing_wherever_the_house_dies(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    """At some of the steps; with --clock-every 1 at each."""
-    calm = Trial(tmp_path / "calm", CANCELLED).run()
-    assert calm.home.effects.done == []
-    assert len(calm.names) > 10
-    for at in sample(len(calm.names), request.config.getoption("--clock-every"), 0):
-        trial = Trial(tmp_path / str(at), CANCELLED, at).run()
-        where = f"{at} ({trial.names[at - 1]})"
-        assert trial.lives == 2, where
-        assert trial.home.effects.done == [], where
-        assert trial.home.broken() == [], where
-        assert trial.home.fold(f"{SESSION}work").pending == {}, where

@@ -920,7 +920,7 @@ async def test_cp_29_a_crash_during_recovery_is_one_more_crash(
     tmp_path: Path, mock_clock: MockClock, when: str
 ) -> None:
     """Here with all of Elwood, at each write of a recovery; every pair of steps is tried in
-    test_crash_points."""
+    test_kill_steps."""
     for tag in RECOVERY:
         async with home(tmp_path / tag, mock_clock) as h:
             await say_and_die(h, "call act boldly", "after sync started")

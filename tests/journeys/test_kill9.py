@@ -1,91 +1,85 @@
-"""kill -9 of real processes, at random: nothing is lost, nothing is repeated silently."""
+"""kill -9 of real processes at random instants: people talk, the owner decides, tasks are due.
 
-import os
+The time of a real process cannot be made faster, and nothing may be planned more often than each
+minute.  So tasks are planned between two lives, by the real timetable, for the next moments.
+"""
+
 import random
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import attrs
 import pytest
 import trio
 
-from elwood.agent.session.log.entries import Replied
-from elwood.agent.session.turn.runner import GIVEN_UP
+from elwood.agent.approvals.prompt_text import button_pressed
+from elwood.agent.approvals.state import ApprovalDecided
+from elwood.agent.conversation.route import Route
+from elwood.agent.session.log.entries import CallEnded, CallStarted, Entry
+from elwood.agent.session.log.state import Nothing, next_work
+from elwood.features.tasks import rules
+from elwood.features.tasks.messages import PlanTask
+from elwood.features.tasks.state import RunFinished, Timetable, TimetableEntry
+from elwood.features.tasks.task import Task, TaskStatus
+from elwood.features.tasks.when import Once
 from tests.fake_model_rules import Json
 from tests.fake_models import Say, Step
-from tests.journeys.judging import broken, name, uncertain
+from tests.fake_telegram import OWNER, FakeTelegram, SentMessage
+from tests.features.tasks.timetables import keeping
+from tests.journeys.judging import approvals, asked_and_waiting, fold, misjudged, read
+from tests.journeys.outcomes import misplanned
 from tests.journeys.service import FRIENDS, GROUP, MARK, Town, obedient, town
 
-# Seconds from the first poll to the answers of what waited, and those of a plain turn, on a machine
-# that has nothing else to do.  A loaded one may take longer for both.
-PROMISED, PLAIN = 2.0, 0.1
-# Seconds between two looks whether the machine stands still, and of a look that it does not delay.
-BEAT, USUAL = 0.05, 0.05
-# Rounds, unless --kills says otherwise.
-KILLS = 20
-# Messages pushed in one life, at most: so many that never twenty wait, or the next is not taken.
-MOST = 4
-# Lives of each kind, in each ten of them.
-LIVES = {"start": 2, "work": 4, "act": 1, "catch up": 3}
+# Rounds, unless --kills says otherwise; and of how many on each thing must have happened.
+KILLS, MANY = 20, 100
+# Messages pushed, and tasks planned, for one life, at most: so many that never twenty wait, or the
+# next is not taken.
+MESSAGES, TASKS = 4, 2
+# Lives of each kind, in each ten of them; and what is said and planned: `act` acts unasked, the
+# owner is asked about commands, and "" is a plain reminder.
+LIVES = {"start": 2, "work": 4, "act": 3, "catch up": 1}
+SAID = {"tell": 4, "act": 5, "look": 1, "run": 4}
+PLANNED = {"": 2, "tell": 2, "act": 4, "run": 1}
 MENTION = {"type": "mention", "offset": 0, "length": len("@elwood_bot")}
+# Questions come one by one, turns wait for less than an owner often takes, and what nobody answers
+# ends within the test.
+MORE = """
+[approvals]
+wait = 0.3
+expires = 60
+group_after = 100000
+[backup]
+every = 0
+[[tasks]]
+title = "tea"
+when = "every minute"
+message = "Time for tea."
+[[tasks]]
+title = "news"
+when = "every minute"
+prompt = "tell m9001"
+[[tasks]]
+title = "mail"
+when = "every minute"
+prompt = "tell m9002"
+silent = true
+"""
 
 
-@attrs.frozen
-class CaughtUp:
-    """How long it took to answer what waited, and a plain turn then; in seconds.
-
-    In *lost* of them the machine stood still, and it was *slower* than an idle one at the start.
-    """
-
-    took: float
-    turn: float
-    lost: float
-    slower: float
-
-    @property
-    def is_late(self) -> bool:
-        """Tell whether the promise was broken, and not by the machine."""
-        return self.took - self.lost > PROMISED * max(self.slower, self.turn / PLAIN)
-
-
-class Pulse:
-    """Counts the seconds in which this machine, or its disk, does nothing for us."""
-
-    def __init__(self, folder: Path) -> None:
-        self.lost = 0.0
-        self._file = folder / "pulse"
-
-    async def beat(self) -> None:
-        """Go on for ever."""
-        with self._file.open("wb") as file:
-            while True:
-                began = trio.current_time()
-                await trio.sleep(BEAT)
-                file.write(b".")
-                file.flush()
-                await trio.to_thread.run_sync(os.fsync, file.fileno())
-                self.lost += max(0.0, trio.current_time() - began - BEAT - USUAL)
-
-
-def shuffled(counts: Mapping[str, int], chance: random.Random) -> Iterator[str]:
-    """Go on for ever: as many of each kind as *counts* says, in some order, and so again."""
-    while True:
-        kinds = [kind for kind, count in counts.items() for _ in range(count)]
-        chance.shuffle(kinds)
-        yield from kinds
-
-
-class Story:
-    """Messages pushed at random, and what is known of them."""
-
-    kinds: Mapping[str, int] = {"tell": 4, "act": 5, "look": 1}
+class World:
+    """People who say and plan things at random, an owner who decides, and what is known of it."""
 
     def __init__(self, here: Town, chance: random.Random) -> None:
         self.here = here
         self.chance = chance
         self.pushed: dict[int, str] = {}
-        self.room = MOST
-        self.lives = shuffled(LIVES, chance)
+        self.planned: list[str] = []
+        self.choices: dict[str, str] = {}
+        self.room = MESSAGES
+        self.lives = self._shuffled(LIVES)
 
     def push(self, kind: str, chat: int) -> str:
         """Let somebody say something in *chat*; return the mark of it."""
@@ -97,38 +91,152 @@ class Story:
         self.pushed[self.here.telegram.say(text, chat=chat, user=user, **more)] = mark
         return mark
 
-    async def go_on(self) -> None:
+    async def talk(self) -> None:
         """Push for ever, anything to anybody, as long as there is room."""
         while True:
             await trio.sleep(self.chance.expovariate(4.0))
             if self.room:
                 self.room -= 1
-                [kind] = self.chance.choices([*self.kinds], [*self.kinds.values()])
-                self.push(kind, self.chance.choice([*FRIENDS, GROUP]))
+                self.push(self._any(SAID), self.chance.choice([*FRIENDS, GROUP]))
 
-    def unanswered(self) -> set[str]:
-        """Return the marks that were seen in no message."""
-        texts = self.here.said()
-        return set(self.pushed.values()) - {mark for text in texts for mark in MARK.findall(text)}
+    async def decide(self) -> None:
+        """Press buttons for ever, after a while: mostly yes, sometimes no, sometimes none."""
+        telegram, seen = self.here.telegram, 0
+        async with trio.open_nursery() as nursery:
+            while True:
+                await telegram.until(partial(_has_more, telegram, seen))
+                for sent in telegram.sent[seen:]:
+                    seen += 1
+                    found = button_pressed(sent.buttons[0]) if sent.buttons else None
+                    if found is not None and found[1] not in self.choices:
+                        choice = self._any({"o": 14, "d": 3, "-": 3})
+                        self.choices[found[1]] = choice
+                        if choice != "-":
+                            nursery.start_soon(self._press, sent, f"{sent.buttons[0][:-1]}{choice}")
 
-    async def answered(self, marks: set[str]) -> None:
-        """Wait until each of *marks* was seen, or given up in so many words."""
-        given_up = set[str]()
+    async def _press(self, sent: SentMessage, data: str) -> None:
+        await trio.sleep(self.chance.expovariate(4.0))
+        self.here.telegram.press(data, user=sent.chat, message=sent)
 
-        def done() -> bool:
-            nonlocal given_up
-            left = marks & self.unanswered()
-            if left - given_up and any(GIVEN_UP in text for text in self.here.said()):
-                given_up = self._given_up()
-            return not left - given_up
+    async def plan(self) -> None:
+        """Plan for the next moments, while nobody lives."""
+        async with keeping(self.here.state, time.time) as timetable:
+            for _ in range(self.chance.randint(1, TASKS)):
+                mark = f"m{8000 + len(self.planned)}"
+                kind = self._any(PLANNED)
+                when = Once(time.time() + self.chance.uniform(0.2, 0.9))
+                route = Route("telegram", self.chance.choice(FRIENDS))
+                task = Task("", mark, when, prompt=f"{kind} {mark}", route=route)
+                if not kind:
+                    task = Task("", mark, when, message=f"Remember {mark}.", route=route)
+                seen = await timetable.ask(PlanTask(task=task))
+                assert isinstance(seen, TaskStatus), seen
+                self.planned.append(mark)
 
-        await self.here.until(done)
+    async def live(self) -> None:
+        """Let Elwood live: only start, or work, or until something was just done, or to the end."""
+        here, chance = self.here, self.chance
+        here.telegram.faults.clear()
+        self.room = MESSAGES
+        kind = next(self.lives)
+        if kind == "work" and chance.random() < 0.3:
+            fault = chance.choice(["swallow", "hang", "lose", "drop"])
+            here.telegram.fault("sendMessage", fault)
+        if kind == "start":
+            await here.spawn()
+        else:
+            await here.start()
+        if kind == "act":
+            before = len(here.effects)
+            self.push("act", chance.choice(FRIENDS))
+            with trio.move_on_after(2.0):
+                await here.eventually(lambda: len(here.effects) > before)
+            await trio.sleep(chance.uniform(0.0, 0.04))
+        elif kind == "catch up":
+            self.room = 0
+            await here.eventually(self.is_settled)
+        else:
+            await trio.sleep(chance.uniform(0.0, 0.5))
 
-    def _given_up(self) -> set[str]:
-        journals = self.here.journals().values()
-        replies = [e for journal in journals for e in journal if isinstance(e, Replied)]
-        failed = {id_ for reply in replies if reply.failed for id_ in reply.inputs}
-        return {mark for update, mark in self.pushed.items() if name(update) in failed}
+    def is_settled(self) -> bool:
+        """Tell whether nobody owes anything, but for tries of tasks that are to be made later."""
+        here = self.here
+        states = {name: fold(here.state, name) for name in here.journals()}
+        idle = all(s.is_idle and isinstance(next_work(s), Nothing) for s in states.values())
+        asked, waiting = asked_and_waiting(approvals(here.state)[1], states)
+        table = self.table()
+        agenda = rules.agenda(table, time.time())
+        late = [one for one in table.tasks.values() if one.task.origin == "talk" and not one.retry]
+        owed = late or agenda.runs or agenda.tell or here.telegram.unconfirmed
+        return idle and asked == waiting and not owed
+
+    def table(self) -> Timetable:
+        """What the log of tasks adds up to."""
+        table = Timetable()
+        for seq, at, entry in read(self.here.state / "schedule.jsonl", TimetableEntry):
+            table.apply(seq, at, entry)
+        return table
+
+    def broken(self, until: float) -> list[str]:
+        """List the promises that were broken; what is planned is judged *until* then."""
+        here = self.here
+        logs, said = here.journals(), "\n".join(here.said())
+        log = read(here.state / "schedule.jsonl", TimetableEntry)
+        later = {one.task.title for one in self.table().tasks.values() if one.retry}
+        return [
+            *here.broken(self.pushed),
+            *misjudged(logs, approvals(here.state)[0], ("act",)),
+            *misplanned(log, until, here.said(OWNER), logs),
+            *(f"never heard of: {one}" for one in self.planned if one not in said + str(later)),
+            *self._commands([entry for journal in logs.values() for entry in journal], said),
+        ]
+
+    def _commands(self, entries: list[Entry], said: str) -> Iterator[str]:
+        """List what is wrong with the commands that were run (P2 to P4)."""
+        ran = self.here.folder / "workspace" / "ran"
+        done = Counter(ran.read_text().split() if ran.exists() else [])
+        yield from (
+            f"P2: {name} was run {times} times" for name, times in done.items() if times > 1
+        )
+        started = set[str]()
+        for entry in entries:
+            if isinstance(entry, CallStarted | CallEnded) and entry.tool == "run_command":
+                [name] = set(MARK.findall(entry.target))
+                if isinstance(entry, CallStarted):
+                    started.add(name)
+                elif entry.outcome == "unknown" and f"? run_command echo {name}" not in said:
+                    yield f"P3: it was not told that {name} is uncertain"
+                elif entry.outcome == "ok" and not done[name]:
+                    yield f"P4: {name} was claimed but not run"
+        yield from (f"{name} was run without a record" for name in done if name not in started)
+
+    def _any(self, weights: Mapping[str, int]) -> str:
+        [one] = self.chance.choices([*weights], [*weights.values()])
+        return one
+
+    def _shuffled(self, counts: Mapping[str, int]) -> Iterator[str]:
+        """Go on for ever: as many of each kind as *counts* says, in some order, and so again."""
+        while True:
+            kinds = [kind for kind, count in counts.items() for _ in range(count)]
+            self.chance.shuffle(kinds)
+            yield from kinds
+
+
+def _has_more(telegram: FakeTelegram, seen: int) -> bool:
+    return len(telegram.sent) > seen
+
+
+def alive(mark: str) -> set[str]:
+    """Name the processes of this machine with *mark* among their words."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if mark.encode() in line:
+            found.add(f"{path.parent.name}: {line.replace(bytes(1), b' ').decode()[:300]}")
+    return found
 
 
 async def test_kills_at_random_instants_break_no_promise(
@@ -139,81 +247,49 @@ async def test_kills_at_random_instants_break_no_promise(
     seed = random.randrange(10**6) if seed is None else seed
     print(f"to repeat this: --kills {kills} --kill-seed {seed}")
     chance = random.Random(seed)
+    mark = f"elwood-test-{random.randrange(10**12)}"
 
     def thoughtful(body: Json) -> Step:
-        step = obedient(body)
+        step = obedient(body, mark)
         assert isinstance(step, Say)
         return attrs.evolve(step, delay=chance.uniform(0.0, 0.06))
 
-    async with town(tmp_path / "town", effectful=True) as here:
+    async with town(tmp_path / "town", effectful=True, more=MORE) as here:
         here.models.otherwise = thoughtful
-        story = Story(here, chance)
-        caught_up: list[CaughtUp] = []
+        here.state.mkdir()
+        world = World(here, chance)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(story.go_on)
-            for _ in range(kills):
-                here.telegram.faults.clear()
-                story.room = MOST
-                if caught := await one_life(story):
-                    caught_up.append(caught)
-                await here.kill()
+            nursery.start_soon(world.decide)
+            async with trio.open_nursery() as talking:
+                talking.start_soon(world.talk)
+                left, polls = set[str](), here.telegram.polls
+                for _ in range(kills):
+                    await world.plan()
+                    await world.live()
+                    if here.telegram.polls > polls:  # it was up, and so had ended what was left
+                        assert not left & alive(mark)
+                    await here.kill()
+                    left, polls = alive(mark), here.telegram.polls
+                talking.cancel_scope.cancel()
+            here.telegram.faults.clear()
+            world.push("run", OWNER)
+            await here.start()
+            await here.eventually(world.is_settled)
+            until = time.time() - 1.0
             nursery.cancel_scope.cancel()
-        here.telegram.faults.clear()
-        caught_up.append(await catch_up(story, set(story.pushed.values())))
         await here.stop()
 
-        assert broken(here, story.pushed) == []
+        found = world.broken(until)
+        assert found == [], "\n".join(found)
+        assert alive(mark) == set()
+        assert here.running() == []
         await here.verify()
-        assert [caught for caught in caught_up if caught.is_late] == []
-        assert len(caught_up) > kills / 10
-        assert len(here.effects) > kills / 10
-        assert uncertain(here) > kills / 50
-    longest = max(caught.took for caught in caught_up)
-    print(f"{kills} kills, {len(story.pushed)} messages, answered at most {longest:.2f} s later")
-    print(f"{len(caught_up)} times caught up, {uncertain(here)} calls cut off")
-
-
-async def one_life(story: Story) -> CaughtUp | None:
-    """Live for a while: only start, or work, or until something has just been done, or catch up.
-
-    Return the time of the catching up.
-    """
-    here, chance = story.here, story.chance
-    match next(story.lives):
-        case "start":
-            await here.spawn()
-            await trio.sleep(chance.uniform(0.0, 0.5))
-        case "work":
-            if chance.random() < 0.3:
-                here.telegram.fault(
-                    "sendMessage", chance.choice(["swallow", "hang", "lose", "drop"])
-                )
-            await here.start()
-            await trio.sleep(chance.uniform(0.0, 0.3))
-        case "act":
-            await here.start()
-            before = len(here.effects)
-            story.push("act", chance.choice(FRIENDS))
-            with trio.move_on_after(2.0):
-                await here.eventually(lambda: len(here.effects) > before)
-            await trio.sleep(chance.uniform(0.0, 0.04))
-        case _:
-            took = await catch_up(story, story.unanswered())
-            await trio.sleep(chance.uniform(0.0, 0.1))
-            return took
-    return None
-
-
-async def catch_up(story: Story, owed: set[str]) -> CaughtUp:
-    """Measure how long it takes until *owed* are answered, and then how long a plain turn takes."""
-    pulse = Pulse(story.here.folder)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(pulse.beat)
-        began = await story.here.start()
-        pulse.lost = 0.0
-        await story.answered(owed)
-        answered, lost = trio.current_time(), pulse.lost
-        await story.answered({story.push("tell", story.chance.choice(FRIENDS))})
-        turn = trio.current_time() - answered
-        nursery.cancel_scope.cancel()
-    return CaughtUp(answered - began, turn, lost, story.here.slower)
+    entries = [entry for journal in here.journals().values() for entry in journal]
+    calls = Counter(entry.outcome for entry in entries if isinstance(entry, CallEnded))
+    rulings = approvals(here.state)[0]
+    ruled = Counter(entry.ruling for entry in rulings if isinstance(entry, ApprovalDecided))
+    log = read(here.state / "schedule.jsonl", TimetableEntry)
+    ended = Counter(e.result for _, _, e in log if isinstance(e, RunFinished))
+    print(f"{kills} kills, {len(world.pushed)} messages, {len(world.planned)} tasks planned")
+    print(f"calls ended {dict(calls)}, decided {dict(ruled)}; runs ended {dict(ended)}")
+    assert kills < MANY or (calls["ok"] and calls["unknown"] and ruled["once"] and ended["done"])

@@ -12,7 +12,6 @@ from tests.fake_http import Reply
 from tests.fake_models import SSE, Bytes, Say, messages_stream
 from tests.fake_telegram import OWNER
 from tests.journeys.effectful import GRACE
-from tests.journeys.judging import broken
 from tests.journeys.service import GROUP, Town, town
 
 # --- ends -----------------------------------------------------------------------------------------
@@ -36,7 +35,7 @@ async def test_an_answer_that_comes_within_the_grace_is_delivered_before_the_end
         await here.stop()
 
         assert here.said() == ["Heard m0001, if late."]
-        assert broken(here, {update: "m0001"}) == []
+        assert here.broken({update: "m0001"}) == []
         await here.start()
         await here.stop()
         assert len(here.telegram.sent) == 1
@@ -128,7 +127,7 @@ async def test_a_killed_and_a_terminated_service_come_to_the_same(tmp_path: Path
             await here.says(len(seen))
             await here.stop()
             assert here.said() == seen
-            assert broken(here, {update: "m0001"}) == []
+            assert here.broken({update: "m0001"}) == []
             await here.verify()
             outcomes[name] = [
                 (type(e).__name__, getattr(e, "text", None))
@@ -179,7 +178,7 @@ async def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path) -> None:
         [kept] = journal.parent.glob(f"{journal.name}.torn-*")
         assert kept.read_bytes() == torn
         assert journal.read_bytes().startswith(whole)
-        assert broken(here, {first: "m0001", second: "m0002"}) == []
+        assert here.broken({first: "m0001", second: "m0002"}) == []
         await here.verify()
 
 
@@ -313,7 +312,7 @@ async def test_an_edit_replaces_what_waits_and_steers_what_runs(tmp_path: Path) 
         assert here.last_request().endswith("\ntell m0003\n[edited] tell m0004")
         assert "m0002" not in json.dumps(here.models.bodies)
         marks = dict(zip(updates, ["m0003", "m0003", "m0004"], strict=True))
-        assert broken(here, {first: "m0001", **marks}) == []
+        assert here.broken({first: "m0001", **marks}) == []
 
 
 async def test_a_message_that_follows_at_once_is_answered_together_with_the_first(

@@ -92,7 +92,7 @@ def chore(world: World, name: str, since: float) -> Report:
 
 def die(world: World, house: House) -> None:
     """Die within the next steps."""
-    world.steps.at = [world.steps.count + world.random.randint(1, 12)]
+    world.disk.deaths = [len(world.disk.names) + world.random.randint(1, 12)]
 
 
 async def set_clock(world: World, house: House) -> None:
@@ -200,7 +200,9 @@ def test_every_planned_time_has_one_outcome(tmp_path: Path, pytestconfig: pytest
     log = world.entries()
     judge = Judge(log, world.end - REST)
     judge.judge_news(log, world.told)
-    print(f"\n{days:.0f} days, {world.lives} lives, {world.steps.count} steps, {len(log)} entries")
+    print(
+        f"\n{days:.0f} days, {world.lives} lives, {len(world.disk.names)} steps, {len(log)} entries"
+    )
     print(judge.print())
     assert not judge.broken, "\n".join(judge.broken[:20])
     assert max(world.effects.values()) == 1

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import attrs
-import msgspec
 import trio
 import trio.testing
 
@@ -38,18 +37,12 @@ from elwood.foundation.runtime import (
 )
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.journeys.crashing import CountedCalls, Steps, only_kills
+from tests.journeys.crashing import SteppedDisk
 from tests.journeys.disk import Kill
+from tests.journeys.judging import read
 
 ALWAYS = RestartPolicy(first_delay=0.1, max_crashes=None)
 Event = tuple[float, Callable[["World", "House"], Awaitable[None] | None]]
-
-
-class Quick(CountedCalls):
-    """A disk that keeps all it was given, and does not make us wait for it."""
-
-    def sync(self, fd: int) -> None:
-        pass
 
 
 @attrs.define
@@ -84,7 +77,7 @@ class World:
     told: list[tuple[str, bool]] = attrs.field(factory=list)
     copies: list[tuple[str, ...]] = attrs.field(factory=list)
     files: dict[str, str] = attrs.field(factory=dict)
-    steps: Steps = attrs.field(factory=Steps)
+    disk: SteppedDisk = attrs.field(factory=SteppedDisk)
     lives: int = 0
     look: float = 60.0
     off: Callable[["World"], float] = lambda world: 1.0
@@ -112,25 +105,19 @@ class World:
     def begin(self) -> None:
         """A process starts."""
         self._began = trio.current_time()
-        self.steps.is_dead = False
+        self.disk.revive()
         self.lives += 1
 
     def entries(self) -> list[tuple[int, float, TimetableEntry]]:
         """Read the journal: number, time, entry."""
-        found = []
-        for raw in (self.folder / "schedule.jsonl").read_bytes().splitlines():
-            line = msgspec.json.decode(raw, type=_Line)
-            found += [(line.seq + n, line.at, entry) for n, entry in enumerate(line.entries)]
-        return found
+        return read(self.folder / "schedule.jsonl", TimetableEntry)
 
     def live(self) -> "World":
         """Live as many lives as it takes to come to the end."""
         while self.true < self.end:
             try:
                 trio.run(self._life, clock=trio.testing.MockClock(autojump_threshold=0))
-            except (Kill, BaseExceptionGroup) as death:
-                if not only_kills(death):
-                    raise
+            except* Kill:
                 self.true += self.off(self)
         return self
 
@@ -158,12 +145,6 @@ class World:
         await trio.sleep(max(0.0, self.end - self.passed()))
 
 
-class _Line(msgspec.Struct):
-    seq: int
-    at: float
-    entries: list[TimetableEntry]
-
-
 class House:
     """One process."""
 
@@ -174,7 +155,7 @@ class House:
         self.sessions: Mailbox[SessionsMail] = Mailbox("sessions", 64)
         self.scheduler: Mailbox[Woken] = Mailbox("scheduler", 16)
         self._adopted: dict[Origin, tuple[Task, ...]] = {}
-        disk = Disk(blocking=inline, clock=world.now, calls=Quick(world.steps))
+        disk = Disk(blocking=inline, clock=world.now, calls=world.disk)
         path = world.folder / "schedule.jsonl"
         journal: Journal[TimetableEntry, Timetable] = Journal(path, TimetableEntry, Timetable, disk)
         self.journal = journal
@@ -233,7 +214,7 @@ class House:
         await self.timetable.address.ask(PlanTask(task=task))
 
     async def _refresh(self) -> None:
-        self.world.steps.step("refresh")
+        self.world.disk.step("refresh")
         for origin, tasks in self.world.tasks.items():
             if self._adopted.get(origin) != tasks:
                 adopt = partial(Adopt, origin=origin, tasks=tasks)
@@ -253,19 +234,19 @@ class House:
         return self.world.files.get(task.id, "as ever")
 
     async def _tell(self, text: str, buttons: tuple[str, ...], again: bool) -> bool:
-        self.world.steps.step("before telling")
+        self.world.disk.step("before telling")
         self.world.told.append((text, again))
         await trio.sleep(1.0)
-        self.world.steps.step("after telling")
+        self.world.disk.step("after telling")
         return self.world.hears()
 
     def _chore(self, name: str) -> Do:
         async def chore(since: float) -> Report:
-            self.world.steps.step("before a chore")
+            self.world.disk.step("before a chore")
             report = self.world.chore(self.world, name, since)
             await trio.sleep(1.0)
             self.world.chores.append(name)
-            self.world.steps.step("after a chore")
+            self.world.disk.step("after a chore")
             return report
 
         return chore
@@ -281,7 +262,7 @@ class House:
 
     def _take(self, message: Inbound) -> None:
         world = self.world
-        world.steps.step("before it is taken")
+        world.disk.step("before it is taken")
         if message.id not in world.works:
             refusal = world.refusal(world)
             if refusal is not None:
@@ -291,7 +272,7 @@ class House:
             ends = world.passed() + seconds if seconds >= 0 else seconds
             world.works[message.id] = Work(message, done, ends)
         assert world.works[message.id].asked.session == message.session
-        world.steps.step("after it was taken")
+        world.disk.step("after it was taken")
         message.reply.set(Taken())
 
     async def _await(self, message: Await) -> None:
@@ -302,8 +283,8 @@ class House:
             return
         await trio.sleep(max(0.0, work.ends - world.passed()))
         if not work.is_done:
-            world.steps.step("before its effect")
+            world.disk.step("before its effect")
             work.is_done = True
             world.effects[message.id] += 1
-            world.steps.step("after its effect")
+            world.disk.step("after its effect")
         message.reply.set(work.done)

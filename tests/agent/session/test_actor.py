@@ -24,8 +24,8 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
+from tests.agent.session.scene import ROUTE, World, house
 from tests.agent.session.scripted import answer, call
-from tests.journeys.scene import ROUTE, World, house
 
 
 @pytest.fixture

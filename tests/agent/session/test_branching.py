@@ -27,8 +27,8 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal, entries_of
+from tests.agent.session.scene import House, World, echo, house
 from tests.agent.session.scripted import answer, call
-from tests.journeys.scene import House, World, echo, house
 
 
 @pytest.fixture

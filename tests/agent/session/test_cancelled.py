@@ -17,9 +17,9 @@ from elwood.features.tasks.messages import TimetableMail, WhichCancelled
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
+from tests.agent.session.scene import House, World, house
 from tests.agent.session.scripted import answer, call
 from tests.agent.session.test_task_runs import run
-from tests.journeys.scene import House, World, house
 
 SESSION, JOB, SERIES = "task-inbox", "inbox", 3
 Runs = frozenset[tuple[str, int]]

@@ -5,7 +5,7 @@ from pathlib import Path
 import trio
 
 from elwood.foundation.runtime import Child, Mailbox, report_error, report_warning, supervise
-from tests.journeys.scene import World, house
+from tests.agent.session.scene import World, house
 
 
 async def test_what_is_stuck_and_what_should_be_known_is_told(

@@ -13,8 +13,8 @@ from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, Unheard
+from tests.agent.session.scene import ROUTE, House, World, house
 from tests.agent.session.scripted import answer, call
-from tests.journeys.scene import ROUTE, House, World, house
 
 TASK = Principal("task:inbox", "inbox", owner=True)
 ERRAND = TaskRun("inbox", role="cheap", purse=Purse(tokens=1000))

@@ -24,8 +24,8 @@ from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.files import Root
 from elwood.foundation.storage.journal import Journal
+from tests.agent.session.scene import ROUTE, House, World, house
 from tests.agent.session.scripted import answer, call
-from tests.journeys.scene import ROUTE, House, World, house
 
 DAY = 86_400.0
 

@@ -22,8 +22,8 @@ from elwood.features.memory.store import NoteStore
 from elwood.foundation.runtime import Address, Mailbox, inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.disk import Disk
+from tests.agent.session.scene import ROUTE, House, World, echo
 from tests.agent.session.scripted import answer
-from tests.journeys.scene import ROUTE, House, World, echo
 
 QUIET = 120.0
 TEA = {"kind": "fact", "key": "tea", "text": "Likes tea."}

@@ -8,10 +8,10 @@ import trio.testing
 
 from elwood.agent.models.messages import BudgetSpent, Complete, Completed, ModelUnavailable
 from elwood.agent.session.settings import LearningSettings
+from tests.agent.session.scene import house
 from tests.agent.session.scripted import answer
 from tests.features.memory.observing import QUIET, TEA, Scene, facts, hear
 from tests.features.memory.store_alone import save
-from tests.journeys.scene import house
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.journeys.scene import ROUTE, World, echo, house
+from tests.agent.session.scene import ROUTE, World, echo, house
 
 
 @pytest.fixture

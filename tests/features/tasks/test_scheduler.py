@@ -274,7 +274,7 @@ def test_a_run_under_way_is_left_to_its_session_and_gone_on_with(world: World) -
     world.live()
     assert [entry.result for entry in ended(world)] == ["done"]
     assert list(world.effects.values()) == [1]
-    assert world.steps.names.count("after it was taken") == 1
+    assert world.disk.names.count("after it was taken") == 1
 
 
 async def test_a_hint_is_enough(world: World, autojump_clock: object) -> None:

@@ -16,8 +16,8 @@ from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.features.tasks.commands import TasksCommand
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every
+from tests.agent.session.scene import ROUTE, House, World, house
 from tests.features.tasks.timetables import Timetable, answering
-from tests.journeys.scene import ROUTE, House, World, house
 
 GUEST = Principal("me2", "Guest", owner=False)
 

@@ -1,8 +1,10 @@
-"""Stories of tasks: what is planned, what the model does, and what happens outside meanwhile."""
+"""Stories: what is said and planned, what the model does, and what happens outside meanwhile."""
 
 import re
 from functools import partial
 from typing import Any
+
+import trio
 
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.message import Completion, Human, Results
@@ -11,13 +13,15 @@ from elwood.agent.conversation.task_run import SESSION
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.log.entries import CallEnded
+from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.features.backup.settings import BackupSettings
 from elwood.features.tasks.messages import PlanTask
 from elwood.features.tasks.settings import ConfiguredTasks, HeartbeatSettings
+from elwood.features.tasks.state import TaskRemoved
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Every, Once
-from tests.agent.session.scripted import answer, call
-from tests.journeys.clocked import Story, Trial
+from tests.agent.session.scripted import Named, answer, call
+from tests.journeys.crashing import Story, Trial
 from tests.journeys.home import EPOCH, FREE, MINE, Home
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -52,19 +56,19 @@ def reports(trial: Trial, request: ModelRequest) -> Completion:
 async def hours(trial: Trial) -> None:
     """Let three planned times come, and watch the first."""
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     await trial.until_time(DUE)
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + HOUR)
     await trial.until_time(DUE + 2 * HOUR)
 
 
 async def begins(trial: Trial) -> None:
     """Take the configuration in for the first time, and let the first planned time come."""
-    trial.armed = True
+    trial.disk.armed = True
     await trial.quiet()
     await trial.until_time(DUE)
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + HOUR)
 
 
@@ -73,20 +77,20 @@ async def once(trial: Trial) -> None:
     await trial.quiet()
     task = Task("", "Tea", Once(DUE), message="Time for tea.")
     await trial.life.address("timetable").ask(PlanTask(task=task))
-    trial.armed = True
+    trial.disk.armed = True
     await trial.until_time(DUE)
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + HOUR)
 
 
 async def changes(trial: Trial) -> None:
     """Let the checklist be gone through, nothing change, and then something."""
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     first = EPOCH - EPOCH % 1800 + 1800
     await trial.until_time(first)
     await trial.until_time(first + 1800)
-    trial.armed = False
+    trial.disk.armed = False
     (trial.home.folder / "workspace" / "inbox.md").write_text("A letter!")
     await trial.until_time(first + 3600)
     await trial.until_time(first + 5400)
@@ -97,11 +101,11 @@ async def fails_twice(trial: Trial) -> None:
     trial.is_well = False
     await trial.quiet()
     await trial.until_time(DUE)
-    trial.armed = True
+    trial.disk.armed = True
     await trial.until_time(DUE + 2 * MINUTE)
     trial.is_well = True
     await trial.until_time(DUE + 10 * MINUTE)
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + HOUR)
 
 
@@ -109,9 +113,9 @@ async def fails_once(trial: Trial) -> None:
     """Fail after all has been done, and not the next time."""
     trial.is_well = False
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     await trial.until_time(DUE)
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + 10 * MINUTE)
     trial.is_well = True
     await trial.until_time(DUE + HOUR)
@@ -123,7 +127,7 @@ async def is_paused(trial: Trial) -> None:
     await trial.quiet()
     at = DUE
     for _ in range(5):
-        trial.armed = trial.table().tasks[ID].failures == 4
+        trial.disk.armed = trial.table().tasks[ID].failures == 4
         await trial.until_time(at)
         again = trial.table().tasks[ID].retry
         at = again.at + 1 if again else DUE + HOUR
@@ -131,7 +135,7 @@ async def is_paused(trial: Trial) -> None:
     trial.is_well = True
     await trial.press(f"/tasks resume {ID}")
     await trial.quiet()
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + 3 * HOUR)
     await trial.until_time(DUE + 4 * HOUR)
 
@@ -145,7 +149,7 @@ def has_acted(trial: Trial) -> bool:
 async def is_allowed(trial: Trial, wait: bool) -> None:
     """Let the owner allow the call of the run, at once, or long after it has ended."""
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     trial.home.clock_error -= DUE - trial.home.now()
     trial.wake()
     await trial.until(partial(trial.button, "once"))
@@ -155,13 +159,13 @@ async def is_allowed(trial: Trial, wait: bool) -> None:
     await trial.press("once")
     await trial.until(partial(has_acted, trial))
     await trial.quiet()
-    trial.armed = False
+    trial.disk.armed = False
 
 
 async def is_allowed_in_the_morning(trial: Trial) -> None:
     """Let what a run wants at night be put to the owner when they are awake."""
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     await trial.until_time(DUE)
     await trial.until(lambda: trial.table().tasks[ID].result == "waiting")
     await trial.quiet()
@@ -170,17 +174,17 @@ async def is_allowed_in_the_morning(trial: Trial) -> None:
     await trial.press("once")
     await trial.until(partial(has_acted, trial))
     await trial.quiet()
-    trial.armed = False
+    trial.disk.armed = False
 
 
 async def jumps(trial: Trial, seconds: float) -> None:
     """Let the wall clock jump while the model thinks, and be right again at last."""
     await trial.quiet()
-    trial.armed, trial.jump = True, seconds
+    trial.disk.armed, trial.jump = True, seconds
     await trial.until_time(DUE)
     trial.wake()
     await trial.quiet()
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + 10.0)
     await trial.until_time(DUE + HOUR)
     await trial.until_time(DUE + DAY + 2 * HOUR)
@@ -189,23 +193,41 @@ async def jumps(trial: Trial, seconds: float) -> None:
 async def is_talked_to(trial: Trial) -> None:
     """Let the owner say something while the task runs in their conversation."""
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     trial.home.clock_error -= DUE - trial.home.now()
     trial.wake()
     trial.home.fake.say("Are you there?")
     await trial.quiet()
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE + HOUR)
 
 
 async def is_wanted(trial: Trial) -> None:
     """Let the owner want a run now."""
     await trial.quiet()
-    trial.armed = True
+    trial.disk.armed = True
     trial.home.fake.say(f"/tasks run {ID}")
     await trial.quiet()
-    trial.armed = False
+    trial.disk.armed = False
     await trial.until_time(DUE)
+
+
+async def is_cancelled(trial: Trial) -> None:
+    """Cancel a task whose run waits for a yes, and say yes behind that."""
+    await trial.quiet()
+    task = Task("", "Work", Every(HOUR, DUE - HOUR), prompt="Act.")
+    await trial.life.address("timetable").ask(PlanTask(task=task))
+    await trial.until_time(DUE)
+    await trial.until(lambda: trial.table().tasks["work"].result == "waiting")
+    await trial.quiet()
+    trial.disk.armed = True
+    trial.home.fake.say("/tasks cancel work")
+    await trial.until(lambda: any(isinstance(entry, TaskRemoved) for _, _, entry in trial.log()))
+    await trial.press("once")
+    await trial.quiet()
+    await trial.until(lambda: not trial.home.fold(f"{SESSION}work").pending)
+    await trial.quiet()
+    trial.disk.armed = False
 
 
 def checklist(h: Home) -> None:
@@ -228,7 +250,7 @@ def settings(prompt: str = "Act.", *, free: tuple[str, ...] = FREE, **about: Any
 
 
 NO_TASKS = {"tasks": ConfiguredTasks()}
-STORIES = {
+OF_TASKS = {
     "acts": Story(happen=hours, think=acts, settings=settings()),
     "first start": Story(happen=begins, think=reports, settings=settings()),
     "reminder": Story(happen=hours, think=acts, settings=settings("", message="Time for tea.")),
@@ -259,4 +281,76 @@ STORIES = {
     "a day forward": Story(happen=partial(jumps, seconds=DAY), think=acts, settings=settings()),
     "in the conversation": Story(happen=is_talked_to, think=acts, settings=settings(session=MINE)),
     "wanted": Story(happen=is_wanted, think=acts, settings=settings()),
+    "cancelled": Story(
+        happen=is_cancelled,
+        think=acts,
+        settings=settings(free=()) | NO_TASKS | {"owner": Owner(hours="00:00-23:59")},
+    ),
 }
+
+# In place of a message: an orderly stop and a start, and a wait of some seconds.  A message behind
+# a "!", and a command, does not wait until everything before has settled.
+RESTART, PAUSE = "restart", "pause "
+
+
+def tells(*said: str, asks: bool = True, slow: float = 0.0, **approvals: Any) -> Story:
+    """Make a story of what the owner says; tools ask, and the owner answers by `MANNERS`."""
+
+    async def happen(trial: Trial) -> None:
+        await trial.quiet()
+        trial.home.slow, trial.disk.armed = slow, True
+        for text in said:
+            if text == RESTART:
+                await trial.quiet()
+                await trial.restart()
+            elif text.startswith(PAUSE):
+                await trio.sleep(float(text.removeprefix(PAUSE)))
+            else:
+                if not text.startswith(("/", "!")):
+                    await trial.quiet()
+                trial.home.fake.say(text.removeprefix("!"))
+        await trial.quiet()
+        trial.disk.armed = False
+
+    about = {
+        "policy": PolicySettings(allow=() if asks else FREE),
+        "approvals": ApprovalSettings(**approvals),
+        "backup": BackupSettings(every=0),
+    }
+    return Story(happen=happen, settings=NO_TASKS | about, prepare=reading)
+
+
+def reading(h: Home) -> None:
+    """Add a tool that brings strangers' words."""
+
+    async def browse(given: Named, context: ToolContext) -> Output:
+        await trio.sleep(1)
+        return Output(f"saw {given.name}", untrusted=True, origin=given.name)
+
+    h.more_tools = (Tool("browse", "See.", Named, browse, risk="read", effect="pure"),)
+
+
+OF_TALK = {
+    "talk": tells("hello", "call look around, act boldly", "/status", asks=False),
+    "in time, and late": tells("call act soon a, act late b", "and?"),
+    "denied, in time and late": tells("call act no a, act tooLate b", "pause 120", "and?"),
+    "while its neighbour runs": tells("call act edge a, act soon b", "and?"),
+    "while it is put aside": tells("call act brink a", slow=2.0),
+    "denied while others run": tells(
+        "call act tooLate a", "pause 99.5", "!call look there, look here", "and?"
+    ),
+    "for good": tells("call act always a", "call act always a"),
+    "after a restart": tells("call act next a", RESTART, "and?"),
+    "stopped while it asks": tells("call act never a", "pause 10", "/stop", "hello"),
+    "stopped while it waits": tells("call act never a", "pause 70", "/stop", "hello"),
+    "stopped while it runs": tells("call act soon a", "pause 5.5", "/stop", "hello"),
+    "a new conversation while it waits": tells("call act never a", "pause 70", "/new", "hello"),
+    "a new conversation while it asks": tells("call act never a", "pause 10", "/new", "hello"),
+    "for a conversation": tells(
+        "call act here a", "call act here a", "pause 10", "/new", "call act here a"
+    ),
+    "strangers' words": tells("call browse site.example", "call act trust a", "call act soon b"),
+    "left open": tells("call act never a", "hello"),
+    "many at once": tells("call act soon a, act soon b, act soon c", group_after=1),
+}
+STORIES = OF_TALK | OF_TASKS

@@ -1,0 +1,244 @@
+"""kill -9 at every step of a story, in all of Elwood, singly and in pairs: no promise is broken."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from elwood.agent.conversation.message import INTERRUPTED
+from elwood.agent.policy.settings import PolicySettings
+from elwood.agent.session.log.entries import CallDecided, CallEnded, Received, Replied
+from elwood.features.tasks.state import RunFinished, RunsMissed
+from elwood.foundation.storage.journal import Verified, verify
+from tests.fake_telegram import OWNER
+from tests.journeys.crashing import Trial
+from tests.journeys.home import MINE
+from tests.journeys.judging import approvals, journals, key_of, misjudged
+from tests.journeys.outcomes import NEWS, misplanned
+from tests.journeys.stories import OF_TALK, STORIES, tells
+
+# Stories in which actors fall.
+FALLS = ("in time, and late", "acts", "reminder", "heartbeat", "fails twice", "allowed late")
+# Steps behind the first kill within which the second one falls: a recovery and more.
+BEHIND = 30
+
+
+def broken(trial: Trial) -> list[str]:
+    """List the promises that were broken."""
+    h = trial.home
+    logs, free = journals(h.state), h.config().of(PolicySettings).allow
+    return [
+        *h.broken(),
+        *misjudged(logs, approvals(h.state)[0], free),
+        *misplanned(trial.log(), trial.ended_at, h.fake.texts(OWNER), logs),
+        *(f"{row.task.id} still runs" for row in trial.table().tasks.values() if row.run),
+        *_shown(trial),
+        *_recorded(trial),
+        *_noted(trial),
+    ]
+
+
+def _shown(trial: Trial) -> list[str]:
+    """Each open question was put to the owner; none twice without a mark."""
+    calls = approvals(trial.home.state)[1].calls
+    shown = {data.split(":")[1] for data in trial.prompts}
+    found = [f"asked without a mark {n} times: {one}" for one, n in trial.prompts.items() if n > 1]
+    for case in calls.open():
+        groups = {id_ for id_, members in calls.groups.items() if case.id in members}
+        if not {case.id, *groups} & shown:
+            found.append(f"never shown: {case.question.call}")
+    return found
+
+
+def _recorded(trial: Trial) -> list[str]:
+    """What was done stands in the records, once for each time."""
+    done = Counter(what for what in trial.home.effects.done if what.startswith("act"))
+    logs = journals(trial.home.state).values()
+    ended = [e for log in logs for e in log if isinstance(e, CallEnded) and e.tool == "act"]
+    known = Counter(f"act {e.target}" for e in ended if e.outcome in ("ok", "unknown"))
+    return [f"{what}: done {n} times, {known[what]} records" for what, n in (done - known).items()]
+
+
+def _noted(trial: Trial) -> list[str]:
+    """The owner's conversation knows of each answer that was posted from elsewhere, once."""
+    logs = journals(trial.home.state)
+    replies = [e for name, log in logs.items() if name != MINE for e in log]
+    told = {
+        f"{id_}:note" for e in replies if isinstance(e, Replied) and not e.quiet for id_ in e.inputs
+    }
+    noted = Counter(
+        e.id for e in logs.get(MINE, ()) if isinstance(e, Received) and e.id.endswith(":note")
+    )
+    return [] if noted == Counter(told) else [f"told {told}, noted {noted}"]
+
+
+def results(trial: Trial) -> dict[tuple[str, float], str]:
+    """Say what became of each planned time."""
+    found: dict[tuple[str, float], str] = {}
+    for _, _, entry in trial.log():
+        if isinstance(entry, RunFinished) and entry.run.attempt:
+            found[entry.run.task, entry.run.due] = entry.result
+        elif isinstance(entry, RunsMissed):
+            found[entry.task, entry.last] = f"{entry.result} {entry.count}"
+    return found
+
+
+def decided(trial: Trial) -> list[str]:
+    """Say how the calls were decided."""
+    entries = [e for log in journals(trial.home.state).values() for e in log]
+    found = dict.fromkeys((key_of(e), e.ruling) for e in entries if isinstance(e, CallDecided))
+    return [ruling for _, ruling in found]
+
+
+def acts(trial: Trial) -> list[str]:
+    """Say what became of the calls."""
+    entries = [e for log in journals(trial.home.state).values() for e in log]
+    return [e.outcome for e in entries if isinstance(e, CallEnded) and e.tool == "act"]
+
+
+def steps(total: int, name: str, request: pytest.FixtureRequest) -> Sequence[int]:
+    """Choose some of *total* steps, in each story others; with --kill-every 1 all."""
+    every = request.config.getoption("--kill-every")
+    return range(1 + [*STORIES].index(name) % every, total + 1, every)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_kill_at_any_step_breaks_no_promise(
+    tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    calm = Trial(tmp_path / "calm", STORIES[name]).run()
+    assert broken(calm) == []
+    found = {}
+    for at in steps(len(calm.names), name, request):
+        trial = Trial(tmp_path / str(at), STORIES[name], at).run()
+        wrong = broken(trial)
+        if name not in OF_TALK and results(trial) != results(calm):
+            wrong.append(f"{results(trial)} instead of {results(calm)}")
+        if more := set(trial.home.effects.done) - set(calm.home.effects.done):
+            wrong.append(f"{more} would not have been done")
+        if wrong:
+            found[f"{at} ({trial.names[at - 1]})"] = wrong
+        assert trial.lives == calm.lives + 1
+    assert found == {}
+
+
+class Bug(Exception):
+    """A mistake of ours."""
+
+
+@pytest.mark.parametrize("name", FALLS)
+def test_an_actor_that_crashes_at_any_step_breaks_no_promise(
+    tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    """Elwood goes on living: only the actor that writes, or thinks, begins anew."""
+    calm = Trial(tmp_path / "calm", STORIES[name]).run()
+    found = {}
+    for at in steps(len(calm.names), name, request):
+        trial = Trial(tmp_path / str(at), STORIES[name], at, bug=Bug).run()
+        if wrong := broken(trial):
+            found[f"{at} ({trial.names[at - 1]})"] = wrong
+        assert trial.lives == 1
+        assert name in OF_TALK or results(trial) == results(calm)
+    assert found == {}
+
+
+def test_two_kills_at_any_steps_break_no_promise(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Some of all pairs; --kill-pairs says how many."""
+    pairs = [
+        (name, first, second)
+        for name, story in STORIES.items()
+        for first in range(1, len(Trial(tmp_path / name, story).run().names) + 1)
+        for second in range(first + 1, first + BEHIND)
+    ]
+    many = min(len(pairs), request.config.getoption("--kill-pairs"))
+    found = {}
+    for name, first, second in random.Random(5).sample(pairs, many):
+        trial = Trial(tmp_path / f"{name}-{first}-{second}", STORIES[name], first, second).run()
+        if wrong := broken(trial):
+            found[name, first, second] = [
+                trial.names[first - 1],
+                trial.names[second - 1 : second],
+                wrong,
+            ]
+    print(f"{many} of {len(pairs)} pairs")
+    assert found == {}
+
+
+def test_the_stories_tell_what_they_are_named_after(tmp_path: Path) -> None:
+    """So that a kill in them falls where it is meant to."""
+    told = {name: Trial(tmp_path / name, story).run() for name, story in OF_TALK.items()}
+    assert {name: (decided(trial), acts(trial)) for name, trial in told.items()} == {
+        "talk": ([], ["ok"]),
+        "in time, and late": (["once", "once"], ["ok", "waiting", "ok"]),
+        "denied, in time and late": (["denied", "denied"], ["denied", "waiting"]),
+        "while its neighbour runs": (["once", "once"], ["waiting", "ok", "ok"]),
+        "while it is put aside": (["once"], ["waiting", "ok"]),
+        "denied while others run": (["denied"], ["waiting"]),
+        "for good": (["always", "standing"], ["ok", "ok"]),
+        "after a restart": (["once"], ["waiting", "ok"]),
+        "stopped while it asks": ([], ["denied"]),
+        "stopped while it waits": (["withdrawn"], ["waiting"]),
+        "stopped while it runs": (["once"], ["unknown"]),
+        "a new conversation while it waits": (["withdrawn"], ["waiting"]),
+        "a new conversation while it asks": ([], ["denied"]),
+        "for a conversation": (["conversation", "standing", "conversation"], ["ok", "ok", "ok"]),
+        "strangers' words": (["source", "once"], ["ok", "ok"]),
+        "left open": ([], ["waiting"]),
+        "many at once": (["once", "once", "once"], ["ok", "ok", "ok"]),
+    }
+    heard = [str(request.messages) for request in told["stopped while it runs"].home.asked]
+    assert INTERRUPTED in heard[-1]
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+def test_a_command_and_a_yes_may_come_in_any_order(tmp_path: Path, command: str) -> None:
+    """On a slow disk, so that every step of the one falls between steps of the other."""
+    for number in range(12):
+        pause = f"pause {100 + number / 2}"
+        story = tells("call act late a, act late b", pause, command, "hello", slow=0.5)
+        trial = Trial(tmp_path / str(number), story).run()
+        assert broken(trial) == []
+        assert isinstance(verify(trial.home.journal()), Verified)
+
+
+def test_what_is_given_up_asks_nobody_any_more(tmp_path: Path) -> None:
+    """A turn that was killed each time while it asked is given up, with its question."""
+    story = STORIES["left open"]
+    asked = Trial(tmp_path / "calm", story).run().names.index("after a message was sent") + 1
+    given_up = 0
+    for second, third in product(range(1, 6), repeat=2):
+        kills = (asked, asked + second, asked + second + third)
+        trial = Trial(tmp_path / f"{second}-{third}", story, *kills).run()
+        assert broken(trial) == []
+        if any(isinstance(entry, Replied) and entry.failed for entry in trial.home.entries()):
+            given_up += 1
+            assert approvals(trial.home.state)[1].calls.open() == []
+    assert given_up
+
+
+def test_a_yes_that_came_to_nothing_is_told(tmp_path: Path) -> None:
+    """The turn that the owner has allowed is cut off twice before anything was done."""
+    story = STORIES["allowed late"]
+    begun = Trial(tmp_path / "calm", story).run().names.index("after write turn") + 1
+    trial = Trial(tmp_path / "cut", story, begun, begun + 2).run()
+    assert trial.names[begun + 1] == "after write turn"
+    assert broken(trial) == []
+    assert trial.home.texts()[-1].startswith("I tried this several times")
+    assert trial.home.effects.done == []
+
+
+def test_a_run_that_was_cut_off_and_failed_is_told_once(tmp_path: Path) -> None:
+    """By its conversation, from the records; the timetable would say less."""
+    story = STORIES["acts and fails"]
+    calm = Trial(tmp_path / "calm", story).run()
+    acted = next(n for n, name in enumerate(calm.names, 1) if name.startswith("after act"))
+    assert any(text.startswith(NEWS) for text in calm.home.texts())
+    trial = Trial(tmp_path / "cut", story, acted).run()
+    assert broken(trial) == []
+    about = [text for text in trial.home.texts() if "? act" in text or text.startswith(NEWS)]
+    assert len(about) == 1, about
