@@ -8,7 +8,8 @@ import trio
 
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.tools.tool import Tool
-from elwood.app.main import CONSOLE, FEATURES, build
+from elwood.app.build import build
+from elwood.app.main import CONSOLE, FEATURES
 from elwood.foundation.environment import Environment
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.settings import Config, Paths

@@ -15,7 +15,8 @@ import trio
 from elwood.agent.approvals.messages import CommandResult
 from elwood.agent.conversation.calls import Other
 from elwood.agent.conversation.labels import PRIVATE
-from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered, Parts, Report
+from elwood.agent.feature import Feature
+from elwood.agent.parts import Actor, Chore, ControlCommand, Gathered, Parts, Report
 from elwood.agent.session.core import Core
 from elwood.agent.session.extension import (
     CommandAnswer,
@@ -279,4 +280,6 @@ async def build(core: Core, others: Gathered) -> Parts:
     )
 
 
-FEATURE = Feature(name="parcels", settings=(ParcelSettings,), build=build)
+FEATURE = Feature(
+    name="parcels", build=build, settings=(ParcelSettings,), cli=(COMMAND,), checks=(check,)
+)

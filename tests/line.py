@@ -10,10 +10,11 @@ from elwood.agent.channels.channel import Channel
 from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
+from elwood.agent.feature import Feature
 from elwood.agent.models.client import Provider
+from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.session.core import Core
-from elwood.app.main import App, build
+from elwood.app.build import App, build
 from elwood.foundation.environment import Environment
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.settings import Config

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import elwood
-from elwood.app.config.sections import SECTIONS
+from elwood.app.main import sections
 from elwood.foundation.settings import keys
 
 ROOT = Path(elwood.__file__).parent.parent
@@ -143,7 +143,7 @@ def test_the_settings_of_the_example_exist() -> None:
     assert used
     known = {
         f"{kind.SECTION.name}.{field.name}"
-        for kind in SECTIONS
+        for kind in sections()
         if kind.SECTION.tables is None
         for field, _ in keys(kind)
     }

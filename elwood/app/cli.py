@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elwood import __version__
+from elwood.agent.feature import Feature
 from elwood.agent.session import cli as session
-from elwood.features.backup import cli as backup
-from elwood.features.control import cli as service
-from elwood.foundation.command_line import FAILURE, USAGE, CliCommand, CliFailure, count
-from elwood.foundation.text.words import KEY
+from elwood.app.main import ALL, sections
+from elwood.foundation.command_line import FAILURE, MISCONFIGURED, USAGE, CliCommand, CliFailure
 
 if TYPE_CHECKING:
     from elwood.foundation.settings import Config
 
-# 78 is EX_CONFIG of sysexits.h, at which systemd does not start us again.
-MISCONFIGURED = 78
 INTERRUPTED = 130  # what a shell shows for a command ended by Ctrl-C: 128 + SIGINT
 # New objects until garbage is looked for: a start makes 120,000, and looking once took 50 ms of it.
 IMPORTING = 1_000_000
@@ -32,10 +29,10 @@ IMPORTING = 1_000_000
 SYSTEM = Path("/etc/elwood/config.toml")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, features: Sequence[Feature] = ALL) -> int:
     """Run the command line; return the exit code."""
     gc.set_threshold(IMPORTING)
-    parser = make_parser()
+    parser = make_parser(features)
     given = parser.parse_args(arguments)
     command: CliCommand | None = given.command
     if command is None:
@@ -70,7 +67,7 @@ def _run(command: CliCommand, given: Namespace) -> int:
         from elwood.foundation.log import LogSettings
 
         try:
-            config = load(path, os.environ, secrets=needs == "secrets")
+            config = load(path, os.environ, sections(given.features), secrets=needs == "secrets")
         except ConfigErrors as errors:
             for problem in errors.problems:
                 print(problem, file=sys.stderr)
@@ -92,17 +89,22 @@ def _log_to_stderr(level: str, config: "Config") -> None:
 # --- the parser -----------------------------------------------------------------------------------
 
 
-def make_parser() -> ArgumentParser:
+def make_parser(features: Sequence[Feature] = ALL) -> ArgumentParser:
     """Make the parser; what it gives has the `CliCommand` as *command*."""
     parser = ArgumentParser(
         prog="elwood",
         description="A self-hosted personal assistant.",
         epilog="Try it without a key or an account: elwood demo",
     )
-    parser.set_defaults(command=None)
+    parser.set_defaults(command=None, features=features)
     parser.add_argument("--version", action="version", version=f"elwood {__version__}")
     _add_config(parser, None)
-    _add(parser, COMMANDS, required=False)
+    commands = [
+        *APP,
+        *(command for feature in features for command in feature.cli),
+        *session.COMMANDS,
+    ]
+    _add(parser, commands, required=False)
     return parser
 
 
@@ -153,7 +155,7 @@ def _init(config: "Config", given: Namespace) -> int:
 def _doctor(config: "Config", given: Namespace) -> int:
     from elwood.app.doctor import doctor
 
-    return doctor(config.file, os.environ)
+    return doctor(config.file, os.environ, given.features)
 
 
 def _serve(config: "Config", given: Namespace) -> int:
@@ -180,42 +182,6 @@ def _once(config: "Config", given: Namespace) -> int:
     return serving.once(config, given.text, session=given.session, dry_run=given.dry_run)
 
 
-def _memory(config: "Config", given: Namespace) -> int:
-    from elwood.features.daily_notes.store import DailyNoteSearch
-    from elwood.features.memory import cli
-    from elwood.foundation.net import control
-    from elwood.foundation.runtime import inline
-    from elwood.foundation.settings import Paths
-
-    paths = config.of(Paths)
-    others = (DailyNoteSearch(paths.state, paths.workspace, inline),)
-    match given.command.name:
-        case "list":
-            return cli.show_list(paths.state, given.limit)
-        case "search":
-            return cli.search(paths.state, " ".join(given.query), given.limit, others)
-        case "show":
-            return cli.show(paths.state, given.key)
-        case _:
-            keys = tuple(given.keys)
-            # A process that hangs is one, too, and its word is waited for.
-            if control.is_reachable(paths.runtime):
-                return control.settle(paths.runtime, "forget", *keys)
-            return cli.forget(paths.state, keys, others)
-
-
-def _skills(config: "Config", given: Namespace) -> int:
-    from elwood.features.skills import cli
-
-    match given.command.name:
-        case "install":
-            return cli.install(config, given.source, given.folder, agreed=given.yes)
-        case "remove":
-            return cli.remove(config, given.name, agreed=given.yes)
-        case _:
-            return cli.list_skills(config)
-
-
 def _verbose(parser: ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help="show the log")
 
@@ -227,41 +193,6 @@ def _of_once(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="let no tool change anything")
     parser.add_argument("--verbose", action="store_true", help="show the log and what tools do")
-
-
-def _of_list(parser: ArgumentParser) -> None:
-    parser.add_argument("--limit", metavar="N", type=count, default=50, help="how many at most")
-
-
-def _of_search(parser: ArgumentParser) -> None:
-    parser.add_argument("query", metavar="WORD", nargs="+", help="words that they should have")
-    parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
-
-
-def _of_note(parser: ArgumentParser) -> None:
-    parser.add_argument("key", metavar="KEY", type=_key, help="the note")
-
-
-def _of_forget(parser: ArgumentParser) -> None:
-    parser.add_argument("keys", metavar="KEY", nargs="+", type=_key, help="the notes")
-
-
-def _of_install(parser: ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
-    parser.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _of_remove(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="its name")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _key(key: str) -> str:
-    """Check the name of a note."""
-    if not re.fullmatch(KEY, key):
-        raise argparse.ArgumentTypeError("a key has 1 to 64 small letters, digits and hyphens")
-    return key
 
 
 def _message(text: str) -> str:
@@ -280,7 +211,7 @@ def _session(name: str) -> str:
     return name
 
 
-COMMANDS = (
+APP = (
     CliCommand(
         "init",
         "Write a commented config.toml and the first workspace documents.",
@@ -305,28 +236,4 @@ COMMANDS = (
         "chat", "Talk on the console with the configured model.", _chat, _verbose, needs="secrets"
     ),
     CliCommand("once", "Answer one message, on stdout.", _once, _of_once, needs="secrets"),
-    *service.COMMANDS,
-    *session.COMMANDS,
-    CliCommand(
-        "memory",
-        "Show, search or forget what is remembered.",
-        within=(
-            CliCommand("list", "List the newest notes.", _memory, _of_list),
-            CliCommand("search", "Find notes by words.", _memory, _of_search),
-            CliCommand("show", "Print a note as its file is.", _memory, _of_note),
-            CliCommand("forget", "Forget notes for good.", _memory, _of_forget),
-            CliCommand("rebuild", "Make the index anew; the notes stay as they are.", _memory),
-        ),
-    ),
-    CliCommand(
-        "skills",
-        "List, install or remove skills.",
-        _skills,
-        within=(
-            CliCommand("list", "what there is, and what it lacks", _skills),
-            CliCommand("install", "show what is in one, ask, and install it", _skills, _of_install),
-            CliCommand("remove", "remove one from the workspace", _skills, _of_remove),
-        ),
-    ),
-    backup.COMMAND,
 )

@@ -7,19 +7,16 @@ import shutil
 import stat
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 
 import trio
 
-from elwood.agent.models import check as models
+from elwood.agent.feature import Feature
 from elwood.agent.session.reading.cli import journals_in
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
-from elwood.features.backup import check as backup
-from elwood.features.shell import feature as shell
-from elwood.features.tasks import check as tasks
-from elwood.features.telegram import feature as telegram
+from elwood.app.main import checks, sections
 from elwood.foundation.checks import Check, CheckContext, Finding, Level
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import in_thread
@@ -44,20 +41,10 @@ async def check(context: CheckContext) -> list[Finding]:
     return await context.blocking(lambda: examine_machine(context.config))
 
 
-CHECKS: tuple[Check, ...] = (
-    check,
-    models.check,
-    shell.check,
-    tasks.check,
-    backup.check,
-    telegram.check,
-)
-
-
-def doctor(path: Path, environ: MutableMapping[str, str]) -> int:
+def doctor(path: Path, environ: MutableMapping[str, str], features: Sequence[Feature]) -> int:
     """Examine everything that the configuration in *path* names; return the exit code."""
     try:
-        config = load(path, environ)
+        config = load(path, environ, sections(features))
     except ConfigErrors as errors:
         findings = [
             Finding("problem", "configuration", problem.complaint, problem.remedy)
@@ -65,13 +52,13 @@ def doctor(path: Path, environ: MutableMapping[str, str]) -> int:
         ]
         secrets: tuple[Secret, ...] = ()
     else:
-        findings = trio.run(_examine, config)
+        findings = trio.run(_examine, config, checks(features))
         secrets = config.secrets
     print(redact(table(findings, shutil.get_terminal_size((100, 24)).columns), secrets))
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
-async def _examine(config: Config) -> list[Finding]:
+async def _examine(config: Config, checks: Sequence[Check]) -> list[Finding]:
     client = Client(connections=10)
     context = CheckContext(
         config=config,
@@ -80,13 +67,13 @@ async def _examine(config: Config) -> list[Finding]:
         blocking=in_thread,
     )
     try:
-        return await examine(context)
+        return await examine(context, checks)
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 5.0):
             await client.aclose()
 
 
-async def examine(context: CheckContext, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+async def examine(context: CheckContext, checks: Iterable[Check]) -> list[Finding]:
     """Do all *checks* at once, and list what they find, each after the one before."""
     found: dict[int, list[Finding]] = {}
 

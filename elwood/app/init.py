@@ -8,6 +8,7 @@ from pathlib import Path
 from elwood.agent.session.turn.prompt import default_documents
 from elwood.app.config.load import ConfigErrors, load
 from elwood.app.config.reference import template
+from elwood.foundation.command_line import MISCONFIGURED
 from elwood.foundation.settings import Paths
 
 # Folders and files are for their owner only: they hold conversations and perhaps secrets.
@@ -26,7 +27,7 @@ def install(config: Path, environ: MutableMapping[str, str]) -> int:
     except ConfigErrors as errors:
         for problem in errors.problems:
             print(problem, file=sys.stderr)
-        return 78
+        return MISCONFIGURED
     except OSError as error:
         # The documents that we ship may be missing: that error says it in words of its own.
         what = f"cannot write {error.filename}: {error.strerror}" if error.filename else error

@@ -18,12 +18,10 @@ from elwood.agent.models.providers import make_provider
 from elwood.agent.models.routing import split_name
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings, models_in_use
 from elwood.agent.session.log.restored import RestoredDamaged
+from elwood.app.build import LAST_TURN, build
 from elwood.app.init import copy_documents
-from elwood.app.main import CONSOLE, FEATURES, LAST_TURN, TELEGRAM, build
-from elwood.features.backup.rules import BackupFailed
-from elwood.features.backup.store import STAGE
-from elwood.features.console.feature import OneMessage
-from elwood.features.telegram.settings import TelegramSettings
+from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
+from elwood.foundation.command_line import CliFailure
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.systemd import Notify
@@ -33,7 +31,7 @@ from elwood.foundation.storage.disk import AlreadyRunning, holding
 
 log = logging.getLogger("elwood")
 
-OK, FAILURE, MISCONFIGURED = 0, 1, 78
+OK, FAILURE = 0, 1
 
 
 def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TURN) -> int:
@@ -42,13 +40,6 @@ def run(config: Config, *, more: Sequence[Feature] = (), grace: float = LAST_TUR
     *more* features come after ours.  What has begun may go on for *grace* seconds
     after SIGTERM.
     """
-    if config.of(TelegramSettings).token is None:
-        print(
-            f"{config.file}: no channel is set up, so nobody could talk to me. Set telegram.token "
-            "(a credential, a file or ELWOOD_TELEGRAM_TOKEN), or try `elwood chat`.",
-            file=sys.stderr,
-        )
-        return MISCONFIGURED
 
     async def body() -> int:
         environment = Environment(notify=Notify.from_environment(os.environ, os.getpid()))
@@ -69,7 +60,7 @@ def chat(config: Config) -> int:
 
 def once(config: Config, text: str, *, session: str | None, dry_run: bool) -> int:
     """Answer *text* on stdout; return 1 if the answer is a statement of failure."""
-    said = OneMessage(session or f"once-{secrets.token_hex(4)}", text)
+    said = ONE_MESSAGE(session or f"once-{secrets.token_hex(4)}", text)
 
     async def body() -> int:
         features = (said.feature, *FEATURES)
@@ -108,28 +99,23 @@ def _run(config: Config, body: Callable[[], Awaitable[int]]) -> int:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         with holding(state):
-            _mend(state)
+            for feature in FEATURES:
+                if feature.mend is not None and (done := feature.mend(config)):
+                    log.warning(done)
             if not config.of(Paths).workspace.exists():
                 # A first start without `elwood init`, as under NixOS.
                 copy_documents(config.of(Paths).workspace, say=log.info)
             _tune_collector()
             return trio.run(body)
-    except (AlreadyRunning, BackupFailed, Escalated, RestoredDamaged) as error:
+    except CliFailure as error:
+        print(error, file=sys.stderr)
+        return error.code
+    except (AlreadyRunning, Escalated, RestoredDamaged) as error:
         print(error, file=sys.stderr)
         return FAILURE
     except OSError as error:
         print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
         return FAILURE
-
-
-def _mend(state: Path) -> None:
-    """Bring a restore to its end that was cut off."""
-    if not (state / STAGE).exists():
-        return  # importing what can do it, and unpack archives, takes 20 ms and 1 MB
-    from elwood.features.backup.restore import mend
-
-    if mend(state):
-        log.warning("a restore that was cut off was brought to its end")
 
 
 def _tune_collector() -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Needs = Literal["nothing", "settings", "secrets"]
 # 2 is what argparse ends with when it does not understand what was typed.
 OK, FAILURE, USAGE = 0, 1, 2
+# EX_CONFIG of sysexits.h, at which systemd does not start us again.
+MISCONFIGURED = 78
 # What may be listed at once: it is held, to be put in order.
 MOST = 100_000
 

@@ -16,12 +16,13 @@ import trio
 
 from elwood.agent.models import check as models
 from elwood.app.config.load import load
-from elwood.app.doctor import CHECKS, _enough, examine, examine_machine, table
+from elwood.app.doctor import _enough, examine, examine_machine, table
+from elwood.app.main import checks
 from elwood.features.backup import check as backup
 from elwood.features.backup.store import Scope, take
-from elwood.features.shell import feature as shell
+from elwood.features.shell import parts as shell
 from elwood.features.tasks import check as tasks
-from elwood.features.telegram import feature as telegram
+from elwood.features.telegram import parts as telegram
 from elwood.foundation.checks import Check, CheckContext, Finding, unreached
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
@@ -422,7 +423,7 @@ def test_space_is_judged_before_it_is_gone(left: int, level: str) -> None:
 
 async def test_machine_and_services_stand_in_one_list(tmp_path: Path) -> None:
     async with serving(healthy) as base, a_client() as client:
-        found = await found_by(pointed_at(base, tmp_path), client, *CHECKS)
+        found = await found_by(pointed_at(base, tmp_path), client, *checks())
     subjects = [finding.subject for finding in found]
     assert subjects[0] == "configuration"
     assert subjects[-1] == "clock"

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,16 +20,12 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.offline import OfflineModel
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
 from elwood.agent.tools.tool import Output, ToolContext
+from elwood.app.cli import main
 from elwood.app.config.load import load
-from elwood.app.config.sections import SECTIONS
-from elwood.app.doctor import examine
-from elwood.app.main import CONSOLE, FEATURES, TELEGRAM
+from elwood.app.main import FEATURES, sections
 from elwood.foundation import log
-from elwood.foundation.checks import CheckContext, Finding
 from elwood.foundation.command_line import OK
 from elwood.foundation.net import control
-from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.settings import SandboxSettings
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
@@ -158,19 +153,17 @@ async def test_what_it_wrote_down_is_there_after_a_new_start(
                 await trio.to_thread.run_sync(control.ask, runtime, "track", number)
         async with talking(config, features, {"offline": OfflineModel()}) as line:
             assert await line.ask("/parcels") == "On their way: P1, P2."
-    # And its command finds it, while nothing runs.
-    assert example_feature.COMMAND.run is not None
-    assert example_feature.COMMAND.run(config, Namespace()) == OK
+    file = tmp_path / "config.toml"
+    file.write_text(f'paths.state = "{tmp_path}"\nmodels.default = "offline/m"\n')
+    # Its command finds it while nothing runs, the doctor has its check, and it is in a backup.
+    assert main(["--config", str(file), "parcels"], features) == OK
     assert "ParcelAdded(number='P2')" in capsys.readouterr().out
-
-
-async def test_the_doctor_does_its_check(tmp_path: Path) -> None:
-    config = settings(tmp_path, tmp_path / "run", "offline")
-    context = CheckContext(config=config, client=Client(), now=0.0, blocking=inline)
-    assert await examine(context, [example_feature.check]) == [
-        Finding("warning", "parcels", "there is no key", "set parcels.key")
-    ]
-    await context.client.aclose()
+    await trio.to_thread.run_sync(main, ["--config", str(file), "doctor"], features)
+    assert "parcels        there is no key" in capsys.readouterr().out
+    assert main(["--config", str(file), "backup", "now"], features) == OK
+    (tmp_path / example_feature.FILE).unlink()
+    assert main(["--config", str(file), "backup", "restore", "1", "--yes"], features) == OK
+    assert "P2" in (tmp_path / example_feature.FILE).read_text()
 
 
 def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
@@ -178,7 +171,7 @@ def test_its_settings_are_read_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "key").chmod(0o600)
     file.write_text(f'[parcels]\nkey = "file:{tmp_path}/key"\nevery = 2\n')
-    config = load(file, {"HOME": str(tmp_path)}, (*SECTIONS, *example_feature.FEATURE.settings))
+    config = load(file, {"HOME": str(tmp_path)}, sections([example_feature.FEATURE]))
     assert config.of(ParcelSettings) == ParcelSettings(key=Secret(KEY), every=2.0)
     assert Secret(KEY) in config.secrets
 
@@ -260,22 +253,7 @@ def test_to_delete_a_feature_is_to_delete_its_folder_and_its_word(
     assert "I am Elwood's offline model" in done.stdout, done.stderr
 
 
-def test_the_sections_of_the_file_are_those_of_the_features() -> None:
-    of_features = {kind for one in (TELEGRAM, CONSOLE, *FEATURES) for kind in one.settings}
-    assert of_features <= set(SECTIONS)
-    others = set(SECTIONS) - of_features
-    assert not [kind for kind in others if kind.__module__.startswith("elwood.features.")]
-
-
 # --- who names a feature --------------------------------------------------------------------------
-
-# What names a feature besides its line in app/main.py, and why.  It only gets shorter.
-NAMED = {
-    "app/cli.py": "commands that are not yet in the records of their features",
-    "app/config/sections.py": "settings that are not yet taken from the records",
-    "app/doctor.py": "checks that are not yet in the records",
-    "app/serving.py": "one message, a restore that was cut off, and whether Telegram is set up",
-}
 
 
 def named_by(path: Path) -> set[str]:
@@ -293,15 +271,12 @@ def named_by(path: Path) -> set[str]:
 
 
 def test_only_the_table_of_contents_names_a_feature() -> None:
-    listed = {feature.name for feature in (TELEGRAM, CONSOLE, *FEATURES)}
     naming = {
         path.relative_to(HOUSE).as_posix(): named
         for path in sorted(HOUSE.rglob("*.py"))
         if (named := named_by(path))
     }
-    assert set().union(*naming.values()) <= listed
-    more = {name: named for name, named in naming.items() if name not in NAMED}
-    assert more == {}
+    assert naming == {}
 
 
 # --- the page -------------------------------------------------------------------------------------

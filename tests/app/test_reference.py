@@ -10,7 +10,7 @@ import elwood
 from elwood.agent.models.settings import Providers
 from elwood.app.config.load import load
 from elwood.app.config.reference import reference, template
-from elwood.app.config.sections import SECTIONS
+from elwood.app.main import sections
 from elwood.features.tasks.settings import ConfiguredTasks
 from elwood.features.telegram.settings import TelegramSettings
 
@@ -42,7 +42,7 @@ def test_the_first_file_is_valid_with_every_line_switched_on(tmp_path: Path) -> 
     assert config.of(TelegramSettings).owners == (123456789,)
     assert "local" in config.of(Providers).by_name
     assert [task.id for task in config.of(ConfiguredTasks).tasks] == ["inbox"]
-    assert text.count("\n[") == len(SECTIONS)
+    assert text.count("\n[") == len(sections())
 
 
 @pytest.mark.parametrize("line", template().splitlines())

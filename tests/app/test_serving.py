@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.feature import Actor, Feature, Gathered, Parts
+from elwood.agent.feature import Feature
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.app import serving
 from elwood.foundation.environment import Environment

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import trio
 
-from elwood.agent.feature import Feature, Gathered, Parts
+from elwood.agent.feature import Feature
+from elwood.agent.parts import Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.agent.tools.tool import Tool, ToolContext
 from elwood.app import serving

@@ -29,10 +29,11 @@ from elwood.agent.conversation.message import (
     without_days,
 )
 from elwood.agent.conversation.route import Route
-from elwood.agent.feature import WORLD, Actor, Feature, Gathered, Parts
+from elwood.agent.feature import Feature
 from elwood.agent.models.client import ModelRequest, Provider
 from elwood.agent.models.embeddings import Embedder
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.parts import WORLD, Actor, Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core, inspect
 from elwood.agent.session.inspection import Inspection
@@ -40,8 +41,9 @@ from elwood.agent.session.log.entries import CallEnded, Entry
 from elwood.agent.session.log.state import Session
 from elwood.agent.session.settings import LearningSettings
 from elwood.agent.tools.tool import Tool
-from elwood.app.main import FEATURES, App, build
-from elwood.features.memory.feature import build as build_memory
+from elwood.app.build import App, build
+from elwood.app.main import FEATURES
+from elwood.features.memory.parts import build as build_memory
 from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
@@ -328,7 +330,7 @@ class Life:
                 wanted = [tool for tool in parts.tools if left.pop(tool.name, None) is not None]
                 return attrs.evolve(parts, tools=wanted)
 
-            return attrs.evolve(feature, build=build_)
+            return feature._replace(build=build_)
 
         async def own(core: Core, others: Gathered) -> Parts:
             await trio.lowlevel.checkpoint()

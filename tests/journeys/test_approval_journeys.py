@@ -10,8 +10,9 @@ from trio.testing import MockClock
 from elwood.agent.approvals.settings import ApprovalSettings
 from elwood.agent.conversation.calls import Plan, SendMessage
 from elwood.agent.conversation.message import Completion, Notice
-from elwood.agent.feature import Feature, Gathered, Parts
+from elwood.agent.feature import Feature
 from elwood.agent.models.client import ModelRequest
+from elwood.agent.parts import Gathered, Parts
 from elwood.agent.policy.settings import PolicySettings
 from elwood.agent.session.core import Core
 from elwood.agent.session.log.entries import CallDecided, Replied

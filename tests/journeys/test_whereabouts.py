@@ -14,9 +14,10 @@ from elwood.agent.channels.messages import OutboxMail, Post, Sent
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import Completion, Notice
 from elwood.agent.conversation.route import Route
-from elwood.agent.feature import Actor, Feature, Gathered, Parts
+from elwood.agent.feature import Feature
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.settings import Limits
+from elwood.agent.parts import Actor, Gathered, Parts
 from elwood.agent.session.core import Core
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.settings import ConfiguredTasks

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow
 from elwood.agent.conversation.settings import Hours
-from elwood.agent.feature import Report
+from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.rules import Verb
 from elwood.features.tasks.task import Origin, Task

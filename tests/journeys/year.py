@@ -17,7 +17,7 @@ import trio.testing
 
 from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Refused, Taken
 from elwood.agent.conversation.route import Route
-from elwood.agent.feature import Do, Report
+from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, SessionsMail, Unheard
 from elwood.features.tasks.actor import Scheduler, TimetableActor

@@ -10,8 +10,8 @@ import attrs
 import msgspec
 
 from elwood.app.config.reading import Reading, described, unknown
-from elwood.app.config.sections import SECTIONS
 from elwood.app.config.source import FromVariable, Source, found, listed
+from elwood.app.main import sections as all_sections
 from elwood.foundation.secrets.store import SecretUnusable, look_up
 from elwood.foundation.settings import Config, Loaded, Section, Settings, Tables, Where, keys
 
@@ -71,7 +71,7 @@ def dotted(where: Where) -> str:
 def load(
     path: Path,
     environ: MutableMapping[str, str],
-    sections: Sequence[type[Settings]] = SECTIONS,
+    sections: Sequence[type[Settings]] | None = None,
     *,
     secrets: bool = True,
 ) -> Config:
@@ -81,7 +81,7 @@ def load(
     for commands that need no secret and may not be allowed to read them.
     Raises ConfigErrors with everything that is wrong, in the order of the file.
     """
-    return _Loading(path, environ, sections, secrets).config()
+    return _Loading(path, environ, sections or all_sections(), secrets).config()
 
 
 class _Loading:

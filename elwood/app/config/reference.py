@@ -2,16 +2,15 @@
 
 import textwrap
 import types
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
 import msgspec
 
-from elwood.app.config.sections import SECTIONS
+from elwood.app.main import sections
 from elwood.foundation.secrets.redaction import Secret
-from elwood.foundation.settings import Key, Settings, keys
+from elwood.foundation.settings import Key, keys
 
 _INTRODUCTION = """\
 <!-- Generated: python -m elwood.app.config.reference > docs/reference/config.md -->
@@ -38,10 +37,10 @@ _HEAD = """\
 """
 
 
-def reference(sections: Sequence[type[Settings]] = SECTIONS) -> str:
+def reference() -> str:
     """Return the text of docs/reference/config.md."""
     parts = [_INTRODUCTION]
-    for kind in sections:
+    for kind in sections():
         section, item = kind.SECTION, kind
         head = f"[{section.name}]"
         if section.tables is not None:
@@ -56,10 +55,10 @@ def reference(sections: Sequence[type[Settings]] = SECTIONS) -> str:
     return "\n".join(parts)
 
 
-def template(sections: Sequence[type[Settings]] = SECTIONS) -> str:
+def template() -> str:
     """Return the first config.toml: every key in a comment, so that all defaults hold."""
     parts = [_HEAD]
-    for kind in sections:
+    for kind in sections():
         section = kind.SECTION
         parts.append(_prose(section.about))
         if section.tables is not None:

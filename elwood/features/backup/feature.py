@@ -1,27 +1,37 @@
 """Backups, as the app sees them."""
 
-from elwood.agent.feature import Chore, Feature, Gathered, Parts, Report
-from elwood.agent.session.core import Core
-from elwood.features.backup.settings import BackupSettings
+from typing import TYPE_CHECKING
+
+from elwood.agent.feature import Feature, imported
+from elwood.features.backup.cli import COMMAND
+from elwood.features.backup.settings import STAGE, BackupSettings
+from elwood.foundation.command_line import CliFailure
+
+if TYPE_CHECKING:
+    from elwood.foundation.settings import Config
 
 
-async def build(core: Core, others: Gathered) -> Parts:
-    """Make the chore that takes them."""
-    every = core.config.of(BackupSettings).every
+def mend(config: "Config") -> str:
+    """Bring a restore to its end that was cut off."""
+    from elwood.foundation.settings import Paths
 
-    async def back_up(last: float) -> Report:
-        # What packs archives takes 20 ms and 1 MB to import: a start must not wait for it.
-        from elwood.features.backup.rules import BackupFailed
-        from elwood.features.backup.store import planned
+    state = config.of(Paths).state
+    if not (state / STAGE).exists():
+        return ""  # importing what can do it, and unpack archives, takes 20 ms and 1 MB
+    from elwood.features.backup.restore import mend as finish
+    from elwood.features.backup.rules import BackupFailed
 
-        try:
-            said = await core.environment.blocking(lambda: planned(core.config, core.clock.now))
-        except BackupFailed as error:
-            return Report(f"no backup was taken: {error}", failed=True)
-        return Report(said)
-
-    chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
-    return Parts(chores=[chore] if every else [])
+    try:
+        return "a restore that was cut off was brought to its end" if finish(state) else ""
+    except BackupFailed as error:
+        raise CliFailure(error) from error
 
 
-FEATURE = Feature(name="backup", settings=(BackupSettings,), build=build)
+FEATURE = Feature(
+    name="backup",
+    build=imported("elwood.features.backup.parts", "build"),
+    settings=(BackupSettings,),
+    cli=(COMMAND,),
+    checks=(imported("elwood.features.backup.check", "check"),),
+    mend=mend,
+)

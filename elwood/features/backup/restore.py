@@ -20,12 +20,12 @@ from elwood.agent.session.log import restored
 from elwood.agent.session.log.restored import Restored
 from elwood.features.backup.archive import unpack
 from elwood.features.backup.rules import BUNDLE, STATE, WORKSPACE, BackupFailed, Manifest, stamp
+from elwood.features.backup.settings import STAGE
 from elwood.features.backup.store import (
     ASIDE,
     DISPOSABLE,
     OPEN,
     PLAN,
-    STAGE,
     Scope,
     failed,
     need_owner,

@@ -40,7 +40,7 @@ from elwood.features.backup.rules import (
     BackupFailed,
     Manifest,
 )
-from elwood.features.backup.settings import BackupSettings, backup_folder
+from elwood.features.backup.settings import STAGE, BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS
 from elwood.foundation.storage.files import is_marked
@@ -58,8 +58,6 @@ TRIES = 2
 # In the state folder: for this machine and this moment only, or made anew at each start.
 # `sessions/open` says who is to be woken, which is everybody after a restore.
 DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
-# Below the state folder: a restore that has begun.
-STAGE = "restoring"
 PLAN = f"{STAGE}/plan.json"
 OPEN = "sessions/open"
 # Databases right in the state folder are indexes of files and journals: made anew.

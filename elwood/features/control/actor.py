@@ -10,7 +10,7 @@ from pathlib import Path
 
 import trio
 
-from elwood.agent.feature import ControlCommand
+from elwood.agent.parts import ControlCommand
 from elwood.foundation.net import control as wire
 from elwood.foundation.runtime import ActorUnavailable, Blocking, Mailbox
 

@@ -1,23 +1,8 @@
 """Files of the workspace, as the app sees them."""
 
-from elwood.agent.feature import Feature, Gathered, Parts
-from elwood.agent.session.core import Core
-from elwood.agent.tools.tool import WorkspaceFiles
-from elwood.features.files.search_tools import search_tools
-from elwood.features.files.tools import reading_tools, writing_tools
+from elwood.agent.feature import Feature, imported
 
-
-async def build(core: Core, others: Gathered) -> Parts:
-    """Make the tools."""
-    root, blocking = core.workspace, core.environment.blocking
-    files = WorkspaceFiles(root, others.lent, others.place)
-    return Parts(
-        tools=[
-            *reading_tools(files, blocking),
-            *writing_tools(root, blocking),
-            *search_tools(root, blocking),
-        ]
-    )
-
-
-FEATURE = Feature(name="files", build=build)
+FEATURE = Feature(
+    name="files",
+    build=imported("elwood.features.files.parts", "build"),
+)

@@ -1,33 +1,30 @@
-"""What ``elwood memory`` does: shows, finds and forgets notes, while Elwood runs or not.
+"""What ``elwood memory`` does: shows and finds notes, while Elwood runs or not.
 
 Reading goes by the files and the index, which is brought up to them first unless Elwood keeps it.
-What changes something is Elwood's to do while it runs; else it is done here, under the lock of
-the state folder.
+What changes something is asked of the running Elwood: words are to go from more than the notes.
 """
 
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import trio
-
-from elwood.agent.tools.tool import SearchResult, TextSearch
-from elwood.features.memory.actor import forgotten_elsewhere
 from elwood.features.memory.note import Note
 from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import joined, results
+from elwood.foundation.net.control import settle
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.disk import AlreadyRunning, Disk, DiskFull, JournalBroken, holding
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.disk import AlreadyRunning, Disk, holding
 from elwood.foundation.storage.search_index import DatabaseUnusable, SearchQuery
-from elwood.foundation.text.words import asked
 
 # Characters of a note in a list.
 GLIMPSE = 80
 
 
-def show_list(state: Path, limit: int) -> int:
+def show_list(config: Config, given: Namespace) -> int:
     """Print the newest notes, those that wait for the owner first; return the exit code."""
+    state, limit = config.of(Paths).state, given.limit
     store = _store(state)
     notes = _read(
         store,
@@ -46,49 +43,34 @@ def show_list(state: Path, limit: int) -> int:
     return 0
 
 
-def search(state: Path, query: str, limit: int, others: Sequence[TextSearch]) -> int:
-    """Print the notes, and what *others* find, that have the words of *query*.
-
-    Returns the exit code.
-    """
+def search(config: Config, given: Namespace) -> int:
+    """Print the notes that have the words that were given; return the exit code."""
+    state, query = config.of(Paths).state, " ".join(given.query)
     store = _store(state)
     wanted = SearchQuery(query=query, now=time.time())
-    notes = _read(store, state, lambda: store.search(wanted, limit))
+    notes = _read(store, state, lambda: store.search(wanted, given.limit))
     if notes is None:
         return 1
-
-    async def found_elsewhere() -> list[SearchResult]:
-        return [found for one in others for found in await one.search(query, limit)]
-
-    found = joined(results(notes, query), trio.run(found_elsewhere), asked(query))[:limit]
-    for one in found:
-        print(_line(one.updated, one.origin, one.text, one.label.untrusted))
-    if not found:
+    for note in notes:
+        print(_line(note.updated, note.key, note.text, note.untrusted))
+    if not notes:
         print("no note has any of these words", file=sys.stderr)
-    return 0 if found else 1
+    return 0 if notes else 1
 
 
-def show(state: Path, key: str) -> int:
+def show(config: Config, given: Namespace) -> int:
     """Print one note as its file is; return the exit code."""
-    filed = _store(state).files.read(key)
+    filed = _store(config.of(Paths).state).files.read(given.key)
     if filed is None:
-        print(f"there is no note called {key}", file=sys.stderr)
+        print(f"there is no note called {given.key}", file=sys.stderr)
         return 1
     sys.stdout.write(filed.data.decode("utf-8", "replace"))
     return 0
 
 
-def forget(state: Path, keys: tuple[str, ...], others: Sequence[TextSearch]) -> int:
-    """Forget notes for good, while Elwood is not running; return the exit code."""
-
-    def act(store: NoteStore) -> int:
-        notes = store.read(keys)
-        forgotten = store.forget(keys)
-        forgotten = trio.run(forgotten_elsewhere, forgotten, notes, others)
-        print(forgotten.text, file=sys.stdout if forgotten.ok else sys.stderr)
-        return 0 if forgotten.ok else 1
-
-    return _alone(state, act)
+def forget(config: Config, given: Namespace) -> int:
+    """Have notes forgotten for good; return the exit code."""
+    return settle(config.of(Paths).runtime, "forget", *given.keys)
 
 
 def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[Note] | None:
@@ -104,22 +86,6 @@ def _read(store: NoteStore, state: Path, fn: Callable[[], list[Note]]) -> list[N
     except (DatabaseUnusable, OSError) as error:
         print(f"the index of the notes cannot be used: {error}", file=sys.stderr)
         return None
-
-
-def _alone(state: Path, act: Callable[[NoteStore], int]) -> int:
-    """Change something while Elwood is not running, and no other command does."""
-    try:
-        with holding(state):
-            store = _store(state)
-            try:
-                return act(store)
-            finally:
-                store.indexed.close()
-    except (AlreadyRunning, DiskFull, JournalBroken, DatabaseUnusable) as error:
-        print(error, file=sys.stderr)
-    except OSError as error:
-        print(f"{error.strerror}: {error.filename or state}", file=sys.stderr)
-    return 1
 
 
 def _store(state: Path) -> NoteStore:

@@ -1,100 +1,60 @@
 """The memory, as the app sees it."""
 
-from functools import partial
+import re
+from argparse import ArgumentParser, ArgumentTypeError
 
-import attrs
-
-from elwood.agent.feature import Actor, Chore, ControlCommand, Feature, Gathered, Parts, Report
-from elwood.agent.models.embeddings import Embedder, ThroughModels, embedder_of
-from elwood.agent.models.settings import ModelSettings, Providers
-from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SlashCommand
-from elwood.agent.session.settings import LearningSettings, SessionSettings
-from elwood.features.memory.actor import Memory
-from elwood.features.memory.commands import MemoryCommand
-from elwood.features.memory.extension import Learning, MemoryExtension
-from elwood.features.memory.messages import Forget, MemoryMail, Tidy
+from elwood.agent.feature import Feature, imported
+from elwood.agent.session.settings import LearningSettings
 from elwood.features.memory.settings import MemorySettings
-from elwood.features.memory.store import NoteStore
-from elwood.features.memory.tools import NoteSearch, tools
-from elwood.foundation.net.http import Client
-from elwood.foundation.runtime import ActorUnavailable, Address, Mailbox
+from elwood.foundation.command_line import CliCommand, count
+from elwood.foundation.text.words import KEY
+
+CLI = "elwood.features.memory.cli"
 
 
-async def build(core: Core, others: Gathered, embedder: Embedder | None = None) -> Parts:
-    """Make the actor that remembers, and all that asks it.
-
-    *embedder* takes the place of the one that the configuration names.
-    """
-    settings, state = core.config.of(MemorySettings), core.paths.state
-    mailbox: Mailbox[MemoryMail] = Mailbox("memory", 32)
-    memory = mailbox.address
-    client = Client(connections=4)
-    core.closing.push_async_callback(client.aclose)
-    providers = core.config.of(Providers).by_name
-    embedder = embedder or embedder_of(settings.embeddings, providers, client)
-    search = NoteSearch(memory)
-    actor = Memory(
-        NoteStore(state, core.disk, max_notes=settings.max_notes),
-        blocking=core.environment.blocking,
-        now=core.clock.now,
-        embedder=embedder and ThroughModels(embedder.model, core.models),
-        others=others.searches,
-    )
-    learning, idle = _learning(core), core.config.of(SessionSettings).idle
-    command = MemoryCommand(memory, others.searches)
-    return Parts(
-        actors=[Actor(step=3, mailbox=mailbox, body=actor.run)],
-        tools=tools(memory, others.searches),
-        embedder=embedder,
-        sessions=[partial(MemoryExtension, memory, learning, settings.offered, idle)],
-        commands=[
-            SlashCommand(
-                name="memory",
-                help="say what I remember; /memory search, show, pending, keep, drop or undo",
-                run=command.run,
-            )
-        ],
-        chores=[
-            Chore(id="memory", title="tidy the memory up", every=86_400.0, do=partial(tidy, memory))
-        ],
-        searches=[search],
-        control=[control_command(memory)],
-    )
+def _of_list(parser: ArgumentParser) -> None:
+    parser.add_argument("--limit", metavar="N", type=count, default=50, help="how many at most")
 
 
-def control_command(memory: Address[MemoryMail]) -> ControlCommand:
-    """Make what ``elwood memory`` asks of a running service."""
-    return ControlCommand(name="forget", run=lambda keys: memory.ask(Forget(keys=tuple(keys))))
+def _of_search(parser: ArgumentParser) -> None:
+    parser.add_argument("query", metavar="WORD", nargs="+", help="words that they should have")
+    parser.add_argument("--limit", metavar="N", type=count, default=10, help="how many at most")
 
 
-def _learning(core: Core) -> Learning:
-    """Make what sessions learn with.
-
-    The model of rules cannot observe anything, so it is not asked to.
-    """
-    settings = core.config.of(LearningSettings)
-    summarizer = core.config.of(ModelSettings).summarizer.partition("/")[0]
-    provider = core.config.of(Providers).by_name.get(summarizer)
-    if provider is None or provider.api == "offline":
-        settings = attrs.evolve(settings, mode="off")
-    return Learning(
-        settings,
-        core.models,
-        core.channels.outboxes,
-        core.channels.owner_routes,
-        core.redactor,
-        core.clock,
-    )
+def _of_note(parser: ArgumentParser) -> None:
+    parser.add_argument("key", metavar="KEY", type=_key, help="the note")
 
 
-async def tidy(memory: Address[MemoryMail], last: float) -> Report:
-    """Have the memory tidied up."""
-    try:
-        done = await memory.ask(Tidy())
-    except ActorUnavailable as error:
-        return Report(str(error), failed=True)
-    return Report(done.text, failed=not done.ok)
+def _of_forget(parser: ArgumentParser) -> None:
+    parser.add_argument("keys", metavar="KEY", nargs="+", type=_key, help="the notes")
 
 
-FEATURE = Feature(name="memory", settings=(MemorySettings, LearningSettings), build=build)
+def _key(key: str) -> str:
+    """Check the name of a note."""
+    if not re.fullmatch(KEY, key):
+        raise ArgumentTypeError("a key has 1 to 64 small letters, digits and hyphens")
+    return key
+
+
+COMMAND = CliCommand(
+    "memory",
+    "Show, search or forget what is remembered.",
+    within=(
+        CliCommand("list", "List the newest notes.", imported(CLI, "show_list"), _of_list),
+        CliCommand("search", "Find notes by words.", imported(CLI, "search"), _of_search),
+        CliCommand("show", "Print a note as its file is.", imported(CLI, "show"), _of_note),
+        CliCommand(
+            "forget",
+            "Have the running Elwood forget notes for good.",
+            imported(CLI, "forget"),
+            _of_forget,
+        ),
+    ),
+)
+
+FEATURE = Feature(
+    name="memory",
+    build=imported("elwood.features.memory.parts", "build"),
+    settings=(MemorySettings, LearningSettings),
+    cli=(COMMAND,),
+)

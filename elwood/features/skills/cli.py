@@ -1,6 +1,7 @@
 """What ``elwood skills`` does: lists, takes in after a look at everything that can act, removes."""
 
 import sys
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from elwood.foundation.text.characters import escape_invisible
 OK, FAILURE = 0, 1
 
 
-def list_skills(config: Config) -> int:
+def list_skills(config: Config, given: Namespace) -> int:
     """Print all skills, where they lie, and what keeps them from being used."""
     found = _shelf(config).look()
     installer = SkillInstaller(config.of(Paths).workspace)
@@ -41,17 +42,18 @@ def list_skills(config: Config) -> int:
     return OK
 
 
-def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
-    """Show what is in the skill at *source*, ask unless it was *agreed* to, and place it."""
+def install(config: Config, given: Namespace) -> int:
+    """Show what is in a skill, ask unless it was agreed to, and place it."""
+    source: str = given.source
     here = Path.cwd() if "://" in source else Path(source).absolute()
     where = source if "://" in source else str(here)
     workspace, git = config.of(Paths).workspace, Git(config.of(EgressRules))
     try:
         workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-        offered = trio.run(partial(take, where, folder, git, Root(here), in_thread))
+        offered = trio.run(partial(take, where, given.folder, git, Root(here), in_thread))
         hidden = _shelf(config).look().place_of(offered.skill.name)
         print(escape_invisible(review(offered, hidden)).replace("⏎\n", "\n"))
-        if not agreed and not is_wanted(f"Install {offered.skill.name}?"):
+        if not given.yes and not is_wanted(f"Install {offered.skill.name}?"):
             print("Nothing was installed.")
             return FAILURE
         SkillInstaller(workspace).place(offered, by="command line")
@@ -62,9 +64,10 @@ def install(config: Config, source: str, folder: str, *, agreed: bool) -> int:
     return OK
 
 
-def remove(config: Config, name: str, *, agreed: bool) -> int:
-    """Remove the skill *name* of the workspace, after asking unless it was *agreed* to."""
-    if not agreed and not is_wanted(f"Remove {name} and all files in it?"):
+def remove(config: Config, given: Namespace) -> int:
+    """Remove a skill of the workspace, after asking unless it was agreed to."""
+    name: str = given.name
+    if not given.yes and not is_wanted(f"Remove {name} and all files in it?"):
         print("Nothing was removed.")
         return FAILURE
     try:

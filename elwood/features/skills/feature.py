@@ -1,95 +1,44 @@
 """Skills, as the app sees them."""
 
-from elwood.agent.feature import Feature, Gathered, Parts
-from elwood.agent.session.core import Core
-from elwood.agent.session.extension import SessionExtension
-from elwood.agent.session.log.session_log import SessionLog
-from elwood.features.skills.git_client import Git
+from argparse import ArgumentParser
+
+from elwood.agent.feature import Feature, imported
 from elwood.features.skills.settings import SkillSettings
-from elwood.features.skills.skill import Skill, called, catalogue, matching, resident
-from elwood.features.skills.store import SkillInstaller, SkillStore, lacking
-from elwood.features.skills.tools import SkillTools, tools
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.command_line import CliCommand
 
-# Parts of the prompt: one of so many is for the list of skills, and one for those in every prompt.
-SHARE = 5
+CLI = "elwood.features.skills.cli"
 
 
-class SkillList:
-    """The skills that can be used, as they were when the prompt was looked at last.
-
-    Those that *always* names stand in the prompt as a whole.
-    """
-
-    def __init__(self, shelf: SkillStore, always: tuple[str, ...]) -> None:
-        self._shelf = shelf
-        self._always = always
-        self._skills: list[Skill] = []
-
-    async def text(self, budget: int) -> str:
-        """List them for the prompt."""
-        self._skills = await self._usable()
-        whole = [skill for skill in self._skills if skill.name in self._always]
-        # Who is listed can be activated, so what is too long to stand here is not lost.
-        bodies, too_long = resident(whole, budget // SHARE)
-        kept = {skill.name for skill in whole}.difference(too_long)
-        listed = [skill for skill in self._skills if skill.name not in kept]
-        return "\n\n".join(filter(None, (catalogue(listed, budget // SHARE), bodies)))
-
-    async def named(self, command: str) -> tuple[Skill, str] | None:
-        """Find the skill that *command* calls by its name, and the words behind that."""
-        return called(await self._usable(), command)
-
-    def hint(self, message: str, log: SessionLog) -> str:
-        """Name the skill that *message* calls, or those that clearly fit and are not known yet."""
-        if found := called(self._skills, message):
-            return f"Use the skill {found[0].name} for this."
-        unknown = (
-            skill
-            for skill in self._skills
-            if skill.name not in self._always and not log.sees(skill.mark)
-        )
-        names = ", ".join(skill.name for skill in matching(unknown, message))
-        return f"Skills that may fit: {names}." if names else ""
-
-    async def _usable(self) -> list[Skill]:
-        found = await self._shelf.found()
-        return [one.skill for one in found.skills if lacking(one.skill) is None]
+def _of_install(parser: ArgumentParser) -> None:
+    parser.add_argument("source", metavar="SOURCE", help="a folder, or https://… of a repository")
+    parser.add_argument("--folder", metavar="PATH", default=".", help="of the repository")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-class SkillExtension(SessionExtension):
-    """Skills in one conversation: those that fit are named, and the name of one is a command."""
-
-    def __init__(self, log: SessionLog, skills: SkillList) -> None:
-        self._log = log
-        self._skills = skills
-
-    def hint(self, message: str) -> str:
-        """Name the skills that may help."""
-        return self._skills.hint(message, self._log)
-
-    async def expand(self, command: str) -> str:
-        """Say in words what *command* asks for, if it is the name of a skill; else nothing."""
-        if (found := await self._skills.named(command)) is None:
-            return ""
-        skill, words = found
-        return f"Use the skill {skill.name}: {words}" if words else f"Use the skill {skill.name}."
+def _of_remove(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="its name")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-async def build(core: Core, others: Gathered) -> Parts:
-    """Find the skills; what was left half-placed is swept away first."""
-    settings, blocking = core.config.of(SkillSettings), core.environment.blocking
-    installer = SkillInstaller(core.paths.workspace)
-    await blocking(installer.sweep)
-    shelf = SkillStore(core.workspace, blocking, settings.folders, off=settings.off)
-    git = Git(core.config.of(EgressRules))
-    skills = SkillList(shelf, settings.always)
-    return Parts(
-        tools=tools(SkillTools(shelf, installer, git, core.workspace, blocking, others.place)),
-        prompt=[skills],
-        sessions=[lambda log: SkillExtension(log, skills)],
-        lent=shelf.packages,
-    )
+COMMAND = CliCommand(
+    "skills",
+    "List, install or remove skills.",
+    imported(CLI, "list_skills"),
+    within=(
+        CliCommand("list", "what there is, and what it lacks", imported(CLI, "list_skills")),
+        CliCommand(
+            "install",
+            "show what is in one, ask, and install it",
+            imported(CLI, "install"),
+            _of_install,
+        ),
+        CliCommand("remove", "remove one from the workspace", imported(CLI, "remove"), _of_remove),
+    ),
+)
 
-
-FEATURE = Feature(name="skills", settings=(SkillSettings,), build=build)
+FEATURE = Feature(
+    name="skills",
+    build=imported("elwood.features.skills.parts", "build"),
+    settings=(SkillSettings,),
+    cli=(COMMAND,),
+)

@@ -1,6 +1,6 @@
 """What features do by themselves, as tasks."""
 
-from elwood.agent.feature import Chore
+from elwood.agent.parts import Chore
 from elwood.features.tasks.task import Task
 from elwood.features.tasks.when import Cadence, Every, When
 

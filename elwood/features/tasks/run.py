@@ -16,7 +16,7 @@ from elwood.agent.conversation import task_run as errand
 from elwood.agent.conversation.inbound import Inbound, Principal, Refused, Taken
 from elwood.agent.conversation.route import NOWHERE, Route
 from elwood.agent.conversation.task_run import TaskRun
-from elwood.agent.feature import Do, Report
+from elwood.agent.parts import Do, Report
 from elwood.agent.session.log.state import RunResult
 from elwood.agent.session.messages import Await, Interrupt, SessionsMail, Unheard
 from elwood.features.tasks import texts

@@ -1,21 +1,11 @@
 """The web, as the app sees it."""
 
-from elwood.agent.feature import Feature, Gathered, Parts
-from elwood.agent.session.core import Core
-from elwood.features.web.client import Web
+from elwood.agent.feature import Feature, imported
 from elwood.features.web.settings import SearchSettings
-from elwood.features.web.tools import tools
 from elwood.foundation.net.egress import EgressRules
-from elwood.foundation.net.http import Client
 
-
-async def build(core: Core, others: Gathered) -> Parts:
-    """Make the clients, and the tools that use them."""
-    web, client = Web(core.config.of(EgressRules)), Client(connections=4)
-    core.closing.push_async_callback(web.aclose)
-    core.closing.push_async_callback(client.aclose)
-    search, blocking = core.config.of(SearchSettings), core.environment.blocking
-    return Parts(tools=tools(web, search, client, blocking))
-
-
-FEATURE = Feature(name="web", settings=(EgressRules, SearchSettings), build=build)
+FEATURE = Feature(
+    name="web",
+    build=imported("elwood.features.web.parts", "build"),
+    settings=(EgressRules, SearchSettings),
+)

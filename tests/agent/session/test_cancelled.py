@@ -12,8 +12,8 @@ from elwood.agent.conversation.task_run import TaskRun
 from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import CallDecided, Entry, TurnStarted
 from elwood.agent.session.log.state import RunResult, Session
-from elwood.features.tasks.feature import TaskExtension
 from elwood.features.tasks.messages import TimetableMail, WhichCancelled
+from elwood.features.tasks.parts import TaskExtension
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal

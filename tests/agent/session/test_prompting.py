@@ -10,7 +10,7 @@ from elwood.agent.session.log.session_log import SessionLog
 from elwood.agent.session.turn.prompt import LOOK_EVERY, SystemPrompt
 from elwood.agent.tools.tool import WorkspaceFiles
 from elwood.features.files.tools import reading_tools
-from elwood.features.skills.feature import SkillExtension, SkillList
+from elwood.features.skills.parts import SkillExtension, SkillList
 from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor

@@ -25,7 +25,7 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
 )
 from elwood.agent.approvals.state import CONTROL
-from elwood.agent.feature import ControlCommand
+from elwood.agent.parts import ControlCommand
 from elwood.agent.session.core import look
 from elwood.agent.session.inspection import (
     ActorSeen,
@@ -36,7 +36,7 @@ from elwood.agent.session.inspection import (
     WaitSeen,
 )
 from elwood.features.control.actor import MAX_CLIENTS, Control, ControlUnavailable, listen
-from elwood.features.control.feature import approval_commands
+from elwood.features.control.parts import approval_commands
 from elwood.features.control.view import fitted
 from elwood.foundation.net import control as wire
 from elwood.foundation.runtime import ActorTable, Mailbox, inline, report_error, waiting

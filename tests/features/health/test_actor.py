@@ -14,7 +14,7 @@ import trio.testing
 
 from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable, Unsent, Unsure
 from elwood.agent.conversation.route import Route
-from elwood.app.main import listener
+from elwood.app.build import listener
 from elwood.features.health.actor import VITAL, Health
 from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import (

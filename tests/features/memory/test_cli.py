@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from elwood.features.control.actor import Control
-from elwood.features.memory.feature import control_command
+from elwood.features.memory.parts import control_command
 from elwood.foundation.net.control import NAME
 from elwood.foundation.runtime import Mailbox, in_thread
 from elwood.foundation.storage.disk import holding as lock
@@ -48,16 +48,6 @@ def test_notes_are_listed_searched_and_shown(home: Path) -> None:
     assert elwood(home, "memory").returncode == 2
 
 
-def test_daily_notes_are_found_too(home: Path) -> None:
-    day = home / "state" / "workspace" / "threads" / "daily" / "2026-03-14.md"
-    day.parent.mkdir(parents=True)
-    day.write_text("# Saturday 2026-03-14\n\n- 08:00 s/t1 [untrusted]: `drain the boiler`\n")
-    found = elwood(home, "memory", "search", "boiler", "march")
-    name = "threads/daily/2026-03-14.md [untrusted]"
-    line = "- 08:00 s/t1 [untrusted]: `drain the boiler`"
-    assert found.stdout == f"2026-03-14  {name}: {line}\n"
-
-
 def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
     state = home / "state"
     before = sorted(path.name for path in state.iterdir() if ".db" not in path.name)
@@ -68,18 +58,11 @@ def test_reading_works_beside_a_house_and_changes_nothing(home: Path) -> None:
     assert after == sorted([*before, "lock"])
 
 
-def test_without_a_house_notes_are_forgotten_here(home: Path) -> None:
-    state = home / "state"
-    done = elwood(home, "memory", "forget", "tea", "ghost")
-    assert "Forgot tea" in done.stdout
-    assert "There is no note called ghost" in done.stdout
-    assert holding(state, "zanzibar") == []
-    assert elwood(home, "memory", "forget", "tea").returncode == 1
-    with lock(state):
-        refused = elwood(home, "memory", "forget", "strange")
-    assert refused.returncode == 1
-    assert "already uses the state folder" in refused.stderr
-    assert (state / "memory" / "strange.md").exists()
+def test_without_a_running_elwood_nothing_is_forgotten(home: Path) -> None:
+    done = elwood(home, "memory", "forget", "tea")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Start it with: elwood run" in done.stderr
+    assert holding(home / "state", "zanzibar")
 
 
 @pytest.fixture

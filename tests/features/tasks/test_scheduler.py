@@ -11,7 +11,7 @@ from elwood.agent.conversation.inbound import Busy, Inbound, NotNow, Principal, 
 from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
-from elwood.agent.feature import Report
+from elwood.agent.parts import Report
 from elwood.agent.session.log.state import RunResult
 from elwood.features.tasks.actor import MAX_REMINDERS, MAX_RUNS
 from elwood.features.tasks.run import RUN_LIMIT

@@ -7,11 +7,11 @@ from pathlib import Path
 import trio
 
 from elwood.agent.approvals.messages import CommandResult
-from elwood.agent.feature import Report
-from elwood.features.daily_notes.feature import reflect
+from elwood.agent.parts import Report
+from elwood.features.daily_notes.parts import reflect
 from elwood.features.daily_notes.store import DailyNotes
-from elwood.features.memory.feature import tidy
 from elwood.features.memory.messages import MemoryMail, Tidy
+from elwood.features.memory.parts import tidy
 from elwood.foundation.runtime import Mailbox, inline
 from elwood.foundation.storage.files import Root
 

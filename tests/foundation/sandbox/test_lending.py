@@ -10,7 +10,8 @@ import trio
 from elwood.agent.conversation.calls import Plan
 from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import ToolContext, ToolFailure
-from elwood.app.main import CONSOLE, FEATURES, App, build
+from elwood.app.build import App, build
+from elwood.app.main import CONSOLE, FEATURES
 from elwood.features.files.tools import ListFiles, ReadFile
 from elwood.features.shell.tools import ShellCommand
 from elwood.features.skills.settings import SkillSettings

@@ -1,0 +1,113 @@
+"""What a feature brings to one run of the app, and what that is made of."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from elwood.agent.approvals.messages import CommandResult
+from elwood.agent.channels.channel import Channel
+from elwood.agent.models.embeddings import Embedder
+from elwood.agent.session.extension import PromptPart, SessionExtension, SlashCommand
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.agent.tools.tool import TextSearch, Tool
+from elwood.foundation.runtime import Mailbox, RestartPolicy
+from elwood.foundation.sandbox.command import Executor, NoSandbox
+from elwood.foundation.storage.files import Root
+
+# Failures of the world are waited for; failures of ours stop Elwood, and systemd starts it anew.
+WORLD = RestartPolicy(max_crashes=None)
+OURS = RestartPolicy()
+
+
+@attrs.frozen(kw_only=True)
+class Actor:
+    """An actor, and the *step* it stands on: it may ask and tell those on lower steps only.
+
+    5: ways in, clocks; 4: sessions; 3: approvals, memory; 2: models, timetable; 1: outboxes;
+    0: health, to which everybody only offers.  The highest are stopped first; *grace* is how long
+    (seconds) it may take to finish then.
+    """
+
+    step: int
+    mailbox: Mailbox[Any]
+    body: Callable[[Mailbox[Any]], Awaitable[None]]
+    policy: RestartPolicy = OURS
+    grace: float = 5.0
+
+
+@attrs.frozen
+class Report:
+    """What came of a chore, in *words*.
+
+    With *prompt* it is not done yet: a model is to be asked this, in the run of the chore's task.
+    """
+
+    words: str = ""
+    failed: bool = False
+    prompt: str = ""
+
+
+Do = Callable[[float], Awaitable[Report]]
+"""Does what is due; is given when it was last done well, Unix seconds (0: never)."""
+
+
+@attrs.frozen(kw_only=True)
+class Chore:
+    """Something a feature does by itself every *every* seconds: hours, days, or between them.
+
+    *do* is given when it was last done well, Unix seconds (0: never).  It may run again after a
+    crash, so doing it twice must be harmless.  *tools* are what a model may use if *do* asks for
+    one.
+    """
+
+    id: str
+    title: str
+    every: float
+    do: Do
+    tools: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ControlCommand:
+    """Something that ``elwood`` may ask of the running service over the control socket."""
+
+    name: str
+    run: Callable[[Sequence[str]], Awaitable[CommandResult]]
+
+
+@attrs.frozen(kw_only=True)
+class Parts:
+    """What a feature brings to one run of the app; all of it optional."""
+
+    actors: Sequence[Actor] = ()
+    tools: Sequence[Tool] = ()
+    channels: Sequence[Channel] = ()
+    sessions: Sequence[Callable[[SessionLog], SessionExtension]] = ()
+    prompt: Sequence[PromptPart] = ()
+    commands: Sequence[SlashCommand] = ()
+    status: Sequence[Callable[[], str]] = ()
+    chores: Sequence[Chore] = ()
+    searches: Sequence[TextSearch] = ()
+    control: Sequence[ControlCommand] = ()
+    embedder: Embedder | None = None
+    # Folders beside the workspace that commands and tools may read.
+    lent: Sequence[Root] = ()
+    # What runs commands, or why none can be run.
+    sandbox: Executor | NoSandbox | None = None
+
+
+@attrs.define
+class Gathered:
+    """What all features bring of some kinds; complete when the actors run, which is later."""
+
+    chores: list[Chore] = attrs.field(factory=list)
+    searches: list[TextSearch] = attrs.field(factory=list)
+    control: list[ControlCommand] = attrs.field(factory=list)
+    lent: list[Root] = attrs.field(factory=list)
+    sandbox: Executor | NoSandbox = attrs.field(factory=lambda: NoSandbox("there is none"))
+
+    def place(self, path: Path) -> str | None:
+        """Say where commands find *path* of this machine; None if they do not.  Blocks."""
+        return None if isinstance(self.sandbox, NoSandbox) else self.sandbox.place(path)

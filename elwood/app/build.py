@@ -1,0 +1,256 @@
+"""How the app is put together of its features: who exists, who asks whom."""
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import trio
+
+from elwood.agent.approvals.actor import Approvals
+from elwood.agent.approvals.messages import ApprovalsMail
+from elwood.agent.approvals.settings import ApprovalSettings
+from elwood.agent.approvals.state import CONTROL, ApprovalBook, ApprovalEntry
+from elwood.agent.channels.channel import Channels
+from elwood.agent.channels.last_heard import LastHeard
+from elwood.agent.channels.owner_notices import TellOwner
+from elwood.agent.channels.post_until_delivered import PostUntilDelivered
+from elwood.agent.conversation.settings import Owner, next_active, read_hours
+from elwood.agent.feature import Feature
+from elwood.agent.models.actor import Models, UsageBook
+from elwood.agent.models.client import Provider
+from elwood.agent.models.embeddings import Embedder
+from elwood.agent.models.messages import ModelsMail
+from elwood.agent.models.settings import Limits, ModelSettings, Providers
+from elwood.agent.models.spending import Ledger, UsageEntry
+from elwood.agent.parts import Actor, Gathered, Parts
+from elwood.agent.session.actor import Sessions
+from elwood.agent.session.core import Admission, Core, LiveSessions
+from elwood.agent.session.extension import Extensions
+from elwood.agent.session.log.restored import restored
+from elwood.agent.session.messages import SessionsMail
+from elwood.agent.session.turn.inputs import OwnerClock
+from elwood.agent.tools import talk
+from elwood.agent.tools.talk import Messenger
+from elwood.agent.tools.tool import Tool, merge
+from elwood.foundation.environment import Environment
+from elwood.foundation.runtime import (
+    ActorTable,
+    Address,
+    Child,
+    Crashed,
+    Ended,
+    Event,
+    Listener,
+    Mailbox,
+    Started,
+    supervise,
+)
+from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.storage.disk import Disk
+from elwood.foundation.storage.files import Root
+from elwood.foundation.storage.journal import Journal
+
+log = logging.getLogger("elwood.health")
+
+# How long a turn may go on after SIGTERM, seconds; more than this, and systemd would kill us.
+LAST_TURN = 20.0
+# Seconds to give back what was held, also when the app is being ended.
+CLOSING = 5.0
+
+
+class App:
+    """One process: the mailboxes, who reads them, and the tools of the model."""
+
+    def __init__(
+        self,
+        core: Core,
+        actors: Sequence[Actor],
+        tools: Sequence[Tool],
+        listener: Listener,
+    ) -> None:
+        self.core = core
+        self.tools = tools
+        self._listener = listener
+        self.actors = sorted(actors, key=lambda actor: actor.step)
+
+    async def live(self) -> None:
+        """Run until `Core.stop` is set.  Raises Escalated if going on makes no sense."""
+        children = [
+            Child(one.mailbox, one.body, one.policy, grace=one.grace) for one in self.actors
+        ]
+        await supervise(
+            children,
+            stop=self.core.stop,
+            listener=self._listener,
+            actor_table=self.core.table,
+        )
+
+
+@asynccontextmanager
+async def build(
+    config: Config,
+    environment: Environment,
+    features: Sequence[Feature],
+    providers: Mapping[str, Provider],
+    *,
+    dry_run: bool = False,
+    stays: bool = True,
+    grace: float = LAST_TURN,
+) -> AsyncIterator[App]:
+    """Put the app together of *features*; what they opened is closed at the end of the block.
+
+    One that *stays* does what is due by the clock.  What has begun may go on for *grace* seconds
+    after the stop.
+    """
+    sessions: Mailbox[SessionsMail] = Mailbox("sessions", 256)
+    approvals: Mailbox[ApprovalsMail] = Mailbox("approvals", 64)
+    models: Mailbox[ModelsMail] = Mailbox("models", 256)
+    async with AsyncExitStack() as closing:
+        core = _core(config, environment, closing, sessions, approvals, models, stays=stays)
+        gathered = Gathered()
+        parts: list[Parts] = []
+        for feature in features:
+            made = await feature.build(core, gathered)
+            for channel in made.channels:
+                core.channels.add(channel)
+            gathered.chores += made.chores
+            gathered.searches += made.searches
+            gathered.control += made.control
+            gathered.lent += made.lent
+            gathered.sandbox = made.sandbox or gathered.sandbox
+            parts.append(made)
+        messenger = Messenger(core.channels, core.approvals)
+        blocking = environment.blocking
+        speaking = {"talk": talk.tools(messenger, core.workspace, blocking)}
+        brought: dict[str, Sequence[Tool]] = {
+            feature.name: part.tools for feature, part in zip(features, parts, strict=True)
+        }
+        tools = merge(brought | speaking)
+        extensions = Extensions(
+            sessions=[make for part in parts for make in part.sessions],
+            prompt=[one for part in parts for one in part.prompt],
+            commands=[one for part in parts for one in part.commands],
+            status=[one for part in parts for one in part.status],
+        )
+        pool = Sessions(core, tools, messenger, extensions, dry_run=dry_run)
+        embedder = next((part.embedder for part in parts if part.embedder is not None), None)
+        listen = listener(core.events.address)
+        actors = [
+            Actor(step=2, mailbox=models, body=_models(core, providers, embedder).run),
+            Actor(step=3, mailbox=approvals, body=_approvals(core).run),
+            Actor(
+                step=4,
+                mailbox=sessions,
+                body=partial(pool.run, grace=grace, listener=listen),
+                grace=grace + 1,
+            ),
+            *(actor for part in parts for actor in part.actors),
+        ]
+        try:
+            yield App(core, actors, tools, listen)
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSING):
+                await closing.aclose()
+
+
+def _core(
+    config: Config,
+    environment: Environment,
+    closing: AsyncExitStack,
+    sessions: Mailbox[SessionsMail],
+    approvals: Mailbox[ApprovalsMail],
+    models: Mailbox[ModelsMail],
+    *,
+    stays: bool,
+) -> Core:
+    paths, clock = config.of(Paths), OwnerClock(environment.now, config.of(Owner).zone)
+    disk = Disk(
+        blocking=environment.blocking,
+        clock=environment.now,
+        reserve=paths.state / "reserve",
+        calls=environment.calls(),
+    )
+    table = ActorTable(trio.current_time)
+    return Core(
+        config=config,
+        environment=environment,
+        clock=clock,
+        redactor=Redactor(config.secrets),
+        disk=disk,
+        workspace=Root(paths.workspace),
+        table=table,
+        sessions=sessions.address,
+        approvals=approvals.address,
+        models=models.address,
+        channels=Channels(LastHeard(paths.state / "heard.json", disk)),
+        live=LiveSessions(paths.state / "sessions" / "open", disk, trio.current_time),
+        admission=Admission(restored(paths.state)),
+        events=Mailbox[Event]("health", 256),
+        up=trio.Event(),
+        stop=trio.Event(),
+        closing=closing,
+        stays=stays,
+    )
+
+
+def _models(core: Core, providers: Mapping[str, Provider], embedder: Embedder | None) -> Models:
+    config = core.config
+    path = core.paths.state / "usage.jsonl"
+    usage = Journal[UsageEntry, Ledger](path, UsageEntry, Ledger, core.disk)
+    book = UsageBook(usage, config.of(Limits), config.of(Owner).timezone, core.clock.now)
+    settings = config.of(Providers).by_name
+    return Models(
+        book=book,
+        providers=providers,
+        settings=config.of(ModelSettings),
+        in_flight={name: settings[name].in_flight for name in providers},
+        jitter=core.environment.random,
+        tell=_tell_owner(core),
+        embedder=embedder,
+    )
+
+
+def _approvals(core: Core) -> Approvals:
+    owner = core.config.of(Owner)
+    hours = read_hours(owner.hours)
+    assert not isinstance(hours, str), "it was checked with the configuration"
+    return Approvals(
+        Journal(core.paths.state / "approvals.jsonl", ApprovalEntry, ApprovalBook, core.disk),
+        core.channels.outboxes,
+        core.environment,
+        owners=core.channels.owners | {CONTROL},
+        owner_routes=core.channels.places,
+        hint=core.sessions.offer,
+        redact=core.redactor,
+        settings=core.config.of(ApprovalSettings),
+        when_awake=lambda now: next_active(hours, now, owner.timezone),
+    )
+
+
+def _tell_owner(core: Core) -> TellOwner:
+    return TellOwner(
+        PostUntilDelivered(core.channels.outboxes), core.channels.owner_routes, core.redactor
+    )
+
+
+def listener(health: Address[Event]) -> Listener:
+    """Make what the supervisors call on every event: it logs, and wakes *health* if it can.
+
+    The events of a pool's children, which come and go with every conversation, are details.
+    """
+
+    def listen(event: Event) -> None:
+        level = logging.DEBUG if "/" in event.name else logging.INFO
+        match event:
+            case Started(name, restart):
+                log.log(level, "actor started", extra={"actor": name, "restart": restart})
+            case Crashed(name, error, delay):
+                fields = {"actor": name, "delay": delay}
+                log.error("actor crashed", extra=fields, exc_info=error)
+            case Ended(name):
+                log.log(level, "actor ended", extra={"actor": name})
+        health.offer(event)
+
+    return listen

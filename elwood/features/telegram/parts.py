@@ -1,0 +1,120 @@
+"""What telegram brings to one run of the app."""
+
+import re
+
+import msgspec
+
+from elwood.agent.channels.channel import Channel
+from elwood.agent.channels.messages import OutboxMail
+from elwood.agent.channels.pacing import paced
+from elwood.agent.conversation.inbound import PREFIX, session_of
+from elwood.agent.conversation.route import Route
+from elwood.agent.conversation.task_run import SESSION as TASK
+from elwood.agent.parts import WORLD, Actor, Gathered, Parts
+from elwood.agent.session.core import Core
+from elwood.agent.session.settings import WatchdogSettings
+from elwood.features.telegram.bot_api import TelegramUser
+from elwood.features.telegram.client import Bot
+from elwood.features.telegram.intake import Intake
+from elwood.features.telegram.outbox import Outbox
+from elwood.features.telegram.settings import TelegramSettings
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.command_line import MISCONFIGURED, CliFailure
+from elwood.foundation.net.http import Client
+from elwood.foundation.runtime import Mailbox
+
+
+async def build(core: Core, others: Gathered) -> Parts:
+    """Make the two ends of the channel, each with connections of its own.  Raises CliFailure."""
+    settings = core.config.of(TelegramSettings)
+    if settings.token is None:
+        raise CliFailure(
+            f"{core.config.file}: no channel is set up, so nobody could talk to me. Set "
+            "telegram.token (a credential, a file or ELWOOD_TELEGRAM_TOKEN), or try `elwood chat`.",
+            MISCONFIGURED,
+        )
+    post: Mailbox[OutboxMail] = Mailbox("outbox telegram", 256)
+    listening, sending = Client(connections=4), Client(connections=64)
+    core.closing.push_async_callback(listening.aclose)
+    core.closing.push_async_callback(sending.aclose)
+    outbox = Outbox(
+        Bot(settings, sending),
+        random=core.environment.random,
+        pacing=paced(settings.messages_per_second),
+    )
+    intake = Intake(
+        Bot(settings, listening),
+        settings,
+        sessions=core.sessions,
+        approvals=core.approvals,
+        outbox=post.address,
+        random=core.environment.random,
+        now=core.clock.now,
+        silence=core.config.of(WatchdogSettings).poll,
+    )
+
+    async def listen(mailbox: Mailbox[None]) -> None:
+        core.up.set()
+        await intake.run(mailbox)
+
+    return Parts(
+        channels=[channel(settings, post)],
+        actors=[
+            Actor(step=1, mailbox=post, body=outbox.run, policy=WORLD),
+            Actor(step=5, mailbox=Mailbox("telegram", 16), body=listen, policy=WORLD, grace=1.0),
+        ],
+    )
+
+
+def channel(settings: TelegramSettings, outbox: Mailbox[OutboxMail]) -> Channel:
+    """Describe the channel to the others."""
+    return Channel(
+        name="telegram",
+        outbox=outbox.address,
+        owner=tuple(Route("telegram", chat=user) for user in settings.owners),
+        owners=frozenset(f"tg:{user}" for user in settings.owners),
+        serves=lambda name: name.startswith((PREFIX, TASK)),
+        session=lambda route: session_of(route.chat, route.topic, {}) if route.private else None,
+        files=True,
+    )
+
+
+# --- what the doctor asks -------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{10,100}")
+
+
+class _Me(msgspec.Struct):
+    result: TelegramUser
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look for token and owners, and ask Telegram who the bot is."""
+    settings = context.config.of(TelegramSettings)
+    if settings.token is None:
+        return [Finding("ok", "credentials", "there is no telegram-token: that channel is off")]
+    found = [Finding("ok", "credentials", "telegram-token is there")]
+    if not settings.owners:
+        remedy = "write your id into telegram.owners, or pair yourself: elwood pair CODE"
+        found.append(Finding("warning", "telegram", "it has no owner", remedy))
+    return [*found, await _bot(context, settings.token.reveal(), settings.base_url.rstrip("/"))]
+
+
+async def _bot(context: CheckContext, token: str, base: str) -> Finding:
+    new = "ask @BotFather for the token, and put it where telegram-token is kept"
+    if not _TOKEN.fullmatch(token):
+        what = "the token does not look like one (digits, a colon, letters)"
+        return Finding("problem", "telegram", what, new)
+    answer = await context.get("telegram", base, f"/bot{token}/getMe")
+    if isinstance(answer, Finding):
+        return answer
+    if answer.status in (401, 404):
+        what = f"{base} refuses the token ({answer.status})"
+        return Finding("problem", "telegram", what, new)
+    try:
+        bot = msgspec.json.decode(answer.body, type=_Me).result
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        what = f"{base} answers with status {answer.status}, but not as the Bot API does"
+        remedy = "check telegram.base_url, or try again later"
+        return Finding("warning", "telegram", what, remedy)
+    return Finding("ok", "telegram", f"{base} answers; the bot is @{bot.username}")
