@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from elwood.features.shell.judge import Safe, Unclear, Word, judge, safe
-from tests.features.shell.shell_trace import Bash, Surprise, random_command
+from tests.features.shell.shell_trace import Bash, random_command
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "shell_policy.jsonl"
 # Of the random commands at least this share must be safe, else nothing much is compared.
@@ -67,28 +67,3 @@ def test_a_difference_would_be_seen(tmp_path: Path, read: str, run: str) -> None
     bash = Bash(tmp_path)
     assert differences(verdict, bash.run(read)) is None
     assert differences(verdict, bash.run(run)) is not None
-
-
-@pytest.mark.parametrize(
-    ("command", "read"),
-    [
-        ("ls; true", "ls"),
-        ("x=1; ls", "ls"),
-        ("cd .; ls", "ls"),
-        ("ls > y", "ls"),
-        ("touch x; ls", "ls"),
-        ("ls\n)", "ls"),
-        ("ls $(date)", "ls"),
-        ("! ls && date", "ls && date"),
-    ],
-)
-def test_what_else_bash_runs_would_be_seen(tmp_path: Path, command: str, read: str) -> None:
-    """Nothing of the kind is safe; were it read as something that is, it would be noticed."""
-    assert not isinstance(judge(command), Safe)
-    verdict = judge(read)
-    assert isinstance(verdict, Safe)
-    try:
-        found = differences(verdict, Bash(tmp_path).run(command))
-    except Surprise:
-        found = "surprise"
-    assert found is not None

@@ -64,6 +64,10 @@ def half() -> float:
     return 0.5
 
 
+def troubles(table: ActorTable) -> list[str]:
+    return [t.error for status in table.statuses.values() for t in status.troubles.values()]
+
+
 @attrs.define
 class Neighbours:
     """What the actors around Intake were told, and what they answer."""
@@ -142,11 +146,7 @@ class Neighbours:
             self._stir()
 
     def troubles(self) -> list[str]:
-        return [
-            t.error
-            for status in self.actor_table.statuses.values()
-            for t in status.troubles.values()
-        ]
+        return troubles(self.actor_table)
 
     def waits(self) -> list[str]:
         return [
@@ -224,11 +224,7 @@ class Sender:
         return self.mailbox.address.offer(Typing(route=route))
 
     def troubles(self) -> list[str]:
-        return [
-            t.error
-            for status in self.actor_table.statuses.values()
-            for t in status.troubles.values()
-        ]
+        return troubles(self.actor_table)
 
 
 @asynccontextmanager

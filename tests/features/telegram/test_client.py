@@ -1,13 +1,9 @@
 """The Bot API's forms, read tolerantly, and the fake that stands in for it."""
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,61 +133,3 @@ async def test_the_real_calls_pass_the_fakes_checks() -> None:
                 await bot.send_message(OWNER, "😀", (inside,))
             assert remedy(raised.value) == "plain"
         await client.aclose()
-
-
-async def test_a_new_poller_ends_the_poll_of_the_old_one() -> None:
-    async with fake_telegram() as fake, trio.open_nursery() as nursery:
-        client = Client()
-        bot = Bot(TelegramSettings(token=Secret(TOKEN), base_url=fake.url), client)
-        refused: list[TelegramError] = []
-
-        async def old() -> None:
-            try:
-                await bot.get_updates(None, wait=50)
-            except TelegramError as error:
-                refused.append(error)
-                fake.say("x")
-
-        nursery.start_soon(old)
-        await fake.until(lambda: fake.polling)
-        assert len(await bot.get_updates(None, wait=50)) == 1
-        assert refused[0].code == 409
-        assert refused[0].says("terminated by other getUpdates request")
-        await client.aclose()
-
-
-async def test_the_fake_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
-    port_file, log = tmp_path / "port", tmp_path / "log"
-    command = [sys.executable, "-m", "tests.fake_telegram"]
-    command += ["--port-file", str(port_file), "--log", str(log)]
-    async with trio.open_nursery() as nursery:
-        process = await nursery.start(trio.run_process, command)
-        for _ in range(1000):
-            if port_file.exists():
-                break
-            await trio.sleep(0.02)  # the file is the only sign of life
-        client = Client()
-        url = f"http://127.0.0.1:{port_file.read_text()}"
-
-        async def door(name: str, **given: Any) -> Any:
-            body = msgspec.json.encode(given)
-            answer = await client.post_json(f"{url}/_/{name}", body, read_timeout=10)
-            return json.loads(answer.body)
-
-        bot = Bot(TelegramSettings(token=Secret(TOKEN), base_url=url), client)
-        pushed = await door("say", text="hello")
-        (update,) = await bot.get_updates(None, wait=5)
-        assert update.update_id == pushed["update_id"]
-        await door("fault", method="sendMessage", code=429, parameters={"retry_after": 3})
-        with pytest.raises(TelegramError) as raised:
-            await bot.send_message(OWNER, "x")
-        assert raised.value.retry_after == 3
-        await bot.send_message(OWNER, "x")
-        assert (await door("wait", sent=1))["sent"] == 1
-        assert [m["text"] for m in await door("sent")] == ["x"]
-        assert (await door("state"))["unconfirmed"] == [update.update_id]
-        await client.aclose()
-        nursery.cancel_scope.cancel()
-        process.kill()
-    outcomes = [json.loads(line)["outcome"] for line in log.read_text().splitlines()]
-    assert outcomes == ["ok", "error", "ok"]

@@ -77,15 +77,6 @@ async def test_a_file_of_which_nobody_knows_is_not_sent_again(kind: str) -> None
         assert len(fake.files) == (kind == "lose")
 
 
-async def test_a_flood_is_waited_for() -> None:
-    async with fake_telegram() as fake, outbox(fake) as out:
-        fake.fault(
-            "sendDocument", code=429, description="Too Many Requests", parameters={"retry_after": 0}
-        )
-        assert isinstance(await out.post("text", files=(A,)), Sent)
-        assert fake.files == {1: ("a.txt", b"aaa")}
-
-
 async def test_a_large_file_arrives_whole() -> None:
     data = bytes(range(256)) * (20 << 12)
     async with fake_telegram() as fake, outbox(fake) as out:
