@@ -304,16 +304,7 @@ _LISTED: Mapping[str, tuple[tuple[str, ...], Options]] = MappingProxyType(
 
 
 def looking(args: Sequence[str], root: str | None) -> tuple[str, ...] | Unclear:
-    """Give what to run for ``git`` *args* if that only looks at the repository here.
-
-    >>> looking(["status", "-s"], None)  # doctest: +NORMALIZE_WHITESPACE
-    ('git', '--no-pager', '--no-optional-locks', '-c', 'core.fsmonitor=false',
-     '-c', 'core.hooksPath=/dev/null', '-c', 'log.showSignature=false',
-     '-c', 'format.pretty=medium', '-c', 'diff.submodule=short',
-     'status', '--ignore-submodules=all', '-s')
-    >>> looking(["push"], None)
-    Unclear(why='git push is not on the list')
-    """
+    """Give what to run for ``git`` *args* if that only looks at the repository here."""
     verb = args[0] if args else ""
     if verb not in _LISTED:
         return Unclear(f"git {verb} is not on the list")
@@ -348,13 +339,7 @@ def overrides(names: Iterable[str]) -> tuple[str, ...] | Unclear:
 
 
 def overridden(argv: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
-    """Put *words* of `overrides` into a git command of a plan; other commands stay as they are.
-
-    >>> overridden(("git", "status"), ("-c", "filter.x.clean="))
-    ('git', '-c', 'filter.x.clean=', 'status')
-    >>> overridden(("ls",), ("-c", "filter.x.clean="))
-    ('ls',)
-    """
+    """Put *words* of `overrides` into a git command of a plan; other commands stay as they are."""
     return (*argv[:1], *words, *argv[1:]) if argv[:1] == ("git",) else argv
 
 
@@ -405,15 +390,7 @@ _NOTHING = options("(?!)")
 
 
 def safe(words: Sequence[Word], piped: bool, root: str | None) -> tuple[str, ...] | Unclear:
-    """Give what to run for *words*, which get another command's output if *piped*; or say why not.
-
-    >>> safe([Word("head"), Word("-n"), Word("5"), Word("a b", bare=False)], False, None)
-    ('head', '-n', '5', 'a b')
-    >>> safe([Word("cat"), Word("/etc/passwd")], False, None)
-    Unclear(why='/etc/passwd is outside the workspace')
-    >>> safe([Word("make")], False, None)
-    Unclear(why='make is not on the list of safe commands')
-    """
+    """Give what to run for *words*, or say why not; *piped*: they get another command's output."""
     name, args = words[0], [word.text for word in words[1:]]
     if name.bare:
         match name.text:

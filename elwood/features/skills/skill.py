@@ -63,14 +63,7 @@ class Skill:
 
 
 def parse(content: bytes, folder: str | None = None) -> Skill | Unusable:
-    r"""Read a SKILL.md that lies in *folder*, whose name is the skill's; else it names itself.
-
-    >>> skill = parse(b"---\nname: pdf\ndescription: Fill PDF forms.\n---\nDo it.", "pdf")
-    >>> skill.name, skill.description, skill.body, skill.warnings
-    ('pdf', 'Fill PDF forms.', 'Do it.', ())
-    >>> parse(b"Do it.", "pdf")
-    Unusable(why='it does not begin with a line ---')
-    """
+    """Read a SKILL.md that lies in *folder*, whose name is the skill's; else it names itself."""
     if len(content) > MAX_FILE:
         return Unusable(f"SKILL.md has more than {MAX_FILE:,} bytes")
     try:
@@ -159,10 +152,6 @@ def catalogue(skills: Sequence[Skill], budget: int) -> str:
     """List *skills* for the system prompt, in about *budget* tokens; "" if there are none.
 
     What does not fit is counted; `matching` finds it nevertheless.
-
-    >>> skills = [Skill(name="pdf", description="Fill forms.", body="")]
-    >>> print(catalogue(skills, 200).splitlines()[-1])
-    - pdf: Fill forms.
     """
     if not skills:
         return ""
@@ -179,11 +168,7 @@ def catalogue(skills: Sequence[Skill], budget: int) -> str:
 
 
 def resident(skills: Sequence[Skill], budget: int) -> tuple[str, list[str]]:
-    """Write out the bodies of *skills* for the system prompt; return the names of those too long.
-
-    >>> resident([Skill(name="a", description="", body="Be brief.")], 100)
-    ('<skill name="a" version="213c22ed7234">\\nBe brief.\\n</skill>', [])
-    """
+    """Write out the bodies of *skills* for the prompt; return the names of those too long."""
     parts: list[str] = []
     left_out: list[str] = []
     for skill in skills:
@@ -239,17 +224,7 @@ def called(skills: Iterable[Skill], message: str) -> tuple[Skill, str] | None:
 
 
 def matching(skills: Iterable[Skill], message: str, limit: int = 3) -> tuple[Skill, ...]:
-    """Find at most *limit* skills that clearly fit *message*, the best first.
-
-    >>> skills = [
-    ...     Skill(name="code-review", description="Review changes of a program.", body=""),
-    ...     Skill(name="web-research", description="Find out facts from pages.", body=""),
-    ... ]
-    >>> [skill.name for skill in matching(skills, "Could you review the code in src?")]
-    ['code-review']
-    >>> matching(skills, "What is the weather like?")
-    ()
-    """
+    """Find at most *limit* skills that clearly fit *message*, the best first."""
     wanted: dict[str, list[str]] = {}
     for word in _words(message[: MAX_WORDS * 40])[:MAX_WORDS]:
         wanted.setdefault(word[:STEM], []).append(word)

@@ -335,6 +335,10 @@ ALARM = 30.0
 class Poll:
     """Delivers updates until each is settled; what is not comes again, also after a restart.
 
+    Asking the Bot API for an offset confirms everything before it, so the offset moves over settled
+    updates only, in the order in which they were delivered.  Ids are never compared by size: after
+    a week of silence the sequence begins anew anywhere (TG-19).
+
     *random* gives numbers from 0 to 1 for jitter.  After *silence* seconds without an answered
     poll the channel is stuck.
     """
@@ -346,9 +350,10 @@ class Poll:
         self._settings = settings
         self._random = random
         self._silence = silence
-        self._line = Unconfirmed()
+        self._delivered: dict[int, bool] = {}  # and whether it is settled
+        self._offset: int | None = None
         self._told: int | None = None  # the offset that Telegram knows
-        self._settled = trio.Event()
+        self._changed = trio.Event()
         self._failures = 0
         self._conflicts = 0
         self._idle = Budget(IDLE_POLLS)
@@ -371,8 +376,9 @@ class Poll:
             with waiting("Telegram to answer a poll", limit=self._silence):
                 while (updates := await self._once()) is None:
                     pass
-            fresh = [update for update in updates if self._line.add(update.update_id)]
+            fresh = [update for update in updates if update.update_id not in self._delivered]
             if fresh:
+                self._delivered |= {update.update_id: False for update in fresh}
                 return fresh  # the next poll follows at once: somebody is talking
             self._not_before = self._began + PAUSE
 
@@ -380,8 +386,8 @@ class Poll:
         """Ask once, when it is time for it; None after a failure."""
         await self._pause()
         self._began = trio.current_time()
-        wait = 0 if self._line.pending else self._settings.poll
-        self._told = self._line.offset
+        wait = self._settings.poll if self._all_settled() else 0
+        self._told = self._offset
         call = partial(self._bot.get_updates, self._told, wait=wait)
         updates = await self._tried("the next update", wait, call)
         if updates is None:
@@ -394,26 +400,40 @@ class Poll:
 
     def settle(self, number: int) -> None:
         """Let the update *number* be confirmed: somebody answers for it now."""
-        self._line.settle(number)
-        self._settled.set()
-        self._settled = trio.Event()
+        self._delivered[number] = True
+        self._changed.set()
+        self._changed = trio.Event()
 
     async def confirm(self) -> None:
         """Tell Telegram at the end what is settled: else it comes again with the next start.
 
         That would be harmless, unless a backup is restored meanwhile.  What fails is let be.
         """
-        self._line.advance()
-        if self._line.offset != self._told:
+        self._advance()
+        if self._offset != self._told:
             with trio.move_on_after(LAST_WORD), suppress(*FAILURES):
-                await self._bot.get_updates(self._line.offset, wait=0)
+                await self._bot.get_updates(self._offset, wait=0)
 
     async def _pause(self) -> None:
         with trio.move_on_after(PENDING_PAUSE):
-            while self._line.pending:
-                await self._settled.wait()
-        self._line.advance()
+            while not self._all_settled():
+                await self._changed.wait()
+        self._advance()
         await trio.sleep_until(max(self._not_before, trio.current_time()))
+
+    def _all_settled(self) -> bool:
+        return all(self._delivered.values())
+
+    def _advance(self) -> None:
+        """Move the offset up to the first update that is not settled.
+
+        To be called between two polls only: what a poll under way brings again must be known.
+        """
+        for number in list(self._delivered):
+            if not self._delivered[number]:
+                return
+            del self._delivered[number]
+            self._offset = number + 1
 
     def _note_idle(self) -> None:
         now = trio.current_time()
@@ -481,51 +501,3 @@ class Poll:
         log.error("telegram stopped", extra={"why": why, "again_in": SLOW})
         with waiting(f"a person, as {why}", limit=ALARM):
             await trio.sleep(SLOW)
-
-
-class Unconfirmed:
-    """Updates in the order in which they were delivered, until each is settled.
-
-    Asking the Bot API for *offset* confirms everything before it, so the offset moves over
-    settled updates only.  Ids are never compared by size: after a week of silence the sequence
-    begins anew anywhere (TG-19).
-
-    >>> line = Unconfirmed()
-    >>> [line.add(7), line.add(3), line.add(7)]
-    [True, True, False]
-    >>> line.settle(3); line.advance(); line.offset
-    >>> line.settle(7); line.advance(); line.offset
-    4
-    """
-
-    def __init__(self) -> None:
-        self.offset: int | None = None
-        self._settled: dict[int, bool] = {}
-
-    @property
-    def pending(self) -> bool:
-        """Whether something delivered is not settled yet."""
-        return not all(self._settled.values())
-
-    def add(self, number: int) -> bool:
-        """Note that *number* was delivered; False if it had been before."""
-        if number in self._settled:
-            return False
-        self._settled[number] = False
-        return True
-
-    def settle(self, number: int) -> None:
-        """Note that *number* is taken, answered or ignored: it need not come again."""
-        self._settled[number] = True
-
-    def advance(self) -> None:
-        """Move the offset up to the first update that is not settled.
-
-        To be called between two polls only: what a poll under way brings again must be known.
-        """
-        while self._settled:
-            first = next(iter(self._settled))
-            if not self._settled[first]:
-                return
-            del self._settled[first]
-            self.offset = first + 1
