@@ -13,9 +13,8 @@ from elwood.agent.approvals.messages import (
     RevokePermission,
     TrustDomain,
 )
-from elwood.agent.channels.messages import Sent, Undeliverable, Unsent, Unsure
+from elwood.agent.channels.messages import Sent, Undeliverable, Unsent
 from elwood.agent.conversation.inbound import Busy, Refused, Taken
-from elwood.agent.conversation.message import Human
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import Complete, Completed, ModelUnavailable
 from elwood.agent.session.log.entries import Entry, Posted, Posting, Received, Replied, TurnStarted
@@ -33,22 +32,18 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_a_message_is_answered_once(world: World, autojump_clock: object) -> None:
+async def wake_up(world: World, *entries: Entry) -> None:
+    """Start with *entries* in the log, and wait until nothing is left to do."""
+    journal: Journal[Entry, Session] = Journal(
+        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    )
+    await journal.open()
+    await journal.append(*entries)
+    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
+    (world.folder / "sessions/open" / "s").touch()
     async with house(world) as h:
-        assert await h.say("hello") == Taken()
+        await trio.testing.wait_all_tasks_blocked()
         await h.quiet()
-
-    assert world.said == ["re: hello"]
-
-
-async def test_a_conversation_goes_on_after_a_restart(world: World, autojump_clock: object) -> None:
-    for text in ("one", "two"):
-        async with house(world) as h:
-            await h.say(text)
-            await h.quiet()
-
-    heard = [m.text for m in world.asked[-1].messages if isinstance(m, Human)]
-    assert [text.split("\n")[1] for text in heard] == ["one", "two"]
 
 
 async def test_a_redelivered_message_is_taken_once(world: World, autojump_clock: object) -> None:
@@ -127,29 +122,6 @@ async def test_a_pasted_credential_is_answered_but_not_kept(
     assert PASTED.encode() not in (world.folder / "sessions/s.jsonl").read_bytes()
 
 
-async def test_a_pasted_credential_is_answered_beside_a_turn_and_once(
-    world: World, autojump_clock: object
-) -> None:
-    async def model(request: Complete) -> Completed:
-        await trio.sleep(60)
-        return answer("hello")
-
-    world.model = model
-    async with house(world) as h:
-        await h.say("hello")
-        await h.say(PASTED, id_="x")
-        await trio.sleep(1)
-        assert len(world.said) == 1
-        await h.say(PASTED, id_="x")
-        await h.quiet()
-    async with house(world) as h:
-        await h.say(PASTED, id_="x")
-        await h.quiet()
-
-    assert world.said[1:] == ["hello"]
-    assert len(world.asked) == 1
-
-
 async def test_a_credential_within_a_message_is_masked(
     world: World, autojump_clock: object
 ) -> None:
@@ -184,39 +156,6 @@ async def test_a_draft_shows_no_secret_and_no_half_of_one(
     assert "ghp" not in "".join(world.drafts)
 
 
-async def test_receipts_stand_below_the_answer(world: World, autojump_clock: object) -> None:
-    steps = [call(("c", "look", '{"name": "the sky"}')), answer("It is blue.")]
-
-    async def model(request: Complete) -> Completed:
-        await trio.lowlevel.checkpoint()
-        return steps.pop(0)
-
-    world.model = model
-    async with house(world) as h:
-        await h.say("look")
-        await h.quiet()
-
-    assert world.said == ["It is blue.\n\n— from the records —\n✓ look the sky"]
-    assert [e.type for e in world.posts[0].part.entities] == ["blockquote"]
-
-
-async def test_status_answers_while_a_turn_hangs(world: World, autojump_clock: object) -> None:
-    world.model = forever
-    async with house(world) as h:
-        await h.say("hello")
-        await trio.testing.wait_all_tasks_blocked()
-        start = trio.current_time()
-        await h.say("/status")
-        await trio.testing.wait_all_tasks_blocked()
-
-        assert trio.current_time() - start < 1
-        h.interrupt()
-        await h.quiet()
-
-    assert world.said[0].startswith("Working on the model's answer.\nElwood ")
-    assert "Elwood is well." in world.said[0]
-
-
 async def test_stop_ends_the_turn_and_says_what_was_under_way(
     world: World, autojump_clock: object
 ) -> None:
@@ -242,40 +181,15 @@ async def test_stop_ends_the_turn_and_says_what_was_under_way(
 async def test_a_stop_that_a_crash_cut_off_stops_before_the_turn_is_resumed(
     world: World, autojump_clock: object
 ) -> None:
-    journal: Journal[Entry, Session] = Journal(
-        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
+    await wake_up(
+        world,
+        Received("a", "hello", "me", ROUTE, trio.current_time()),
+        TurnStarted("t1", ("a",), 1, "hello"),
+        Received("b", "/stop", "me", ROUTE, trio.current_time()),
     )
-    await journal.open()
-    await journal.append(Received("a", "hello", "me", ROUTE, trio.current_time()))
-    await journal.append(TurnStarted("t1", ("a",), 1, "hello"))
-    await journal.append(Received("b", "/stop", "me", ROUTE, trio.current_time()))
-    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
-    (world.folder / "sessions/open" / "s").touch()
-
-    async with house(world) as h:
-        await trio.testing.wait_all_tasks_blocked()
-        await h.quiet()
 
     assert world.said == ["Stopped. Under way was the model's answer."]
     assert not world.asked
-
-
-async def test_stop_without_a_turn_says_so(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        await h.say("/stop")
-        await h.quiet()
-
-    assert world.said == ["Nothing is running."]
-
-
-async def test_new_starts_over(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        for text in ("one", "/new", "two"):
-            await h.say(text)
-            await h.quiet()
-
-    assert len(world.asked[-1].messages) == 1
-    assert world.said[1].startswith("A new conversation")
 
 
 @pytest.mark.parametrize(
@@ -328,30 +242,10 @@ async def test_free_text_decides_nothing(world: World, autojump_clock: object, t
 
 
 async def test_somebody_elses_words_decide_nothing(world: World, autojump_clock: object) -> None:
-    journal: Journal[Entry, Session] = Journal(
-        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
-    )
-    await journal.open()
-    await journal.append(Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
-    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
-    (world.folder / "sessions/open" / "s").touch()
-
-    async with house(world) as h:
-        await trio.testing.wait_all_tasks_blocked()
-        await h.quiet()
+    await wake_up(world, Received("a", "/allow ABC234", "me", ROUTE, 0.0, untrusted=True))
 
     assert not world.decided
     assert world.said == ["Only your own words decide, and these are somebody else's."]
-
-
-@pytest.mark.parametrize("text", ["/help", "/start", "/dance"])
-async def test_help(world: World, autojump_clock: object, text: str) -> None:
-    async with house(world) as h:
-        await h.say(text)
-        await h.quiet()
-
-    assert "/status: " in world.said[0]
-    assert not world.asked
 
 
 async def test_the_twenty_first_waiting_message_is_not_taken_but_a_stop_is(
@@ -392,17 +286,6 @@ async def test_typing_is_shown_until_there_is_a_draft(world: World, autojump_clo
     assert world.drafts == ["so "]
 
 
-async def test_an_unsure_delivery_is_repeated_and_marked(
-    world: World, autojump_clock: object
-) -> None:
-    world.outcomes = [Unsure("reset"), Sent("2")]
-    async with house(world) as h:
-        await h.say("hello")
-        await h.quiet()
-
-    assert world.said == ["re: hello", "(again) re: hello"]
-
-
 async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
     world: World, autojump_clock: object
 ) -> None:
@@ -417,22 +300,13 @@ async def test_what_surely_did_not_arrive_is_sent_again_without_a_mark(
 async def test_a_reply_that_another_version_cut_otherwise_is_ended(
     world: World, autojump_clock: object
 ) -> None:
-    journal: Journal[Entry, Session] = Journal(
-        world.folder / "sessions/s.jsonl", Entry, Session, Disk(blocking=inline, clock=lambda: 0.0)
-    )
-    await journal.open()
-    await journal.append(
+    await wake_up(
+        world,
         Received("a", "/help", "me", ROUTE, trio.current_time()),
         Replied("a", None, ("a",), ROUTE, "short"),
         Posting("a", 0, 1),
         Posted("a", 0, "1"),
     )
-    (world.folder / "sessions/open").mkdir(parents=True, exist_ok=True)
-    (world.folder / "sessions/open" / "s").touch()
-
-    async with house(world) as h:
-        await trio.testing.wait_all_tasks_blocked()
-        await h.quiet()
 
     assert world.said == []
 
@@ -461,26 +335,6 @@ async def test_an_idle_session_leaves_the_memory(world: World, autojump_clock: o
 
     assert world.said == ["re: hello", "re: again"]
     assert len(world.asked[-1].messages) == 3
-
-
-async def test_cp_34_a_damaged_log_refuses_work_and_is_left_alone(
-    world: World, autojump_clock: object
-) -> None:
-    async with house(world) as h:
-        for text in ("one", "two"):
-            await h.say(text)
-            await h.quiet()
-    path = world.folder / "sessions/s.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[0] = lines[0].replace(b"one", b"eno")
-    path.write_bytes(damaged := b"".join(lines))
-
-    async with house(world) as h:
-        refused = await h.say("three")
-
-    assert isinstance(refused, Refused)
-    assert "line 1" in refused.why
-    assert path.read_bytes() == damaged
 
 
 async def forever(request: Complete) -> Completed:

@@ -25,7 +25,6 @@ from elwood.agent.session.turn.compaction import (
     HIGH,
     KEPT_TURNS,
     LOW,
-    MAX_SUMMARY,
     RECENT,
     ContextLimits,
     Unfit,
@@ -34,7 +33,6 @@ from elwood.agent.session.turn.compaction import (
     plan,
     request,
     told,
-    without_summary,
 )
 
 CALLS = (ToolCall("c", "look", "{}"),)
@@ -104,17 +102,6 @@ def cut(nodes: list[Node], at: int, start: int, tokens: int) -> list[Node]:
     return [Node(min(at, start) - 1, Notice(HEAD), tokens), *kept]
 
 
-def test_an_open_turn_is_cut_only_if_it_is_too_long_alone() -> None:
-    nodes, start = path_of([(10, 0)] * 10 + [(10, 9)])
-    turn = sum(node.tokens for node in nodes if node.seq >= start)
-    fitting = ContextLimits(context=int(1.1 * (turn + 40) / HIGH))
-
-    assert plan(nodes, fitting, start) == start
-    planned = plan(nodes, ContextLimits(context=turn), start)
-    assert planned is not None
-    assert planned > start
-
-
 @given(turns, st.integers(500, 5000))
 def test_each_cut_lies_behind_the_one_before(shape: list[tuple[int, int]], context: int) -> None:
     """So it ends, even if what stands for the rest never fits."""
@@ -156,12 +143,6 @@ def test_a_turn_that_calls_that_waited_began_is_kept_whole() -> None:
     assert (
         plan([Node(8, Notice(CUT_NOTICE), 100), nodes[-1]], ContextLimits(context=200), 9) is None
     )
-
-
-def test_planning_takes_time_in_proportion() -> None:
-    nodes, start = path_of([(1, 0)] * 50_000)
-
-    assert plan(nodes, ContextLimits(context=100_000), start) is not None
 
 
 # --- what the summariser is shown -----------------------------------------------------------------
@@ -221,29 +202,6 @@ def test_what_is_no_summary_is_not_taken(text: str, stop: Stop, why: str) -> Non
     assert isinstance(judged, Unfit)
     assert why in judged.why
     assert why in told(judged.why)
-
-
-def test_a_summary_is_taken_and_marked_as_what_it_is() -> None:
-    judged = judge(completion("Well.\n<summary>\nAda likes tea.\n</summary>"), 80, 100)
-
-    assert judged == f"{HEAD}\n<summary>\nAda likes tea.\n</summary>"
-    assert is_notice_of_cut(Notice(judged))
-
-
-def test_without_a_summary_the_earlier_one_stays() -> None:
-    first = judge(completion("<summary>Ada likes tea.</summary>"), 80, 100)
-    assert isinstance(first, str)
-
-    second = without_summary([Node(1, Notice(first), 1), Node(2, Human("x"), 1)])
-    third = without_summary([Node(1, Notice(second), 1), Node(2, Human("y"), 1)])
-
-    assert second == f"{first}\n\n{CUT_NOTICE}"
-    assert third == second
-
-
-def test_a_summary_is_never_much_of_the_context() -> None:
-    assert ContextLimits(context=1_000_000).summary == MAX_SUMMARY
-    assert ContextLimits(context=5_000).summary == 500
 
 
 def test_a_reason_is_one_line() -> None:

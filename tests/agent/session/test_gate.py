@@ -98,6 +98,7 @@ class Scene:
         return [
             Tool("act", "Act.", Named, act, target=name, plan=planned),
             Tool("keep", "Keep.", Named, act, effect="keyed", target=name),
+            Tool("look", "Look.", Named, act, risk="read", effect="pure", target=name),
             browse_,
             attrs.evolve(browse_, name="fetch", gives=Label(untrusted=True)),
             Tool("shell", "Run.", Named, act, target=name, plan=judged),
@@ -210,17 +211,6 @@ async def test_a_late_no_is_told_to_the_model_and_starts_no_turn(
     assert any("denied" in getattr(m, "text", "") for m in scene.session.messages)
 
 
-async def test_a_decision_during_the_wait_lets_the_call_go_on(autojump_clock: MockClock) -> None:
-    scene = Scene(("act", "x"))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(scene.perform)
-        await trio.sleep(30)
-        assert scene.done == []
-        scene.approver.rule(YES)
-
-    assert scene.ended == [("x", "ok")]
-
-
 async def test_the_questions_of_a_round_are_put_at_once(autojump_clock: MockClock) -> None:
     scene = Scene(("act", "x"), ("act", "y"))
     async with trio.open_nursery() as nursery:
@@ -290,16 +280,6 @@ async def test_strangers_words_make_an_earlier_yes_worthless(autojump_clock: Moc
     assert before.plan != after.plan
 
 
-async def test_what_follows_a_web_page_is_asked_about_when_the_page_is_here(
-    autojump_clock: MockClock,
-) -> None:
-    scene = Scene(("fetch", "evil.example"), ("act", "x"))
-    await scene.perform()
-
-    (seek,) = scene.approver.asked
-    assert seek.question.origins == ("evil.example",)
-
-
 async def test_trusting_the_source_declassifies_it_once(autojump_clock: MockClock) -> None:
     """TA-56."""
     scene = Scene(("fetch", "evil.example"), ("act", "x"))
@@ -309,14 +289,6 @@ async def test_trusting_the_source_declassifies_it_once(autojump_clock: MockCloc
     assert scene.done == ["x"]
     assert scene.of(Endorsed) == [Endorsed(("evil.example",), "me")]
     assert not scene.session.taint.label.untrusted
-
-
-async def test_a_clean_conversation_offers_to_remember() -> None:
-    scene = Scene(("act", "x"))
-    scene.approver.verdicts["act"] = YES
-    await scene.perform()
-
-    assert scene.approver.asked[0].question.offered == ("conversation", "always")
 
 
 async def test_forbidden_is_not_even_asked() -> None:
@@ -345,7 +317,7 @@ async def test_words_of_a_model_or_a_tool_approve_nothing(autojump_clock: MockCl
     assert scene.approver.asked[0].question.plan not in seen
 
 
-@pytest.mark.parametrize(("tool", "runs"), [("keep", 1), ("act", 0)])
+@pytest.mark.parametrize(("tool", "runs"), [("keep", 1), ("act", 0), ("look", 1)])
 async def test_a_started_call_is_repeated_only_if_that_is_harmless(tool: str, runs: int) -> None:
     scene = Scene((tool, "x"))
     scene.approver.verdicts[tool] = YES

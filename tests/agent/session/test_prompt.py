@@ -4,16 +4,23 @@ import os
 import tomllib
 from pathlib import Path
 
+import msgspec
+import trio
+
 from elwood.agent.session.turn.prompt import (
+    LOOK_EVERY,
     MAX_DOCUMENT,
     NAMES,
     PRECEDENCE,
     Documents,
+    SystemPrompt,
     assemble,
     default_documents,
     read_documents,
 )
+from elwood.foundation.runtime import inline
 from elwood.foundation.sandbox.layout import INSTRUCTIONS
+from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root
 from elwood.foundation.text.tokens import estimate
 
@@ -22,6 +29,38 @@ LINE = "some words that say very little about anything\n"
 
 def put(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
+
+
+class Part:
+    """What a feature adds."""
+
+    words = ""
+
+    async def text(self, budget: int) -> str:
+        await trio.lowlevel.checkpoint()
+        return self.words
+
+
+async def test_it_is_the_same_until_something_changes(
+    tmp_path: Path, autojump_clock: object
+) -> None:
+    """Turns that begin together look once."""
+    part = Part()
+    redactor = Redactor([Secret("hunter2")])
+    prompt = SystemPrompt(Root(tmp_path), inline, [], 10_000, redactor, [part])
+    first = await prompt.now()
+    assert msgspec.json.decode(msgspec.json.encode(first), type=type(first)) == first
+    put(tmp_path, "SOUL.md", b"kind, hunter2")
+    assert await prompt.now() is first
+    await trio.sleep(LOOK_EVERY)
+    second = await prompt.now()
+    assert "kind, ***" in second.system
+    part.words = "Skills: none."
+    await trio.sleep(LOOK_EVERY)
+    third = await prompt.now()
+    assert "Skills: none." in third.system
+    await trio.sleep(LOOK_EVERY)
+    assert await prompt.now() is third
 
 
 def test_what_strangers_may_have_written_is_no_document(tmp_path: Path) -> None:

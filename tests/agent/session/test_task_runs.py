@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
-from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Human, Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import QUIET, Purse, TaskRun
@@ -51,25 +50,6 @@ async def run(
     return await h.sessions.address.insist(lambda: Await(session=session, id=id_))
 
 
-async def test_a_run_is_answered_and_posted(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        assert await run(h, "task:1", "look") == RunResult("re: look", told=ROUTE)
-        await h.quiet()
-
-    assert world.said == ["re: look"]
-    assert world.typing == 0, "nobody waits for it"
-
-
-async def test_what_a_run_costs_is_charged_to_its_task(
-    world: World, autojump_clock: object
-) -> None:
-    async with house(world) as h:
-        await run(h, "task:1", "look")
-
-    (asked,) = world.asked
-    assert (asked.role, asked.job, asked.purse) == ("cheap", "inbox", Purse(tokens=1000))
-
-
 @pytest.mark.parametrize("text", [QUIET, f"**{QUIET}**", ""])
 async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object, text: str) -> None:
     async def model(request: Complete) -> Completed:
@@ -79,15 +59,6 @@ async def test_nothing_to_tell_is_not_told(world: World, autojump_clock: object,
     world.model = model
     async with house(world) as h:
         assert await run(h, "task:1", "look") == RunResult("")
-        await h.quiet()
-
-    assert world.said == []
-
-
-async def test_a_silent_run_says_nothing(world: World, autojump_clock: object) -> None:
-    errand = TaskRun("inbox", says="silent")
-    async with house(world) as h:
-        assert await run(h, "task:1", "look", errand) == RunResult("re: look")
         await h.quiet()
 
     assert world.said == []
@@ -172,21 +143,6 @@ async def test_messages_and_runs_are_turns_of_their_own(
     assert world.said == ["re: second", "re: look"]
 
 
-async def test_a_run_is_held_to_its_tools(world: World, autojump_clock: object) -> None:
-    async def model(request: Complete) -> Completed:
-        await trio.lowlevel.checkpoint()
-        if len(request.messages) > 1:
-            return answer("done")
-        return call(("c1", "act", '{"name": "x"}'))
-
-    world.model = model
-    async with house(world) as h:
-        await run(h, "task:1", "look", TaskRun("inbox", tools=("look",)))
-
-    assert [tool.name for tool in world.asked[0].prompt.tools] == ["look"]
-    assert world.effects.done == []
-
-
 async def test_what_was_done_once_is_said(world: World, autojump_clock: object) -> None:
     async def model(request: Complete) -> Completed:
         await trio.lowlevel.checkpoint()
@@ -267,16 +223,6 @@ async def test_of_much_that_was_told_the_newest_is_known(
     assert "mail 19" not in told
     assert all(f"mail {number} " in told for number in range(20, 30))
     assert len(told) < 15_000
-
-
-async def test_what_a_run_brings_is_told(world: World, autojump_clock: object) -> None:
-    async with house(world) as h:
-        await h.say("hello")
-        errand = TaskRun("inbox", fresh=False, private=True)
-        done = await run(h, "task:1", "look", errand, session="s")
-
-    assert isinstance(done, RunResult)
-    assert done.label == Label(private=True)
 
 
 async def test_a_run_is_taken_and_waited_for_again_after_a_restart(

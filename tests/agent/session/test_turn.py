@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from elwood.agent.conversation.message import Assistant, Completion, Human, Notice, Prompt, Results
+from elwood.agent.conversation.message import Assistant, Human, Notice, Prompt, Results
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.messages import (
@@ -23,11 +23,9 @@ from elwood.agent.session.log.entries import (
     CallStarted,
     Entry,
     Noticed,
-    Prompted,
     Received,
     Replied,
     Rewound,
-    Said,
     TurnStarted,
 )
 from elwood.agent.session.log.state import Session
@@ -127,15 +125,6 @@ async def test_a_plain_answer() -> None:
     assert not end.failed
     assert [type(m) for m in scene.session.messages] == [Human, Assistant]
     assert scene.model.asked[0].messages == (Human("hello"),)
-
-
-async def test_the_prompt_is_recorded_once_and_sent_as_recorded(autojump_clock: object) -> None:
-    scene = Scene(call(("c", "look", '{"name": "x"}')), answer("done"))
-
-    await scene.finish()
-
-    assert [e for e in scene.entries if isinstance(e, Prompted)] == [Prompted(PROMPT)]
-    assert {request.prompt for request in scene.model.asked} == {PROMPT}
 
 
 async def test_a_hint_is_told_once_behind_the_message_also_after_a_crash() -> None:
@@ -245,25 +234,54 @@ async def test_a_dry_run_changes_nothing_and_is_recorded_so(autojump_clock: obje
 # --- what the model's stop reasons lead to --------------------------------------------------------
 
 
-async def test_llm_15_a_cut_call_is_never_run_and_repeated_with_a_higher_limit_once() -> None:
-    cut = call(("c", "act", '{"name": "x"}'), stop="cut")
-    scene = Scene(cut, cut)
+ACT = ("c", "act", '{"name": "x"}')
+CUT, BAD = call(ACT, stop="cut"), BadHistory("other", "no")
+
+
+@pytest.mark.parametrize(
+    ("steps", "text", "failed"),
+    [
+        pytest.param([CUT, CUT], "nothing was run.", True, id="llm-15: twice the limit, once"),
+        pytest.param(
+            [answer(text, "cut") for text in ("one ", "two ", "three")],
+            "one two three\n\n[cut off: the answer was too long]",
+            False,
+            id="llm-16: continued twice",
+        ),
+        pytest.param(
+            [answer(f"p{n}", "paused") for n in range(6)],
+            "did not finish.",
+            True,
+            id="llm-19: resumed five times",
+        ),
+        pytest.param([call(ACT, stop="end", text="hm")], "hm", False, id="llm-21"),
+        pytest.param([call(ACT, stop="unknown", text="hm")], "hm", False, id="llm-21: unknown"),
+        pytest.param([answer("")], "The model gave no text.", True, id="llm-22"),
+        pytest.param(
+            [call(("c", "look", '{"name": "x"}')), answer(""), answer("")],
+            "The model gave no text.",
+            True,
+            id="llm-22: asked about once",
+        ),
+        pytest.param([BudgetSpent("5 USD are spent")], "5 USD are spent", True, id="money"),
+        pytest.param([ModelUnavailable("no key", True)], "now: no key", True, id="no model"),
+        pytest.param([ContextTooLong("by 9")], "too long for the model: by 9", True, id="llm-30"),
+        pytest.param([BAD] * 3, "does not accept the conversation: no", True, id="mending ends"),
+    ],
+)
+async def test_how_a_turn_ends(
+    steps: list[Completed], text: str, failed: bool, autojump_clock: object
+) -> None:
+    """After as many requests as there are steps; calls run only if the model stopped for them."""
+    scene = Scene(*steps)
 
     end = await scene.finish()
 
-    assert end.failed
-    assert "nothing was run" in end.text
-    assert [request.max_tokens for request in scene.model.asked] == [None, 2000]
-    assert scene.effects.done == []
-
-
-async def test_llm_16_a_cut_answer_is_continued_twice_and_then_marked() -> None:
-    scene = Scene(*(answer(text, "cut") for text in ("one ", "two ", "three")))
-
-    end = await scene.finish()
-
-    assert end.text == "one two three\n\n[cut off: the answer was too long]"
-    assert isinstance(scene.model.asked[1].messages[-1], Notice)
+    assert end.text.endswith(text)
+    assert end.failed is failed
+    assert len(scene.model.asked) == len(steps)
+    assert scene.effects.done in ([], ["look x"])
+    assert scene.model.asked[-1].max_tokens == (2000 if CUT in steps else None)
 
 
 async def test_llm_17_a_full_window_leaves_older_history_out() -> None:
@@ -293,41 +311,6 @@ async def test_llm_18_a_refused_turn_leaves_the_history() -> None:
     assert [type(m) for m in scene.session.messages] == [Human, Assistant]
 
 
-async def test_llm_19_a_paused_loop_is_resumed_five_times() -> None:
-    scene = Scene(*(answer(f"p{n}", "paused") for n in range(6)))
-
-    end = await scene.finish()
-
-    assert end.failed
-    assert len(scene.model.asked) == 6
-
-
-@pytest.mark.parametrize("stop", ["end", "unknown"])
-async def test_llm_21_calls_in_a_response_that_did_not_stop_for_tools_are_not_run(
-    stop: str,
-) -> None:
-    scene = Scene(call(("c", "act", '{"name": "x"}'), stop=stop, text="hm"))  # type: ignore[arg-type]
-
-    end = await scene.finish()
-
-    assert end.text == "hm"
-    assert scene.effects.done == []
-    assert all(not m.calls for m in scene.session.messages if isinstance(m, Assistant))
-
-
-async def test_llm_22_an_empty_end_after_tools_is_asked_about_once(autojump_clock: object) -> None:
-    scene = Scene(call(("c", "act", '{"name": "x"}')), answer(""), answer(""))
-
-    end = await scene.finish()
-
-    assert end.text == "The model gave no text."
-    assert isinstance(scene.model.asked[2].messages[-1], Notice)
-
-
-async def test_llm_22_an_empty_end_without_tools_is_never_an_empty_message() -> None:
-    assert (await Scene(answer("")).finish()).text
-
-
 async def test_llm_43_a_loop_of_rounds_is_stopped(autojump_clock: object) -> None:
     rounds = [call((f"c{n}", "look", f'{{"name": "{n}"}}')) for n in range(3)]
     scene = Scene(*rounds)
@@ -353,27 +336,6 @@ async def test_the_same_call_over_and_over_is_noticed(autojump_clock: object) ->
 # --- failures of the model ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("outcome", "expected"),
-    [
-        (BudgetSpent("the day's limit of 5 USD is reached"), "the day's limit of 5 USD is reached"),
-        (ModelUnavailable("the key was refused", True), "the key was refused"),
-    ],
-)
-async def test_no_answer_of_the_model_is_said(outcome: Completed, expected: str) -> None:
-    end = await Scene(outcome).finish()
-
-    assert end.failed
-    assert expected in end.text
-
-
-async def test_llm_30_a_too_long_conversation_that_cannot_be_cut_is_said() -> None:
-    end = await Scene(ContextTooLong("200 tokens over")).finish()
-
-    assert end.failed
-    assert "too long" in end.text
-
-
 @pytest.mark.parametrize("problem", ["pairing", "thinking", "image", "other"])
 async def test_llm_28_to_36_a_rejected_history_is_mended_and_never_bricks_the_session(
     problem: str,
@@ -390,16 +352,6 @@ async def test_llm_28_to_36_a_rejected_history_is_mended_and_never_bricks_the_se
     once, twice = scene.model.asked[-2:]
     assert [m.codec for m in once.messages if isinstance(m, Assistant)] == [""]
     assert Human("hello") not in twice.messages
-
-
-async def test_mending_ends() -> None:
-    bad = BadHistory("other", "no")
-    scene = Scene(bad, bad, bad)
-
-    end = await scene.finish()
-
-    assert end.failed
-    assert len(scene.model.asked) == 3
 
 
 async def test_a_crash_of_the_models_actor_is_tried_once_more() -> None:
@@ -461,16 +413,6 @@ async def test_a_split_paste_is_one_answer() -> None:
     assert scene.session.waiting == {}
 
 
-async def test_a_message_after_something_was_shown_waits_for_the_next_turn() -> None:
-    scene = Scene(private=True)
-    scene.model.steps = streaming(scene, "first", ("b", "late"))  # type: ignore[assignment]
-
-    end = await scene.run()
-
-    assert end.text == "first answer"
-    assert list(scene.session.waiting) == ["b"]
-
-
 async def test_a_message_while_tools_run_joins_at_their_end(autojump_clock: object) -> None:
     scene = Scene(call(("c", "hang", "{}")), answer("both"))
 
@@ -489,50 +431,6 @@ async def test_a_message_while_tools_run_joins_at_their_end(autojump_clock: obje
 
 
 # --- after a crash --------------------------------------------------------------------------------
-
-
-def crashed(*entries: Entry, steps: Sequence[Completion] = ()) -> Scene:
-    scene = Scene(*steps)
-    scene.apply(*entries, TurnStarted("t1", (), 2, ""))
-    return scene
-
-
-async def test_cp_10_proposed_calls_run_after_a_restart(autojump_clock: object) -> None:
-    proposed = call(("c", "act", '{"name": "x"}'))
-    scene = crashed(Said("t1", proposed.message, proposed.usage), steps=[answer("ok")])
-
-    await scene.run()
-
-    assert scene.effects.done == ["act x"]
-
-
-async def test_cp_14_to_16_a_started_call_of_unknown_effect_is_not_repeated_and_told() -> None:
-    proposed = call(("c", "act", '{"name": "x"}'))
-    scene = crashed(
-        Said("t1", proposed.message, proposed.usage),
-        CallStarted("t1", "c", "act", "once", "x"),
-        steps=[answer("ok")],
-    )
-
-    await scene.run()
-
-    assert scene.effects.done == []
-    assert "may or may not have happened" in scene.results[0]
-    assert scene.session.turn is not None
-    assert activity(scene.session.turn.receipts).startswith("— from the records —\n? act x")
-
-
-async def test_cp_14_a_started_pure_call_runs_again(autojump_clock: object) -> None:
-    proposed = call(("c", "look", '{"name": "x"}'))
-    scene = crashed(
-        Said("t1", proposed.message, proposed.usage),
-        CallStarted("t1", "c", "look", "pure", "x"),
-        steps=[answer("ok")],
-    )
-
-    await scene.run()
-
-    assert scene.results == ["saw x"]
 
 
 async def test_cp_31_a_full_disk_before_a_call_means_that_it_does_not_run() -> None:

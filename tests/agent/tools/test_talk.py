@@ -21,7 +21,6 @@ from elwood.agent.conversation.calls import AskOwner, SendMessage, exact
 from elwood.agent.conversation.route import Route
 from elwood.agent.tools.talk import (
     MAX_BYTES,
-    MAX_TEXT,
     MAX_UPLOADS,
     AskUser,
     MessageToSend,
@@ -30,7 +29,6 @@ from elwood.agent.tools.talk import (
     Talk,
     plan_question,
 )
-from elwood.agent.tools.talk import tools as talk_tools
 from elwood.agent.tools.tool import ToolContext, ToolFailure
 from elwood.foundation.runtime import Address, Mailbox, Request, inline
 from elwood.foundation.storage.disk import Disk
@@ -108,14 +106,6 @@ async def send(hands: Speaker, text: str = "", to: str = "here", *files: str) ->
 
 
 # --- what is sent ------------------------------------------------------------------------------
-
-
-async def test_a_text_goes_where_the_conversation_is(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
-        assert await send(hands, "**hello**") == f"sent as message {OWNER}:1"
-        [sent] = fake.sent
-        assert (sent.chat, sent.text) == (OWNER, "hello")
-        assert sent.params["entities"][0]["type"] == "bold"
 
 
 async def test_files_arrive_byte_for_byte(tmp_path: Path) -> None:
@@ -239,13 +229,6 @@ async def test_who_will_read_it_is_told_by_the_place_alone(
     assert plan.action.to == whom
 
 
-async def test_the_owner_is_told_where_they_are(tmp_path: Path) -> None:
-    async with fake_telegram() as fake, outbox(fake) as out:
-        hands = speaker(tmp_path, out.mailbox, Route("telegram", OWNER, 3))
-        await send(hands, "hi", "owner")
-        assert fake.sent[0].params["message_thread_id"] == 3
-
-
 async def test_other_bytes_are_another_call_and_are_not_sent(tmp_path: Path) -> None:
     """AP-08 and AP-09: a file, or what its link leads to, changed after it was allowed."""
     async with talking(tmp_path) as (fake, hands, _):
@@ -297,16 +280,14 @@ async def test_what_cannot_be_sent_is_said_before_anything_is(tmp_path: Path) ->
 # --- what becomes of it ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "unknown"), [("lose", True), ("drop", True), ("error", True), ("html", True)]
-)
-async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str, unknown: bool) -> None:
+@pytest.mark.parametrize("kind", ["lose", "drop"])
+async def test_nobody_knows_whether_it_arrived(tmp_path: Path, kind: str) -> None:
     async with talking(tmp_path) as (fake, hands, _):
         put(hands, "a.txt", b"a")
         fake.fault("sendDocument", kind)
         with pytest.raises(ToolFailure, match=r"a\.txt with text may or may not have") as caught:
             await send(hands, "hi", "here", "a.txt")
-        assert caught.value.unknown is unknown
+        assert caught.value.unknown
         assert len(fake.sent) == (kind == "lose")
 
 
@@ -423,14 +404,6 @@ async def test_a_question_has_buttons_and_is_not_waited_for(tmp_path: Path) -> N
         assert not fake.sent[1].buttons
 
 
-async def test_long_answers_stand_below_one_another(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (fake, hands, _):
-        await hands.ask(AskUser("?", ("a", "b", "c")))
-        await hands.ask(AskUser("?", ("a", "b" * 40)))
-        rows = [m.params["reply_markup"]["inline_keyboard"] for m in fake.sent]
-        assert [[len(row) for row in each] for each in rows] == [[2, 1], [1, 1]]
-
-
 async def test_what_becomes_of_a_question_is_told(tmp_path: Path) -> None:
     async with talking(tmp_path) as (fake, hands, _):
         for options in (("a", "a"), ("\u200b",), ("a", "a\u200b")):
@@ -451,14 +424,3 @@ async def test_what_the_policy_sees_of_a_question(tmp_path: Path) -> None:
     plan = await plan_question(AskUser("Which?", ("tea", "none")), hands.context())
     assert plan.action == AskOwner()
     assert plan.outgoing == "Which?\ntea\nnone"
-
-
-def test_both_act_once_and_say_so() -> None:
-    channels = Channels(LastHeard(Path("heard"), Disk(blocking=inline, clock=lambda: 0.0)))
-    send, ask = talk_tools(Messenger(channels, People()), Root(Path("ws")), inline)
-    for tool in (send, ask):
-        assert (tool.risk, tool.effect) == ("write", "once")
-        assert tool.plan is not None
-    assert send.target(MessageToSend("x", "owner", ("a.txt",))) == "owner, a.txt"
-    schema = send.spec.schema
-    assert str(MAX_TEXT).encode() in bytes(schema)

@@ -1,0 +1,86 @@
+"""Skills in the system prompt, and those that are named because a message asks for them."""
+
+from pathlib import Path
+
+import pytest
+
+from elwood.agent.session.log.session_log import SessionLog
+from elwood.features.skills.feature import SkillExtension, SkillList
+from elwood.features.skills.store import SkillStore
+from elwood.foundation.runtime import inline
+from elwood.foundation.storage.files import Root
+
+BUDGET = 10_000
+
+
+def put(folder: Path, body: str = "Body.", more: str = "") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {folder.name}\ndescription: Fills PDF forms.\n{more}\n---\n{body}\n"
+    (folder / "SKILL.md").write_text(text)
+
+
+def skills(workspace: Path, *always: str) -> SkillList:
+    return SkillList(SkillStore(Root(workspace), inline), always)
+
+
+class Seen(SessionLog):
+    """A log in which everything stands, or nothing."""
+
+    def __init__(self, everything: bool) -> None:
+        self._everything = everything
+
+    def sees(self, text: str) -> bool:
+        return self._everything
+
+
+NOTHING, EVERYTHING = Seen(False), Seen(True)
+
+
+async def test_what_can_be_used_is_listed_without_its_body(tmp_path: Path) -> None:
+    listed = skills(tmp_path)
+    assert await listed.text(BUDGET) == ""
+    put(tmp_path / "skills/pdf")
+    put(tmp_path / "skills/lost", more='metadata: {requires: "bins: no-such-program"}')
+    first = await listed.text(BUDGET)
+    assert "- pdf: Fills PDF forms." in first
+    assert "Body." not in first
+    assert "lost" not in first
+    put(tmp_path / "skills/pdf", "Other instructions, the same description.")
+    assert await listed.text(BUDGET) == first, "what the model sees did not change"
+
+
+async def test_some_stand_in_it_as_a_whole_unless_they_are_too_long(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf")
+    listed = skills(tmp_path, "pdf")
+    text = await listed.text(BUDGET)
+    assert "\nBody.\n</skill>" in text
+    assert "- pdf:" not in text
+    assert listed.hint("please fill the pdf forms", NOTHING) == ""
+    put(tmp_path / "skills/pdf", "word " * 5000)
+    text = await listed.text(BUDGET)
+    assert "word word" not in text
+    assert "- pdf:" in text
+
+
+async def test_a_skill_that_fits_is_suggested_unless_it_is_seen(tmp_path: Path) -> None:
+    put(tmp_path / "skills/pdf")
+    listed = skills(tmp_path)
+    await listed.text(BUDGET)
+    assert listed.hint("please fill this PDF form", NOTHING) == "Skills that may fit: pdf."
+    assert listed.hint("please fill this PDF form", EVERYTHING) == ""
+    assert listed.hint("good morning", NOTHING) == ""
+
+
+@pytest.mark.parametrize("text", ["/fill-pdf now", "/Fill_Pdf@some_bot now"])
+async def test_a_skill_that_is_called_by_its_name_is_named(tmp_path: Path, text: str) -> None:
+    """A name with a dash is no command, so such a message comes to a turn as it is."""
+    put(tmp_path / "skills/fill-pdf")
+    put(tmp_path / "skills/lost", more='metadata: {requires: "bins: no-such-program"}')
+    listed = skills(tmp_path, "fill-pdf")
+    await listed.text(BUDGET)
+    extension = SkillExtension(EVERYTHING, listed)
+    assert extension.hint(text) == "Use the skill fill-pdf for this."
+    assert await extension.expand(text) == "Use the skill fill-pdf: now"
+    assert await extension.expand("/fill-pdf") == "Use the skill fill-pdf."
+    for other in ("/fill now", "/lost", "fill-pdf", "/", "", "see /fill-pdf"):
+        assert await extension.expand(other) == ""
