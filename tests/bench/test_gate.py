@@ -88,9 +88,8 @@ async def test_what_the_gate_adds_to_a_call(tmp_path: Path) -> None:
         await plain.record(CallEnded("t1", call, "read_file", "ok", str(text), "a.txt"))
 
     gate = gate_for(
-        lambda: gated.state,
+        gated,
         [read_file],
-        gated.record,
         rules=Rules(),
         redactor=Redactor(SECRETS),
     )

@@ -16,16 +16,8 @@ from elwood.agent.conversation.labels import Label
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
 from elwood.agent.policy.decide import Rules
-from elwood.agent.session.log.entries import (
-    CallEnded,
-    CallStarted,
-    Entry,
-    Received,
-    Said,
-    TurnStarted,
-)
-from elwood.agent.session.log.state import Session
-from tests.agent.session.gates import Approver, gate_for
+from elwood.agent.session.log.entries import CallEnded, CallStarted, Received, Said, TurnStarted
+from tests.agent.session.gates import Approver, MemoryLog, gate_for
 from tests.dojo.obedience import Call
 from tests.dojo.suites import MARK, Suite, World
 
@@ -83,19 +75,17 @@ class Play:
     ) -> None:
         self.suite, self.task, self.goal = suite, task, goal
         self.world = World(suite, task, goal)
-        self.session = Session()
+        self._log = MemoryLog()
         self.approver = Approver()
         self.verdict = verdict
         self.seen = False
         self.tried: list[Tried] = []
         self.denied: list[Call] = []
-        self._entries: list[Entry] = []
         self._rounds = 0
         self._tools = {tool.name: tool for tool in self.world.tools()}
         self.gate = gate_for(
-            lambda: self.session,
+            self._log,
             list(self._tools.values()),
-            self._record,
             approver=self.approver,
             rules=rules,
         )
@@ -103,8 +93,8 @@ class Play:
     async def run(self, moment: Moment = "on sight") -> Played:
         """Play it to its end."""
         prompt = self.suite.prompt(self.task)
-        self._apply(Received("a", prompt, "me", ROUTE, 0.0))
-        self._apply(TurnStarted("t", ("a",), 1, prompt))
+        self._log.apply(Received("a", prompt, "me", ROUTE, 0.0))
+        self._log.apply(TurnStarted("t", ("a",), 1, prompt))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.approver.run, self.approver.mailbox)
             obeyed = await self._follow(moment)
@@ -125,7 +115,7 @@ class Play:
         obeyed = False
         for call in self.world.task_script():
             await self._serve(call)
-            told = self.seen if moment == "on sight" else self.session.taint.label.untrusted
+            told = self.seen if moment == "on sight" else self._log.session.taint.label.untrusted
             if self.goal is not None and told and not obeyed:
                 obeyed = True
                 await self._obey(self.world.goal_script(), moment)
@@ -141,7 +131,7 @@ class Play:
         for calls in rounds:
             if not calls:
                 continue
-            label = self.session.taint.label
+            label = self._log.session.taint.label
             asked = len(self.approver.asked)
             ended = await self._respond(calls, self.verdict)
             about = {seek.question.call for seek in self.approver.asked[asked:]}
@@ -168,23 +158,14 @@ class Play:
             for number, call in enumerate(calls)
         )
         said = Assistant(blocks, "scripted", "m", msgspec.Raw(b"[]"))
-        self._apply(Said("t", said, Usage()))
+        self._log.apply(Said("t", said, Usage()))
         self.approver.verdicts = {} if verdict is None else dict.fromkeys(self._tools, verdict)
         await self.gate.perform()
-        ends = {entry.call: entry for entry in self._entries if isinstance(entry, CallEnded)}
+        ends = {entry.call: entry for entry in self._log.entries if isinstance(entry, CallEnded)}
         ended = [ends[block.id] for block in blocks]
         self.seen = self.seen or any(MARK in end.text for end in ended)
         return ended
 
     def _started(self, ended: CallEnded) -> bool:
-        starts = (entry for entry in self._entries if isinstance(entry, CallStarted))
+        starts = (entry for entry in self._log.entries if isinstance(entry, CallStarted))
         return any(start.call == ended.call for start in starts)
-
-    def _apply(self, entry: Entry) -> None:
-        self._entries.append(entry)
-        self.session.apply(len(self._entries), 0.0, entry)
-
-    async def _record(self, *entries: Entry, last_words: bool = False) -> None:
-        await trio.lowlevel.checkpoint()
-        for entry in entries:
-            self._apply(entry)

@@ -1,6 +1,9 @@
 """Gates for tests: the real one, and an approvals actor that answers as told."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import trio
 
 from elwood.agent.approvals.messages import (
     ApprovalsMail,
@@ -28,6 +31,7 @@ from elwood.agent.session.turn.turn import ModelClient
 from elwood.agent.tools.tool import Tool
 from elwood.foundation.runtime import Mailbox
 from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.storage.disk import DiskFull
 
 # The tools of tests act as they are told, unless the test is about asking.
 FREE = Rules(tools=dict.fromkeys(("act", "keep", "hang", "tap", "crash"), "allow"))
@@ -77,26 +81,40 @@ class Approver:
         self.hint()
 
 
-class BareLog(SessionLog):
-    """A session's log without a disk: what it adds up to is *state*'s, *record* keeps entries."""
+class MemoryLog(SessionLog):
+    """A session's log without a disk; for entries of the type *full* there is no room.
 
-    def __init__(
-        self, id_: str, state: Callable[[], Session], record: Callable[..., Awaitable[None]]
-    ) -> None:
+    *recorded* is told each entry behind the turn's back.
+    """
+
+    def __init__(self, id_: str = "s") -> None:
         self.id = id_
-        self._state = state
-        self._record = record
+        self.session = Session()
+        self.entries: list[Entry] = []
+        self.full: type[Entry] | None = None
+        self.recorded: Callable[[Entry], object] = lambda entry: None
 
     @property
     def state(self) -> Session:
-        return self._state()
+        return self.session
+
+    def apply(self, *entries: Entry) -> None:
+        """Take *entries* in, as a journal does with what stands in it."""
+        for entry in entries:
+            self.entries.append(entry)
+            self.session.apply(len(self.entries), 0.0, entry)
 
     async def stage(self, entry: Entry) -> None:
-        await self._record(entry)
+        await self.record(entry)
 
     async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        if entries:
-            await self._record(*entries, last_words=last_words)
+        await trio.lowlevel.checkpoint()
+        full = self.full
+        if full is not None and not last_words and any(isinstance(e, full) for e in entries):
+            raise DiskFull(Path("s.jsonl"))
+        self.apply(*entries)
+        for entry in entries:
+            self.recorded(entry)
 
     async def keep(self, *entries: Entry, last_words: bool = False) -> None:
         await self.record(*entries, last_words=last_words)
@@ -123,21 +141,18 @@ class Shown(Showing):
 
 
 def gate_for(
-    state: Callable[[], Session],
+    log: SessionLog,
     tools: Sequence[Tool],
-    record: Callable[..., Awaitable[None]],
     *,
     approver: Approver | None = None,
     rules: Rules = FREE,
     redactor: Redactor | None = None,
     dry_run: bool = False,
     wait: float = 60.0,
-    session: str = "s",
     now: Callable[[], float] = lambda: 0.0,
 ) -> Gate:
     """Make a gate whose owner is "me"."""
     approver = approver or Approver()
-    log = BareLog(session, state, record)
     settings = ApprovalSettings(wait=wait, expires=DAY)
     approvals = ApprovalClient(log, approver.mailbox.address, settings, "v1", now)
     toolset = Toolset(

@@ -1,7 +1,7 @@
 """A conversation of many turns, in memory: the real turn, fold and gate, and its log."""
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import trio
@@ -26,7 +26,7 @@ from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure
 from elwood.foundation.runtime import Signal
-from tests.agent.session.gates import FREE, Approver, BareLog, BareModel, Shown, gate_for
+from tests.agent.session.gates import FREE, Approver, BareModel, MemoryLog, Shown, gate_for
 from tests.agent.session.scripted import Named
 
 ROUTE = Route("console")
@@ -56,7 +56,7 @@ PAY = Tool("pay", "Pay.", Named, _note, risk="write", effect="once", target=_nam
 RULES = Rules(tools={**FREE.tools, "pay": "ask"})
 
 
-class Talk:
+class Talk(MemoryLog):
     """One session.  *crossings* counts how often the mark was passed at which room is made."""
 
     def __init__(
@@ -67,20 +67,16 @@ class Talk:
         prompt: Prompt | None = None,
         approver: Approver | None = None,
     ) -> None:
+        super().__init__()
         self.think = think
         self.prompt = prompt or Prompt("Be kind.", (NOTE.spec, PAY.spec))
         self.settings = TurnSettings(context_tokens=context)
-        self.session = Session()
         self.log: list[bytes] = []
         self.crossings = 0
         self.shown = False
         self.is_full = False
         self._approver = approver
         self._ids = itertools.count(1)
-
-    @property
-    def entries(self) -> list[Entry]:
-        return [_decoder.decode(line) for line in self.log]
 
     @property
     def compactions(self) -> list[Compacted]:
@@ -92,15 +88,11 @@ class Talk:
             context=self.settings.context_tokens, prompt=self.session.prompt_tokens, ratio=ratio
         )
 
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        """Write, and apply what reads back, as a journal does."""
-        await trio.lowlevel.checkpoint()
-        self.apply(*entries)
-
     def apply(self, *entries: Entry) -> None:
+        """Write, and apply what reads back, as a journal does."""
         for entry in entries:
             self.log.append(_encode(entry))
-            self.session.apply(len(self.log), 0.0, _decoder.decode(self.log[-1]))
+            super().apply(_decoder.decode(self.log[-1]))
         limits = self.limits()
         size = limits.size(sum(node.tokens for node in self.session.path))
         was_full, self.is_full = self.is_full, size > HIGH * limits.context
@@ -139,20 +131,12 @@ class Talk:
         await self.record(Rewound(0))
 
     def _run(self) -> TurnRun:
-        tools: Sequence[Tool] = (NOTE, PAY)
         return TurnRun(
-            log=BareLog("s", lambda: self.session, self.record),
+            log=self,
             prompt=self.prompt,
             max_tokens=1000,
             settings=self.settings,
-            gate=gate_for(
-                lambda: self.session,
-                tools,
-                self.record,
-                approver=self._approver,
-                rules=RULES,
-                wait=0.0,
-            ),
+            gate=gate_for(self, (NOTE, PAY), approver=self._approver, rules=RULES, wait=0.0),
             model=BareModel(self.think),
             clock=OwnerClock(lambda: 0.0),
             arrivals=Signal(),

@@ -30,28 +30,25 @@ from elwood.agent.session.log.entries import (
 from elwood.agent.session.log.state import Session, Start, next_work
 from elwood.agent.tools.tool import Output, Tool, ToolContext
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from tests.agent.session.gates import Approver, gate_for
+from tests.agent.session.gates import Approver, MemoryLog, gate_for
 from tests.agent.session.scripted import Named
 
 ROUTE = Route("console")
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")
 
 
-class Scene:
+class Scene(MemoryLog):
     """One session with an open turn whose last response holds calls."""
 
     def __init__(self, *calls: tuple[str, str], wait: float = 60.0, who: str = "me") -> None:
-        self.session = Session()
-        self.entries: list[Entry] = []
+        super().__init__()
         self.approver = Approver()
         self.done: list[str] = []
         self.facts = {"file": "one"}
         self.during: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
-        self.recorded: Callable[[Entry], object] = lambda entry: None
         self.gate = gate_for(
-            lambda: self.session,
+            self,
             self.tools(),
-            self.record,
             approver=self.approver,
             rules=Rules(),
             wait=wait,
@@ -104,17 +101,6 @@ class Scene:
             Tool("shell", "Run.", Named, act, target=name, plan=judged),
             Tool("tell", "Tell.", Named, act, target=name, plan=sent),
         ]
-
-    def apply(self, *entries: Entry) -> None:
-        for entry in entries:
-            self.entries.append(entry)
-            self.session.apply(len(self.entries), 0.0, entry)
-
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        await trio.lowlevel.checkpoint()
-        self.apply(*entries)
-        for entry in entries:
-            self.recorded(entry)
 
     async def perform(self) -> None:
         turn = self.session.turn

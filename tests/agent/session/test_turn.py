@@ -1,8 +1,6 @@
 """What a turn does about everything a model may say."""
 
-import itertools
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import trio
@@ -21,61 +19,43 @@ from elwood.agent.models.messages import (
 from elwood.agent.session.log.entries import (
     CallEnded,
     CallStarted,
-    Entry,
     Noticed,
     Received,
     Replied,
     Rewound,
     TurnStarted,
 )
-from elwood.agent.session.log.state import Session
 from elwood.agent.session.reading.receipts import activity
 from elwood.agent.session.turn.inputs import OwnerClock
 from elwood.agent.session.turn.turn import TurnResult, TurnRun
 from elwood.foundation.runtime import ActorCrashed, Signal
 from elwood.foundation.secrets.redaction import Redactor, Secret
-from elwood.foundation.storage.disk import DiskFull
-from tests.agent.session.gates import BareLog, BareModel, Shown, gate_for
+from tests.agent.session.gates import BareModel, MemoryLog, Shown, gate_for
 from tests.agent.session.scripted import Effects, ScriptedModel, answer, call
 
 ROUTE = Route("console")
 PROMPT = Prompt("be good")
 
 
-class Scene:
+class Scene(MemoryLog):
     """One session with an open turn, its log in memory, and a scripted model."""
 
     def __init__(self, *steps: Completed, private: bool = False, dry_run: bool = False) -> None:
-        self.session = Session()
-        self.entries: list[Entry] = []
+        super().__init__()
         self.model = ScriptedModel(*steps)
         self.effects = Effects()
         self.shown: list[str] = []
         self.private = private
         self.hint = ""
         self.arrivals = Signal()
-        self.full: type[Entry] | None = None
-        self._seq = itertools.count(1)
         self.gate = gate_for(
-            lambda: self.session,
+            self,
             self.effects.tools(),
-            self.record,
             redactor=Redactor([Secret("hunter2")]),
             dry_run=dry_run,
         )
         self.apply(Received("a", "hello", "me", ROUTE, 0.0))
         self.apply(TurnStarted("t1", ("a",), 1, "hello"))
-
-    def apply(self, *entries: Entry) -> None:
-        for entry in entries:
-            self.entries.append(entry)
-            self.session.apply(next(self._seq), 0.0, entry)
-
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        await trio.lowlevel.checkpoint()
-        if self.full is not None and isinstance(entries[0], self.full) and not last_words:
-            raise DiskFull(Path("s.jsonl"))
-        self.apply(*entries)
 
     def say(self, id_: str, text: str) -> None:
         self.apply(Received(id_, text, "me", ROUTE, 0.0))
@@ -87,7 +67,7 @@ class Scene:
 
     async def run(self, **settings: int) -> TurnResult:
         run = TurnRun(
-            log=BareLog("s", lambda: self.session, self.record),
+            log=self,
             gate=self.gate,
             model=BareModel(self.model),
             prompt=PROMPT,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.session.log.session_log import SessionLog
-from elwood.features.skills.feature import SkillExtension, SkillList
+from elwood.features.skills.parts import SkillExtension, SkillList
 from elwood.features.skills.store import SkillStore
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.files import Root

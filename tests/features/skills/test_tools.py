@@ -12,8 +12,7 @@ from elwood.agent.approvals.messages import Verdict
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.conversation.message import Assistant, ToolCall, Usage
 from elwood.agent.conversation.route import Route
-from elwood.agent.session.log.entries import CallEnded, Entry, Received, Said, TurnStarted
-from elwood.agent.session.log.state import Session
+from elwood.agent.session.log.entries import CallEnded, Received, Said, TurnStarted
 from elwood.features.skills.git_client import Git
 from elwood.features.skills.store import SkillInstaller, SkillStore
 from elwood.features.skills.tools import MAX_OFFERED, SkillTools, tools
@@ -21,7 +20,7 @@ from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Redactor, Secret
 from elwood.foundation.storage.files import Root
-from tests.agent.session.gates import Approver, gate_for
+from tests.agent.session.gates import Approver, MemoryLog, gate_for
 
 YES, NO = Verdict("once", "me"), Verdict("denied", "me")
 SCRIPT = "#!/bin/sh\necho do something daring\n"
@@ -34,14 +33,13 @@ def put(folder: Path, body: str = "Do it well.", more: str = "") -> Path:
     return folder
 
 
-class Scene:
+class Scene(MemoryLog):
     """One session, whose calls pass the real gate; the owner answers *verdict*."""
 
     def __init__(self, tmp_path: Path, verdict: Verdict = YES, *, who: str = "me") -> None:
         self.workspace = tmp_path / "work"
         self.workspace.mkdir(exist_ok=True)
-        self.session = Session()
-        self.seq = 0
+        super().__init__()
         self.rounds = 0
         self.approver = Approver()
         self.approver.verdicts["install_skill"] = verdict
@@ -55,18 +53,9 @@ class Scene:
         self.apply(Received("a", "hello", who, Route("console"), 0.0, untrusted=who != "me"))
         self.apply(TurnStarted("t1", ("a",), 1, "hello"))
 
-    def apply(self, *entries: Entry) -> None:
-        for entry in entries:
-            self.seq += 1
-            self.session.apply(self.seq, 0.0, entry)
-
-    async def record(self, *entries: Entry, last_words: bool = False) -> None:
-        await trio.lowlevel.checkpoint()
-        self.apply(*entries)
-
     async def call(self, tool: str, **given: str) -> CallEnded:
         """Make one call, and return how it ended."""
-        gate = gate_for(lambda: self.session, self.tools, self.record, approver=self.approver)
+        gate = gate_for(self, self.tools, approver=self.approver)
         self.rounds += 1
         asked = ToolCall(f"c{self.rounds}", tool, json.dumps(given))
         self.apply(Said("t1", Assistant((asked,), "s", "m", msgspec.Raw(b"[]")), Usage()))
@@ -249,9 +238,8 @@ async def test_sources_are_judged(scene: Scene, source: str, outcome: str, why: 
 
 async def test_a_secret_in_an_address_never_leaves(scene: Scene) -> None:
     gate = gate_for(
-        lambda: scene.session,
+        scene,
         scene.tools,
-        scene.record,
         approver=scene.approver,
         redactor=Redactor([Secret("hunter2")]),
     )
