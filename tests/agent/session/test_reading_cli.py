@@ -1,9 +1,8 @@
-"""`elwood receipts` and `elwood session`: read from real journals, by a process of its own."""
+"""`elwood receipts` and `elwood session`: read from real journals, at the command line."""
 
 import json
 from collections.abc import Callable
 from datetime import UTC
-from functools import partial
 from pathlib import Path
 
 import attrs
@@ -17,7 +16,7 @@ from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.settings import TurnSettings
 from elwood.agent.models.client import Provider
 from elwood.agent.models.providers import make_provider
-from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings
+from elwood.agent.models.settings import Providers, ProviderSettings
 from elwood.agent.session.log.entries import (
     CallDecided,
     CallEnded,
@@ -32,21 +31,13 @@ from elwood.agent.session.log.entries import (
     Said,
     TurnStarted,
 )
-from elwood.agent.session.log.state import Log, Session
-from elwood.agent.session.reading.cli import (
-    SentRequest,
-    body_of,
-    export,
-    list_sessions,
-    receipts,
-    sent,
-    show,
-    since,
-)
+from elwood.agent.session.log.state import Session
+from elwood.agent.session.reading.cli import SentRequest, body_of, sent, since
 from elwood.agent.session.reading.records import read_history
-from elwood.agent.session.reading.render import transcript
 from elwood.agent.session.turn.compaction import is_notice_of_cut
+from elwood.app.cli import make_parser
 from elwood.app.config.load import load
+from elwood.foundation.command_line import CliFailure
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from elwood.foundation.secrets.redaction import Secret
@@ -90,10 +81,6 @@ LATER: list[tuple[float, Entry]] = [
 ]
 
 
-def numbered(story: list[tuple[float, Entry]]) -> Log:
-    return [(seq, at, entry) for seq, (at, entry) in enumerate(story, 1)]
-
-
 async def write(state: Path, session: str, story: list[tuple[float, Entry]]) -> Path:
     """Let the store write the journal, at the times of the story."""
     times = [0.0]
@@ -108,16 +95,35 @@ async def write(state: Path, session: str, story: list[tuple[float, Entry]]) -> 
     return path
 
 
+def damage(path: Path, what: bytes, instead: bytes) -> None:
+    path.write_bytes(path.read_bytes().replace(what, instead, 1))
+
+
+def run(where: Path | Config, *words: str) -> int:
+    """Carry out what is typed behind `elwood`, with a state folder or a configuration."""
+    config = where
+    if isinstance(config, Path):
+        config = Config.holding(Paths(state=config, workspace=config, runtime=config))
+    given = make_parser().parse_args(words)
+    assert given.command.run is not None
+    code = given.command.run(config, given)
+    assert isinstance(code, int)
+    return code
+
+
 def shown(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+# --- elwood receipts ------------------------------------------------------------------------------
 
 
 async def test_every_step_of_every_call_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A call that waited for the owner is one call, when it has run as well."""
     await write(tmp_path, "home", STORY)
-
-    assert receipts(tmp_path, UTC, as_json=True) == 0
+    assert run(tmp_path, "receipts", "--json") == 0
 
     clean = {"untrusted": False, "private": False}
     steps = [{k: v for k, v in row.items() if v not in ("", None)} for row in shown(capsys)]
@@ -139,15 +145,8 @@ async def test_every_step_of_every_call_is_there(
             "ended_at": 120.0, "label": clean,
         },
     ]  # fmt: skip
-
-
-async def test_a_call_that_waited_is_one_call(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await write(tmp_path, "home", [*STORY, *LATER])
-
-    receipts(tmp_path, UTC, as_json=True)
-
+    await write(tmp_path, "later", [*STORY, *LATER])
+    run(tmp_path, "receipts", "--json", "--session", "later")
     last = shown(capsys)[-1]
     assert (last["turn"], last["call"], last["outcome"]) == ("t1", "c3", "ok")
     assert (last["pending_at"], last["started_at"], last["ended_at"]) == (113.0, 202.0, 205.0)
@@ -156,21 +155,20 @@ async def test_a_call_that_waited_is_one_call(
 @pytest.mark.parametrize("ruling", ["denied", "expired", "withdrawn"])
 def test_a_call_that_waited_for_a_no_is_denied(ruling: str) -> None:
     no = CallDecided("t1", "c3", "hash3", ruling, "tg:1")  # type: ignore[arg-type]
+    log = [(n, at, entry) for n, (at, entry) in enumerate([*STORY, (300.0, no)], 1)]
 
-    found = read_history("s", numbered([*STORY, (300.0, no)])).calls
+    last = read_history("s", log).calls[-1]
 
-    assert [(call.call, call.outcome) for call in found][-1] == ("c3", "denied")
-    assert (found[-1].ruling, found[-1].at) == (ruling, 300.0)
-
-
-def test_a_call_that_never_ended_is_under_way() -> None:
-    assert [one.outcome for one in read_history("s", numbered(STORY[:4])).calls] == ["under way"]
+    assert (last.call, last.outcome, last.ruling, last.at) == ("c3", "denied", ruling, 300.0)
+    assert [one.outcome for one in read_history("s", log[:4]).calls] == ["under way"]
 
 
 async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    await write(tmp_path, "home", STORY)
+    """What the model wrote does not steer their terminal."""
+    hostile = CallStarted("t1", "c3", "read_file", "pure", "a\x1b[2J\nb\u202e")
+    await write(tmp_path, "home", [*STORY[:9], (115.0, hostile)])
 
-    receipts(tmp_path, UTC)
+    run(tmp_path, "receipts")
 
     head, first, second, third = capsys.readouterr().out.splitlines()
     assert head.split()[:5] == ["time", "session", "tool", "target", "outcome"]
@@ -178,7 +176,8 @@ async def test_the_table_is_for_people(tmp_path: Path, capsys: pytest.CaptureFix
         "1970-01-01", "00:01:44", "home", "read_file", "a.md", "ok", "2.5", "s", "private",
     ]  # fmt: skip
     assert "allowed once by you" in second
-    assert "waiting" in third
+    assert "a [2J b" in third
+    assert third.isprintable()
 
 
 async def test_calls_of_all_conversations_stand_in_order_of_time(
@@ -187,48 +186,50 @@ async def test_calls_of_all_conversations_stand_in_order_of_time(
     await write(tmp_path, "a", [*STORY, *LATER])
     await write(tmp_path, "b", STORY)
 
-    receipts(tmp_path, UTC, as_json=True, limit=4)
+    run(tmp_path, "receipts", "--json", "--limit", "4")
     assert [(row["session"], row["call"]) for row in shown(capsys)] == [
         ("a", "c2"), ("b", "c2"), ("b", "c3"), ("a", "c3"),
     ]  # fmt: skip
 
-    receipts(tmp_path, UTC, as_json=True, session="b", since=110.0)
+    run(tmp_path, "receipts", "--json", "--session", "b", "--since", "1970-01-01T00:01:50")
     assert [row["call"] for row in shown(capsys)] == ["c2", "c3"]
-
-
-async def test_what_the_model_wrote_does_not_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    started = CallStarted("t1", "c1", "read_file", "pure", "a\x1b[2J\nb\u202e")
-    await write(tmp_path, "home", [*STORY[:3], (102.0, started)])
-
-    receipts(tmp_path, UTC)
-
-    line = capsys.readouterr().out.splitlines()[1]
-    assert "a [2J b" in line
-    assert line.isprintable()
 
 
 async def test_damage_is_told_and_what_stands_before_it_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = await write(tmp_path, "home", STORY)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:6], lines[6].replace(b"hash2", b"hash9"), *lines[7:]]))
+    await write(tmp_path, "sound", STORY)
+    damage(path, b'"decided"', b'"decidet"')
 
-    assert receipts(tmp_path, UTC, as_json=True) == 1
+    def told(*words: str) -> tuple[str, str]:
+        assert run(tmp_path, *words) == 1
+        out, err = capsys.readouterr()
+        return out, err
 
-    told = capsys.readouterr()
-    assert [json.loads(line)["call"] for line in told.out.splitlines()] == ["c1", "c2"]
-    assert "DAMAGED: line 7" in told.err
+    out, err = told("receipts", "--json", "--session", "home")
+    assert [json.loads(line)["call"] for line in out.splitlines()] == ["c1", "c2"]
+    assert "DAMAGED: line 7" in err
+    out, err = told("session", "list")
+    assert "sound" in out
+    assert "DAMAGED" in err
+    out, err = told("session", "show", "home", "--turn", "1")
+    assert "secret text" in out
+    assert "DAMAGED: line 7" in err
+    out, err = told("session", "export", "home")
+    assert out == ""
+    assert "DAMAGED" in err
+    out, err = told("receipts", "verify")
+    assert "sound.jsonl: 12 entries" in out
+    assert "home.jsonl: DAMAGED: line 7" in err
 
 
 async def test_a_torn_end_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """So it looks while a house is writing."""
+    """So it looks while Elwood is writing."""
     path = await write(tmp_path, "home", STORY)
     path.write_bytes(path.read_bytes()[:-30])
 
-    assert receipts(tmp_path, UTC, as_json=True) == 0
+    assert run(tmp_path, "receipts", "--json") == 0
     assert len(shown(capsys)) == 3
 
 
@@ -250,7 +251,8 @@ def test_since_takes_an_age_or_a_time(text: str, at: float | None) -> None:
     assert since(text, 1_000_000.0, UTC) == at
 
 
-async def test_the_command_line_shows_receipts(tmp_path: Path) -> None:
+async def test_the_command_line_shows_receipts_and_conversations(tmp_path: Path) -> None:
+    """By a process of its own, while no Elwood runs."""
     configured(tmp_path, f'paths.state = "{tmp_path}/state"')
     done = elwood(tmp_path, "receipts")
     assert (done.returncode, done.stdout) == (1, "")
@@ -263,10 +265,10 @@ async def test_the_command_line_shows_receipts(tmp_path: Path) -> None:
     done = elwood(tmp_path, "receipts", "--since", "soon")
     assert done.returncode == 2
     assert "--since soon: " in done.stderr
-    assert elwood(tmp_path, "receipts", "--limit", "0").returncode == 2
-    done = elwood(tmp_path, "receipts", "verify")
-    assert done.returncode == 0
-    assert f"{len(STORY)} entries" in done.stdout
+    done = elwood(tmp_path, "session", "export", "home", "--format", "md")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("# home\n")
+    assert "It waits." in done.stdout
 
 
 # --- elwood session list, export ------------------------------------------------------------------
@@ -276,95 +278,46 @@ async def test_the_list_says_what_is_left_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write(tmp_path, "home", STORY)
-    await write(
-        tmp_path,
-        "quiet",
-        [
-            (50.0, Received("a", "hello", "me", ROUTE, 0.0)),
-            (50.0, TurnStarted("t1", ("a",), 1, "hello")),
-            (51.0, Replied("t1", "t1", ("a",), ROUTE, "hi")),
-            (52.0, Delivered("t1")),
-        ],
-    )
+    hello: list[Entry] = [
+        Received("a", "hello", "me", ROUTE, 0.0),
+        TurnStarted("t1", ("a",), 1, "hello"),
+        Replied("t1", "t1", ("a",), ROUTE, "hi"),
+        Delivered("t1"),
+    ]
+    await write(tmp_path, "quiet", [(50.0, entry) for entry in hello])
 
-    assert list_sessions(tmp_path, UTC, 180.0) == 0
+    assert run(tmp_path, "session", "list") == 0
 
     head, quiet, home = capsys.readouterr().out.splitlines()
     assert head.split() == ["conversation", "last", "active", "turns", "kB", "to", "do"]
-    assert quiet.split()[0] == "quiet"
-    assert "1970-01-01 00:00 (2 min ago)" in quiet
+    assert quiet.startswith("quiet")
+    assert "1970-01-01 00:00 (" in quiet
     assert quiet.endswith("-")
     assert home.endswith("approvals: 1; deliveries: 1")
 
 
-async def test_a_damaged_conversation_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = await write(tmp_path, "home", STORY)
-    await write(tmp_path, "sound", STORY)
-    path.write_bytes(path.read_bytes().replace(b"make", b"fake", 1))
-
-    assert list_sessions(tmp_path, UTC, 180.0) == 1
-    told = capsys.readouterr()
-    assert "DAMAGED" in told.err
-    assert "sound" in told.out
-    assert export(tmp_path, "home", UTC, "md", None, str) == 1
-    assert "DAMAGED" in capsys.readouterr().err
-
-
-async def test_a_file_is_for_its_owner_only(tmp_path: Path) -> None:
+async def test_a_file_is_for_its_owner_only_and_without_secrets(tmp_path: Path) -> None:
     await write(tmp_path, "home", STORY)
     output = tmp_path / "home.html"
+    key = Providers({"x": ProviderSettings(api="openai", key=Secret("It waits."))})
+    paths = Paths(state=tmp_path, workspace=tmp_path, runtime=tmp_path)
+    config = Config.holding(paths, key)
 
-    assert export(tmp_path, "home", UTC, "html", output, lambda t: t.replace("make", "***")) == 0
+    assert run(config, "session", "export", "home", "--format", "html", "-o", str(output)) == 0
 
     text = output.read_text()
     assert "do it" in text
-    assert "run_command ***" in text
+    assert "It waits." not in text
     assert output.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("name", ["nobody", "../approvals", "open/home", ""])
-async def test_only_conversations_are_exported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+async def test_only_conversations_are_exported(tmp_path: Path, name: str) -> None:
     await write(tmp_path, "home", STORY)
     (tmp_path / "approvals.jsonl").write_text("")
 
-    assert export(tmp_path, name, UTC, "md", None, str) == 1
-    assert "no conversation" in capsys.readouterr().err
-
-
-async def test_the_commands_work_without_a_house(tmp_path: Path) -> None:
-    configured(tmp_path, f'[paths]\nstate = "{tmp_path}/state"\n')
-    await write(tmp_path / "state", "home", STORY)
-
-    listed = elwood(tmp_path, "session", "list")
-    assert listed.returncode == 0, listed.stderr
-    assert listed.stdout.splitlines()[1].startswith("home")
-    done = elwood(tmp_path, "session", "export", "home", "--format", "md")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("# home\n")
-    assert "It waits." in done.stdout
-    assert elwood(tmp_path, "session").returncode == 2
-
-
-def test_an_empty_house_has_no_conversations(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert list_sessions(tmp_path, UTC, 0.0) == 1
-    assert "no conversation" in capsys.readouterr().err
-
-
-def test_on_the_console_an_export_stands_in_the_workspace(tmp_path: Path) -> None:
-    configured(tmp_path, OFFLINE)
-    elwood(tmp_path, "once", "--session", "tea", "hello")
-
-    told = elwood(tmp_path, "once", "--session", "tea", "/export html").stdout
-
-    (file,) = tmp_path.glob("**/exports/tea-*.html")
-    assert f"exports/{file.name}" in told
-    assert "hello" in file.read_text()
+    with pytest.raises(CliFailure, match="no conversation"):
+        run(tmp_path, "session", "export", name)
 
 
 # --- elwood session show --------------------------------------------------------------------------
@@ -417,15 +370,8 @@ async def say(h: Home, *texts: str) -> None:
             await life.settled()
 
 
-def form_of(config: Config) -> Callable[[SentRequest], tuple[bytes, str]]:
-    default, most = config.of(ModelSettings).default, config.of(ModelSettings).max_tokens
-    return partial(
-        body_of, providers=config.of(Providers).by_name, default=default, max_tokens=most
-    )
-
-
 def printed(config: Config, turn: int, capfdbinary: pytest.CaptureFixture[bytes]) -> list[bytes]:
-    assert show(config.of(Paths).state, MINE, UTC, turn=turn, body=form_of(config)) == 0
+    assert run(config, "session", "show", MINE, "--prompt", "--turn", str(turn)) == 0
     out, err = capfdbinary.readouterr()
     assert err == b""
     return out.splitlines()
@@ -518,25 +464,23 @@ def has_summary(h: Home) -> bool:
     return any(is_notice_of_cut(message) for message in h.fold().messages)
 
 
-async def test_a_conversation_is_told_while_the_house_runs(
+async def test_a_conversation_is_told_while_elwood_runs(
     tmp_path: Path, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with home(tmp_path, mock_clock) as h, h.life() as life:
-        h.fake.say("hello\x1b[2J there")
-        h.fake.say("call look there, act boldly")
-        await life.settled()
-        h.fake.say("call fail")
-        await life.settled()
-        state = h.config().of(Paths).state
+        for text in ("hello\x1b[2J there", "call look there, act boldly", "call fail"):
+            h.fake.say(text)
+            await life.settled()
+        config = h.config()
 
-        assert show(state, MINE, UTC) == 0
+        assert run(config, "session", "show", MINE) == 0
         table = capsys.readouterr().out
-        assert show(state, MINE, UTC, turn=1) == 0
+        assert run(config, "session", "show", MINE, "--turn", "1") == 0
         story = capsys.readouterr().out
-        assert show(state, MINE, UTC, turn=99) == 1
-        assert capsys.readouterr().err == f"there is no turn 99 of {MINE}\n"
-        assert show(state, "nobody", UTC) == 1
-        assert MINE in capsys.readouterr().err
+        with pytest.raises(CliFailure, match=f"^there is no turn 99 of {MINE}$"):
+            run(config, "session", "show", MINE, "--turn", "99")
+        with pytest.raises(CliFailure, match=MINE):
+            run(config, "session", "show", "nobody")
 
     first, *rows = table.splitlines()
     assert first.split()[:2] == ["turn", "time"]
@@ -548,12 +492,12 @@ async def test_a_conversation_is_told_while_the_house_runs(
     assert any(line.endswith("Elwood, answering:") for line in story.splitlines())
 
 
-def test_a_transcript_has_everything_that_was_done() -> None:
-    log = [(n, at, entry) for n, (at, entry) in enumerate(STORY, 1)]
-    turn = read_history("s", log, whole=1).turn(1)
-    assert turn is not None
-    lines = "".join(transcript(turn, UTC))
-
+async def test_a_transcript_has_everything_that_was_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await write(tmp_path, "home", STORY)
+    run(tmp_path, "session", "show", "home", "--turn", "1")
+    lines = capsys.readouterr().out
     for words in (
         "me:\n  do it",
         "→ run_command {}",
@@ -568,46 +512,29 @@ def test_a_transcript_has_everything_that_was_done() -> None:
         assert words in lines
 
 
-async def test_a_damaged_log_is_told_as_far_as_it_goes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = await write(tmp_path / "state", "s", STORY)
-    raw = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*raw[:6], raw[6].replace(b"decided", b"decidet"), *raw[7:]]))
-
-    assert show(tmp_path / "state", "s", UTC, turn=1) == 1
-
-    told = capsys.readouterr()
-    assert "secret text" in told.out
-    assert "DAMAGED: line 7" in told.err
-
-
-def config_at(folder: Path) -> Config:
-    file = folder / "config.toml"
-    file.write_text(f'{OFFLINE}\npaths.state = "{folder}/state"\n')
-    return load(file, {"HOME": str(folder)})
-
-
 def test_what_an_old_log_does_not_say_is_said(tmp_path: Path) -> None:
     """Before it was noted how long an answer might be; and who answers for a bare name."""
     said = Said("t1", Assistant((), "", "rules", msgspec.Raw(b"null")), Usage())
-    form = form_of(config_at(tmp_path))
-    body, note = form(SentRequest(Prompt("Be kind."), (Human("hello"),), said))
+    file = tmp_path / "config.toml"
+    file.write_text(OFFLINE)
+    config = load(file, {"HOME": str(tmp_path)})
+    body, note = body_of(SentRequest(Prompt("Be kind."), (Human("hello"),), said), config)
 
     assert b"hello" in body
     assert "max_tokens is not in the log" in note
     assert "offline" in note
-    log = [(1, 0.0, STORY[0][1]), (2, 0.0, STORY[1][1]), (3, 0.0, STORY[2][1])]
+    log = [(n, at, entry) for n, (at, entry) in enumerate(STORY[:3], 1)]
     assert [one.messages for one in sent(log, "t1")] == [(Human("do it"),)]
 
 
-def test_the_command_line_shows_sessions(tmp_path: Path) -> None:
+def test_the_console_exports_into_the_workspace_and_shows_what_was_sent(tmp_path: Path) -> None:
     configured(tmp_path, OFFLINE)
     elwood(tmp_path, "once", "--session", "tea", "hello")
+    told = elwood(tmp_path, "once", "--session", "tea", "/export html").stdout
 
-    listed = elwood(tmp_path, "session", "show", "tea")
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert "hello" in listed.stdout
+    (file,) = tmp_path.glob("**/exports/tea-*.html")
+    assert f"exports/{file.name}" in told
+    assert "hello" in file.read_text()
     prompt = elwood(tmp_path, "session", "show", "tea", "--prompt")
     system, messages = msgspec.json.decode(prompt.stdout)
     assert "tools" in system

@@ -1,12 +1,13 @@
 """What ``elwood receipts`` and ``elwood session`` do: they show what stands in the journals.
 
-They work while Elwood runs, and when none can: nothing is opened for writing.  Each function
-prints, and returns the exit code.
+They work while Elwood runs, and when none can: nothing is opened for writing.
 """
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from operator import attrgetter
 from pathlib import Path
@@ -14,26 +15,27 @@ from pathlib import Path
 import msgspec
 
 from elwood.agent.conversation.message import Message, Prompt
+from elwood.agent.conversation.settings import Owner
 from elwood.agent.models.client import ModelRequest
 from elwood.agent.models.providers import encode
-from elwood.agent.models.settings import ProviderSettings
+from elwood.agent.models.settings import ModelSettings, Providers
 from elwood.agent.session.log.entries import Entry, Said
 from elwood.agent.session.log.state import Log, Session, is_command
 from elwood.agent.session.reading.records import read_history
 from elwood.agent.session.reading.render import (
-    Format,
     calls_table,
     items_of,
     transcript,
     turns_table,
     written,
 )
+from elwood.foundation.command_line import USAGE, CliFailure
+from elwood.foundation.secrets.redaction import Redactor
+from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.journal import JournalDamaged, Verified, entries_of
 from elwood.foundation.storage.journal import verify as verify_journal
 from elwood.foundation.text.lines import columns, duration
 
-# Calls that are shown when nobody says how many.
-SHOWN = 100
 SESSIONS = ("conversation", "last active", "turns", "kB", "to do")
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -55,49 +57,52 @@ class _Journal(msgspec.Struct):
             self.damage = f"{self.path}: cannot be read: {error.strerror}"
 
 
-def _journals(state: Path) -> dict[str, _Journal]:
-    paths = sorted((state / "sessions").glob("*.jsonl"))
+def _journals(config: Config) -> dict[str, _Journal]:
+    paths = sorted((config.of(Paths).state / "sessions").glob("*.jsonl"))
+    if not paths:
+        raise CliFailure(f"there is no conversation in {config.of(Paths).state}")
     return {path.stem: _Journal(path) for path in paths}
 
 
-def _complain(problems: Iterable[str]) -> int:
-    """Print *problems*, if there are any."""
-    found = [problem for problem in problems if problem]
-    for problem in found:
-        print(problem, file=sys.stderr)
-    return 1 if found else 0
+def _journal(config: Config, session: str) -> _Journal:
+    journals = _journals(config)
+    if session not in journals:
+        names = ", ".join(journals)
+        raise CliFailure(f"there is no conversation called {session}; there are: {names}")
+    return journals[session]
+
+
+def _complain(journals: Iterable[_Journal], what: str = "") -> int:
+    """Print what was wrong with *journals*, and *what* that means, if anything was."""
+    damages = [one.damage for one in journals if one.damage]
+    for damage in damages:
+        print(f"{damage}{what}", file=sys.stderr)
+    return 1 if damages else 0
+
+
+NOT_SHOWN = "; what stands behind it is not shown"
 
 
 # --- receipts ------------------------------------------------------------------------------------
 
 
-def receipts(
-    state: Path,
-    zone: tzinfo,
-    *,
-    since: float = 0.0,
-    session: str | None = None,
-    limit: int = SHOWN,
-    as_json: bool = False,
-) -> int:
-    """Print the newest *limit* calls, oldest first.
-
-    *since* is a Unix time; *session* is the name of a conversation, of which alone they are.
-    """
-    journals = _journals(state)
-    if session is not None:
-        journals = {name: one for name, one in journals.items() if name == session}
-    if not journals:
-        which = "no conversation" if session is None else f"no conversation called {session}"
-        return _complain([f"there is {which} in {state}"])
+def receipts(config: Config, given: Namespace) -> int:
+    """Print the newest calls, oldest first."""
+    zone = config.of(Owner).zone
+    begin = 0.0 if given.since is None else since(given.since, time.time(), zone)
+    if begin is None:
+        raise CliFailure(f"--since {given.since}: 2h or 3d ago, or a date: 2026-11-01", USAGE)
+    journals = _journals(config)
+    if given.session is not None:
+        journals = {given.session: _journal(config, given.session)}
     found = [
         call
         for name, journal in journals.items()
         for call in read_history(name, journal.log()).calls
-        if call.at >= since
+        if call.at >= begin
     ]
-    newest = sorted(found, key=attrgetter("at"))[-limit:]
-    if as_json:
+    newest = sorted(found, key=attrgetter("at"))[-given.limit :]
+    if given.json:
         for call in newest:
             fields = msgspec.structs.asdict(call)
             del fields["seq"]
@@ -107,19 +112,11 @@ def receipts(
             print(line)
     else:
         print("no tool was called", file=sys.stderr)
-    return _complain(_not_shown(journal) for journal in journals.values())
-
-
-def _not_shown(journal: _Journal) -> str:
-    return f"{journal.damage}; what stands behind it is not shown" if journal.damage else ""
+    return _complain(journals.values(), NOT_SHOWN)
 
 
 def since(text: str, now: float, zone: tzinfo) -> float | None:
-    """Read a time: ``2h`` ago, or a date and time in *zone*; None if it is neither.
-
-    >>> since("2h", 10_000.0, UTC), since("1970-01-02", 0.0, UTC), since("soon", 0.0, UTC)
-    (2800.0, 86400.0, None)
-    """
+    """Read a time: ``2h`` ago, or a date and time in *zone*; None if it is neither."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()
@@ -130,17 +127,19 @@ def since(text: str, now: float, zone: tzinfo) -> float | None:
         return None
 
 
-def verify(paths: Iterable[Path]) -> int:
-    """Verify each journal of *paths*, or in it if it is a folder, from the files alone."""
+def verify(config: Config, given: Namespace) -> int:
+    """Verify each journal that is named, or all, from the files alone."""
     failed = found = 0
-    for path in journals_in(paths):
+    for path in journals_in(given.paths or [config.of(Paths).state]):
         found += 1
         try:
             result = verify_journal(path)
         except OSError as error:
-            failed += _complain([f"{path}: cannot be read: {error.strerror}"])
+            failed += 1
+            print(f"{path}: cannot be read: {error.strerror}", file=sys.stderr)
         except JournalDamaged as error:
-            failed += _complain([f"{path}: DAMAGED: line {error.line} {error.why}"])
+            failed += 1
+            print(f"{path}: DAMAGED: line {error.line} {error.why}", file=sys.stderr)
         else:
             print(f"{path}: {described(result)}")
     if not found:
@@ -174,31 +173,25 @@ def _day(at: float) -> str:
 # --- sessions ------------------------------------------------------------------------------------
 
 
-def list_sessions(state: Path, zone: tzinfo, now: float) -> int:
+def list_sessions(config: Config, given: Namespace) -> int:
     """Print a line for each conversation, the one active last at the end."""
-    journals = _journals(state)
-    found = [line for one in journals.values() for line in _described(one, zone, now)]
-    if not journals:
-        return _complain([f"there is no conversation in {state}"])
+    journals = _journals(config)
+    zone, now = config.of(Owner).zone, time.time()
+    found = []
+    for name, journal in journals.items():
+        session, last = Session(), 0.0
+        for seq, at, entry in journal.log():
+            session.apply(seq, at, entry)
+            last = at
+        if not journal.damage:
+            ago = duration(max(0.0, now - last))
+            when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
+            size = f"{journal.path.stat().st_size / 1000:.1f}"
+            to_do = "; ".join(_left(session)) or "-"
+            found.append((last, (name, when, str(session.turns), size, to_do)))
     for line in columns([SESSIONS, *(cells for _, cells in sorted(found))]):
         print(line)
-    return _complain(journal.damage for journal in journals.values())
-
-
-def _described(
-    journal: _Journal, zone: tzinfo, now: float
-) -> Iterator[tuple[float, tuple[str, ...]]]:
-    session, last = Session(), 0.0
-    for seq, at, entry in journal.log():
-        session.apply(seq, at, entry)
-        last = at
-    if journal.damage:
-        return
-    size = journal.path.stat().st_size
-    ago = duration(max(0.0, now - last))
-    when = f"{datetime.fromtimestamp(last, zone):%Y-%m-%d %H:%M} ({ago} ago)"
-    to_do = "; ".join(_left(session)) or "-"
-    yield last, (journal.path.stem, when, str(session.turns), f"{size / 1000:.1f}", to_do)
+    return _complain(journals.values())
 
 
 def _left(session: Session) -> Iterator[str]:
@@ -214,36 +207,46 @@ def _left(session: Session) -> Iterator[str]:
         yield f"deliveries: {len(session.undelivered)}"
 
 
-def export(
-    state: Path,
-    session: str,
-    zone: tzinfo,
-    format_: Format,
-    output: Path | None,
-    redact: Callable[[str], str],
-) -> int:
-    """Write the present line of *session* into *output*, which nobody else can read, or to stdout.
-
-    *redact* takes secrets out.
-    """
-    journal = _journals(state).get(session)
-    if journal is None:
-        return _complain([f"there is no conversation called {session} in {state}"])
-    history = read_history(session, journal.log())
+def export(config: Config, given: Namespace) -> int:
+    """Write the present line of a conversation into a file for its owner alone, or to stdout."""
+    journal = _journal(config, given.id)
+    history = read_history(given.id, journal.log())
     if journal.damage:
-        return _complain([f"{journal.damage}; nothing was exported"])
-    content = written(session, items_of(history, redact), zone, format_)
-    if output is None:
+        return _complain([journal], "; nothing was exported")
+    items = items_of(history, Redactor(config.secrets))
+    content = written(given.id, items, config.of(Owner).zone, given.format)
+    if given.output is None:
         # A terminal or a pipe of another encoding must not break on what somebody said.
         sys.stdout.buffer.write(content.encode())
         sys.stdout.flush()
-        return 0
-    try:
-        output.touch(mode=0o600)
-        output.write_text(content, encoding="utf-8")
-    except OSError as error:
-        return _complain([f"{output}: cannot be written: {error.strerror}"])
+    else:
+        given.output.touch(mode=0o600)
+        given.output.write_text(content, encoding="utf-8")
     return 0
+
+
+def show(config: Config, given: Namespace) -> int:
+    """Print the turns of a conversation, one of them whole, or what the model was sent in it."""
+    journal, zone = _journal(config, given.session), config.of(Owner).zone
+    history = read_history(given.session, journal.log(), whole=given.turn)
+    found = history.turn(given.turn)
+    what = "no"
+    if given.prompt:
+        requests = sent(journal.log(), found.id) if found is not None else iter(())
+        is_shown = _print_sent(requests, config)
+        what = "no answer of a model in"
+    elif given.turn is None:
+        is_shown = True
+        for line in turns_table(history.turns, zone):
+            print(line)
+    else:
+        is_shown = found is not None
+        for line in transcript(found, zone) if found is not None else ():
+            print(line)
+    if not is_shown and not journal.damage:
+        number = found.number if found is not None else given.turn or 0
+        raise CliFailure(f"there is {what} turn {number} of {given.session}")
+    return _complain([journal], NOT_SHOWN) or (0 if is_shown else 1)
 
 
 class SentRequest(msgspec.Struct, frozen=True):
@@ -252,43 +255,6 @@ class SentRequest(msgspec.Struct, frozen=True):
     prompt: Prompt
     messages: tuple[Message, ...]
     said: Said
-
-
-def show(
-    state: Path,
-    session: str,
-    zone: tzinfo,
-    *,
-    turn: int | None = None,
-    body: Callable[[SentRequest], tuple[bytes, str]] | None = None,
-) -> int:
-    """Print the turns of *session*, or one of them whole.
-
-    With *body* it is what the model was sent in that turn, or in the newest one: each request on
-    a line, byte for byte (see `body_of`).
-    """
-    journals = _journals(state)
-    journal = journals.get(session)
-    if journal is None:
-        names = ", ".join(journals) or "none"
-        return _complain([f"there is no conversation called {session}; there are: {names}"])
-    history = read_history(session, journal.log(), whole=turn)
-    found = history.turn(turn)
-    is_shown = True
-    if turn is None and body is None:
-        for line in turns_table(history.turns, zone):
-            print(line)
-    elif found is not None and body is None:
-        for line in transcript(found, zone):
-            print(line)
-    else:
-        requests = sent(journal.log(), found.id) if found is not None else iter(())
-        is_shown = body is not None and _print_sent(body, requests)
-        if not is_shown and not journal.damage:
-            what = "no answer of a model in" if body is not None else "no"
-            number = found.number if found is not None else turn or 0
-            print(f"there is {what} turn {number} of {session}", file=sys.stderr)
-    return _complain([_not_shown(journal)]) or (0 if is_shown else 1)
 
 
 def sent(log: Log, turn: str) -> Iterator[SentRequest]:
@@ -303,13 +269,11 @@ def sent(log: Log, turn: str) -> Iterator[SentRequest]:
         session.apply(seq, at, entry)
 
 
-def _print_sent(
-    body: Callable[[SentRequest], tuple[bytes, str]], requests: Iterator[SentRequest]
-) -> bool:
+def _print_sent(requests: Iterator[SentRequest], config: Config) -> bool:
     """Print bodies: they are what is hashed and cached, so not a byte is changed for a reader."""
     found = False
     for one in requests:
-        content, note = body(one)
+        content, note = body_of(one, config)
         if note:
             print(note, file=sys.stderr)
         sys.stdout.flush()
@@ -319,18 +283,16 @@ def _print_sent(
     return found
 
 
-def body_of(
-    one: SentRequest, providers: Mapping[str, ProviderSettings], default: str, max_tokens: int
-) -> tuple[bytes, str]:
+def body_of(one: SentRequest, config: Config) -> tuple[bytes, str]:
     """Make the body of a request anew; say what of it is not in the log, if anything is not.
 
-    The form of its provider is taken from *providers* of today; *default* is the model, and
-    *max_tokens* the limit, that they are asked for when the log does not say.
+    The form of its provider is the one of today.
     """
+    models, providers = config.of(ModelSettings), config.of(Providers).by_name
     name, _, model = one.said.message.model.partition("/")
     notes = []
     if not model or name not in providers:
-        name, _, model = default.partition("/")
+        name, _, model = models.default.partition("/")
         model = one.said.message.model or model
         notes.append(f"who answers for {model!r} is not known; shown as {name} is asked")
     if not one.said.max_tokens:
@@ -339,6 +301,6 @@ def body_of(
         model=model,
         prompt=one.prompt,
         messages=one.messages,
-        max_tokens=one.said.max_tokens or max_tokens,
+        max_tokens=one.said.max_tokens or models.max_tokens,
     )
     return encode(providers[name], request), "; ".join(notes)
