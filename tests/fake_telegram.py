@@ -87,7 +87,7 @@ class FakeTelegram:
     ) -> None:
         self.clock = clock
         self.token = TOKEN
-        self.port = 0
+        self.port = 80
         self.sent: list[SentMessage] = []
         # The files of messages, by message id: name and bytes.
         self.files: dict[int, tuple[str, bytes]] = {}

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import httpcore2
 import trio
 import trio.testing
 
@@ -26,10 +25,10 @@ from elwood.agent.session.log.state import Nothing, next_work
 from elwood.features.tasks import rules
 from elwood.features.tasks.messages import Woken
 from elwood.features.tasks.state import Timetable, TimetableEntry
-from tests.fake_http import LOST, Answer, Reply, Request, connection
+from tests.fake_http import LOST, Reply, Request
 from tests.fake_telegram import FakeTelegram, SentMessage
 from tests.journeys.disk import BadDisk, Kill
-from tests.journeys.home import EPOCH, Home, Life, respond, short_folder
+from tests.journeys.home import EPOCH, Home, Life, Wires, respond, short_folder
 from tests.journeys.judging import approvals, asked_and_waiting, read
 
 # Virtual seconds between the end of a process and the next one, and between two looks whether
@@ -147,15 +146,14 @@ class Trial:
     async def _run(self) -> None:
         with short_folder() as runtime:
             fake = FakeTelegram(clock=lambda: EPOCH + trio.current_time())
-            fake.port = 80
-            self.home = h = Home(self.folder, runtime, fake, disk=self.disk)
-            h.settings |= self.story.settings
-            h.think = self._think
-            h.effects.after = lambda name: self.disk.step(f"after {name}")
-            self.story.prepare(h)
             async with trio.open_nursery() as outside:
                 self._outside = outside
-                h.network = Wires(outside, self._respond)
+                network = Wires(outside, {fake.port: self._respond})
+                self.home = h = Home(self.folder, runtime, fake, network, disk=self.disk)
+                h.settings |= self.story.settings
+                h.think = self._think
+                h.effects.after = lambda name: self.disk.step(f"after {name}")
+                self.story.prepare(h)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._keep)
                     await self._begun.wait()
@@ -304,50 +302,3 @@ class Trial:
 async def _first(event: trio.Event, scope: trio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
-
-
-# --- a network in this process --------------------------------------------------------------------
-
-
-class Wires(httpcore2.AsyncNetworkBackend):
-    """Connects everybody to one server, which lives in *nursery*, without the kernel.
-
-    Virtual time may then jump as soon as nobody has anything to do, as nothing is on its way.
-    """
-
-    def __init__(self, nursery: trio.Nursery, respond: Answer) -> None:
-        self._nursery = nursery
-        self._serve = connection(respond)
-
-    async def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> "_Wire":
-        """Connect."""
-        await trio.lowlevel.checkpoint()
-        here, there = trio.testing.memory_stream_pair()
-        self._nursery.start_soon(self._serve, there)
-        return _Wire(here)
-
-
-class _Wire(httpcore2.AsyncNetworkStream):
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def read(self, max_bytes: int, *_: Any, **how: Any) -> bytes:
-        try:
-            with trio.fail_after(how.get("timeout") or float("inf")):
-                return bytes(await self._stream.receive_some(max_bytes))
-        except trio.TooSlowError as error:
-            raise httpcore2.ReadTimeout from error
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore2.ReadError from error
-
-    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
-        try:
-            await self._stream.send_all(buffer)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore2.WriteError from error
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def get_extra_info(self, info: str) -> Any:
-        return None

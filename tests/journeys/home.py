@@ -1,7 +1,6 @@
 """The real Elwood in this process, on a disk, a Telegram and a model that fail as told.
 
-`Home` is what outlives a process; `Life` is one process.  Time is virtual: it jumps ahead when
-nothing has happened for a few milliseconds, which both ends of a loopback socket here survive.
+`Home` is what outlives a process; `Life` is one process.  Time is virtual, without sockets between.
 """
 
 import itertools
@@ -55,8 +54,8 @@ from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths
 from tests.agent.session.scripted import Effects, answer, call
-from tests.fake_http import JUMP
-from tests.fake_telegram import OWNER, TOKEN, FakeTelegram, fake_telegram
+from tests.fake_http import Answer, connection
+from tests.fake_telegram import OWNER, TOKEN, FakeTelegram
 from tests.features.telegram.neighbours import UNPACED
 from tests.journeys.disk import BadDisk, Kill
 from tests.journeys.judging import broken, fold, journals, read
@@ -131,6 +130,8 @@ class Home:
     folder: Path
     runtime: Path
     fake: FakeTelegram
+    # What the clients of Elwood are connected by.
+    network: "Wires"
     disk: BadDisk = attrs.field(factory=BadDisk)
     effects: Effects = attrs.field(factory=Effects)
     asked: list[ModelRequest] = attrs.field(factory=list)
@@ -158,8 +159,6 @@ class Home:
     hold: trio.Event | None = None
     # Seconds that the disk takes for each thing.
     slow: float = 0.0
-    # What the clients of Elwood are connected by, if not by the kernel.
-    network: httpcore2.AsyncNetworkBackend | None = None
     numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
 
     def now(self) -> float:
@@ -473,9 +472,66 @@ def short_folder() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def home(folder: Path, clock: MockClock) -> AsyncIterator[Home]:
-    """Make a home; nothing lives in it yet."""
-    clock.autojump_threshold = JUMP
+async def home(folder: Path, clock: MockClock, *, jump: float = 0.0) -> AsyncIterator[Home]:
+    """Make a home; nothing lives in it yet.
+
+    Time jumps when nothing has happened for *jump* real seconds: 0 unless threads, or sockets of
+    the kernel, have a part in it.
+    """
+    clock.autojump_threshold = jump
+    fake = FakeTelegram(clock=lambda: EPOCH + trio.current_time())
     with short_folder() as runtime:
-        async with fake_telegram(clock=lambda: EPOCH + trio.current_time()) as fake:
-            yield Home(folder, runtime, fake)
+        async with trio.open_nursery() as nursery:
+            network = Wires(nursery, {fake.port: fake.respond})
+            yield Home(folder, runtime, fake, network=network)
+            nursery.cancel_scope.cancel()
+
+
+class Wires(httpcore2.AsyncNetworkBackend):
+    """Connects to servers by their ports, without the kernel; they live in *nursery*.
+
+    Virtual time may then jump as soon as nobody has anything to do, as nothing is on its way.
+    """
+
+    def __init__(self, nursery: trio.Nursery, servers: dict[int, Answer]) -> None:
+        self._nursery = nursery
+        self._servers = servers
+
+    def serve(self, answer: Answer) -> str:
+        """Add a server; return its URL."""
+        port = max(self._servers) + 1
+        self._servers[port] = answer
+        return f"http://127.0.0.1:{port}"
+
+    async def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> "_Wire":
+        """Connect."""
+        await trio.lowlevel.checkpoint()
+        here, there = trio.testing.memory_stream_pair()
+        self._nursery.start_soon(connection(self._servers[port]), there)
+        return _Wire(here)
+
+
+class _Wire(httpcore2.AsyncNetworkStream):
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, *_: Any, **how: Any) -> bytes:
+        try:
+            with trio.fail_after(how.get("timeout") or float("inf")):
+                return bytes(await self._stream.receive_some(max_bytes))
+        except trio.TooSlowError as error:
+            raise httpcore2.ReadTimeout from error
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise httpcore2.ReadError from error
+
+    async def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
+        try:
+            await self._stream.send_all(buffer)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise httpcore2.WriteError from error
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        return None

@@ -24,7 +24,7 @@ from elwood.foundation.net.egress import EgressRules
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import inline
 from tests.agent.session.scripted import Named, answer, call
-from tests.fake_http import Reply, Request, serving
+from tests.fake_http import JUMP, Reply, Request, serving
 from tests.fake_telegram import OWNER, SentMessage
 from tests.journeys.home import Home, Life, home
 
@@ -340,7 +340,7 @@ async def test_what_a_page_wants_does_not_leave_without_the_owners_yes(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     wire = Wire()
-    async with home(tmp_path, mock_clock) as h, serving(wire.answer) as url:
+    async with home(tmp_path, mock_clock, jump=JUMP) as h, serving(wire.answer) as url:
         port = url.rpartition(":")[2]
         web = Web(EgressRules(ports=(int(port),)), allow="127.0.0.1".__eq__, resolve=resolve)
         asking(h).settings["policy"] = PolicySettings(

@@ -68,7 +68,6 @@ from elwood.foundation.storage.journal import (
     verify,
 )
 from tests.agent.session.scripted import Named, answer
-from tests.fake_http import serving as serving_http
 from tests.fake_models import FakeModels, Say, messages_stream
 from tests.fake_telegram import OWNER, TOKEN, SentMessage
 from tests.foundation.sandbox.scene import living, marker
@@ -262,8 +261,8 @@ async def test_cp_08_a_cut_tool_call_is_thrown_away_as_a_whole(
     end_at = stream.index(b"dly")
     assert b"message_stop" not in stream[:end_at]
     fake = FakeModels([Say(calls=asks.calls, end="close", end_at=end_at), asks, Say("Done.")])
-    async with home(tmp_path, mock_clock) as h, serving_http(fake.answer) as url:
-        over_http(h, url)
+    async with home(tmp_path, mock_clock) as h:
+        over_http(h, h.network.serve(fake.answer))
         h.fake.say("act")
         await recover(h)
         assert fake.count >= 4  # with the list of models
@@ -1109,8 +1108,8 @@ async def test_cp_37_a_call_that_never_got_a_result_is_mended(
     """An older version left one behind, in front of its next response or of its reply; the API
     (its fake checks the rule) would reject every later request."""
     fake = FakeModels()
-    async with home(tmp_path, mock_clock) as h, serving_http(fake.answer) as url:
-        over_http(h, url)
+    async with home(tmp_path, mock_clock) as h:
+        over_http(h, h.network.serve(fake.answer))
         route = Route("telegram", chat=OWNER)
         said = Assistant(
             (Text("I will."), ToolCall("toolu_1", "act", '{"name":"boldly"}')),

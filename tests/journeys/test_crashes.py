@@ -206,7 +206,7 @@ async def test_approvals(tmp_path: Path, mock_clock: MockClock) -> None:
 
 async def test_control(tmp_path: Path, mock_clock: MockClock) -> None:
     """Clients reconnect; the conversation goes on."""
-    async with home(tmp_path, mock_clock) as h:
+    async with home(tmp_path, mock_clock, jump=JUMP) as h:
         h.runtime.write_text("in the way")
         async with h.life() as life:
             await life.until(lambda: restarts(life, "control") == 2)

@@ -45,7 +45,6 @@ from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
 from tests.app.test_cli import OFFLINE, configured, elwood
-from tests.fake_http import serving
 from tests.fake_model_rules import Json
 from tests.fake_models import FakeModels, Say, Step, obey
 from tests.journeys.home import MINE, Home, home
@@ -386,7 +385,8 @@ async def test_the_prompt_shown_is_what_was_sent_byte_for_byte(
 ) -> None:
     """Over calls, answers that were cut, a compaction, a new prompt, restarts, and /new."""
     fake = FakeModels(otherwise=asked_for)
-    async with home(tmp_path, mock_clock) as h, serving(fake.answer) as url:
+    async with home(tmp_path, mock_clock) as h:
+        url = h.network.serve(fake.answer)
         api = attrs.evolve(form, base_url=url, key=Secret("k"))
         live_with(h, api)
         acting = 'do it\n/call look {"name": "x"}\n/call act {"name": "ü \\" 🎉"}'
@@ -430,7 +430,8 @@ async def test_going_back_shows_and_sends_what_was_thought_behind(
 ) -> None:
     """Over summaries in both directions; the fake refuses thinking behind another prefix."""
     fake = FakeModels(otherwise=asked_for)
-    async with home(tmp_path, mock_clock) as h, serving(fake.answer) as url:
+    async with home(tmp_path, mock_clock) as h:
+        url = h.network.serve(fake.answer)
         api = attrs.evolve(form, base_url=url, key=Secret("k"))
         live_with(h, api)
         acting = 'do it\n/call act {"name": "x"}'
