@@ -24,7 +24,6 @@ from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
 from elwood.foundation.command_line import CliFailure
 from elwood.foundation.environment import Environment
 from elwood.foundation.net.http import Client
-from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import AlreadyRunning, holding

@@ -47,9 +47,8 @@ from elwood.features.telegram.client import Bot
 from elwood.features.telegram.intake import Intake
 from elwood.features.telegram.outbox import Outbox
 from elwood.features.telegram.settings import TelegramSettings
-from elwood.foundation.environment import Environment
+from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
-from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import ActorTable, Address, Escalated, Mailbox
 from elwood.foundation.secrets.redaction import Secret
 from elwood.foundation.settings import Config, Paths

@@ -18,8 +18,8 @@ from elwood.agent.models.client import ModelRequest
 from elwood.agent.session.log.entries import Replied
 from elwood.agent.session.messages import SessionsMail
 from elwood.features.telegram.intake import PAIRING
+from elwood.foundation.environment import Notify
 from elwood.foundation.net import control
-from elwood.foundation.net.systemd import Notify
 from elwood.foundation.runtime import Mailbox
 from tests.fake_http import JUMP
 from tests.journeys.home import MINE, OTHER, Body, Home, Life, OutboxBody, home, newest, obedient

@@ -25,8 +25,7 @@ from elwood.agent.conversation.message import (
 )
 from elwood.agent.models.routing import FailureKind, ListedModel
 from elwood.agent.models.settings import ProviderSettings
-from elwood.foundation.net.http import Client, Interrupted, Unreachable
-from elwood.foundation.net.sse import EventParser
+from elwood.foundation.net.http import Client, EventParser, Interrupted, Unreachable
 from elwood.foundation.text.tokens import estimate
 
 log = logging.getLogger("elwood.models")

@@ -31,7 +31,7 @@ from elwood.agent.conversation.message import (
     repair_text,
 )
 from elwood.agent.models.client import ModelRequest
-from elwood.foundation.text.quote_markdown import code, cut, fenced, in_quotes, literal
+from elwood.foundation.text.lines import code, cut, fenced, in_quotes, literal
 from elwood.foundation.text.words import slug
 
 OPENLY = "I am Elwood's offline model: eight commands, not a language model."

@@ -10,7 +10,7 @@ from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable
 from elwood.agent.conversation.route import Route
 from elwood.features.health.alarms import Alarm, AlarmNews, Told, after, news, words
 from elwood.features.health.disk_monitor import Vitals
-from elwood.foundation.net.systemd import Notify
+from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorCrashed,
     ActorDown,

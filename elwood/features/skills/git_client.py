@@ -16,8 +16,15 @@ import attrs
 import trio
 
 from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
-from elwood.foundation.net.addresses import Pinned, Resolve, WebRefused, is_reachable, resolved
-from elwood.foundation.net.egress import EgressRules, destination
+from elwood.foundation.net.egress import (
+    EgressRules,
+    Resolve,
+    WebRefused,
+    destination,
+    is_reachable,
+    pinned,
+    resolved,
+)
 from elwood.foundation.net.http import Unreachable
 from elwood.foundation.net.urls import RefusedUrl, Url, parse
 from elwood.foundation.sandbox.command import GIT_ENVIRONMENT
@@ -69,7 +76,7 @@ class Git:
         schemes: Sequence[str] = ("https",),
     ) -> None:
         self.rules = rules
-        self._pinned = Pinned(allow, resolve)
+        self._pinned = pinned(allow, resolve)
         self._schemes = schemes
 
     def url(self, text: str) -> Url:

@@ -9,8 +9,16 @@ import attrs
 import msgspec
 import trio
 
-from elwood.foundation.net.addresses import Pinned, Resolve, WebRefused, is_reachable, resolved
-from elwood.foundation.net.egress import EgressRules, Windows, refusal
+from elwood.foundation.net.egress import (
+    EgressRules,
+    Resolve,
+    WebRefused,
+    Windows,
+    is_reachable,
+    pinned,
+    refusal,
+    resolved,
+)
 from elwood.foundation.net.http import Client, Exchange, Interrupted, Route, Unreachable
 from elwood.foundation.net.urls import RefusedUrl, Url, follow, parse
 
@@ -80,7 +88,7 @@ class Web:
         deadline: float = DEADLINE,
     ) -> None:
         self.rules = rules
-        self._client = client(Pinned(allow, resolve))
+        self._client = client(pinned(allow, resolve))
         self._windows = Windows(rules.per_minute, rules.per_minute_all)
         self._limit = limit
         self._deadline = deadline

@@ -13,8 +13,7 @@ from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
 from elwood.features.web.client import Web, WebFailed, WebPage
 from elwood.features.web.search_client import MAX_QUERY, SearchFailed, WebResult, find
 from elwood.features.web.settings import SearchSettings
-from elwood.foundation.net.addresses import WebRefused
-from elwood.foundation.net.egress import destination
+from elwood.foundation.net.egress import WebRefused, destination
 from elwood.foundation.net.http import Client
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, parse
 from elwood.foundation.runtime import Blocking

@@ -60,11 +60,7 @@ class Url(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Write the address in its one form.
-
-        >>> Url("https", "a.example", 8443, "/x?y").text, Url("http", "2606::1", 80, "/").text
-        ('https://a.example:8443/x?y', 'http://[2606::1]/')
-        """
+        """Write the address in its one form."""
         return f"{self.origin}{self.target}"
 
     @property
@@ -76,17 +72,7 @@ class Url(msgspec.Struct, frozen=True):
 
 
 def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
-    """Read *url* strictly; a fragment is dropped, since it is never sent.
-
-    >>> parse("HTTPS://Good.Example:443/a b")
-    RefusedUrl(why='the URL has a blank or an invisible character; write it percent-encoded')
-    >>> parse("HTTPS://Good.Example:443/ä?x=1#z").text
-    'https://good.example/%C3%A4?x=1'
-    >>> parse("http://user@good.example/").why
-    'the URL has a user name or a password in it'
-    >>> parse("http://0x7f.1/").why
-    'the host is a number in an unusual form; write it as four decimal numbers'
-    """
+    """Read *url* strictly; a fragment is dropped, since it is never sent."""
     if len(url) > MAX_URL:
         return RefusedUrl(f"the URL is longer than {MAX_URL} characters")
     if any(unicodedata.category(char) in _INVISIBLE for char in url):
@@ -118,14 +104,7 @@ def parse(url: str, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
 
 
 def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -> Url | RefusedUrl:
-    """Say where a redirect of *url* to *location* leads, after *hops* others before it.
-
-    >>> here = Url("https", "a.example", 443, "/x/y")
-    >>> follow(here, "../z", 0).text, follow(here, "//b.example", 4).text
-    ('https://a.example/z', 'https://b.example/')
-    >>> follow(here, "/", 5)
-    RefusedUrl(why='it redirects more than 5 times')
-    """
+    """Say where a redirect of *url* to *location* leads, after *hops* others before it."""
     if hops >= MAX_HOPS:
         return RefusedUrl(f"it redirects more than {MAX_HOPS} times")
     # Before joining, which drops some control characters silently.
@@ -141,11 +120,7 @@ def follow(url: Url, location: str, hops: int, ports: Collection[int] = PORTS) -
 
 
 def domain(text: str) -> str | None:
-    """Write a host or domain of a rule in its one form; None if it can be neither.
-
-    >>> domain("*.Bücher.Example."), domain("93.184.215.14"), domain("a b")
-    ('xn--bcher-kva.example', '93.184.215.14', None)
-    """
+    """Write a host or domain of a rule in its one form; None if it can be neither."""
     text = text.strip().lower().removeprefix("*.")
     is_bare = ":" in text and not text.startswith("[")
     host = _host(f"[{text}]" if is_bare else text, is_rule=True)

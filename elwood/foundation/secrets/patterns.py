@@ -33,13 +33,7 @@ _CHANGE_EVERY, _CHANGES = 12, 3
 
 
 def is_random(text: str) -> bool:
-    """Tell whether *text* looks drawn by lot, not written by a person.
-
-    >>> is_random("q8Zr1vX0c2N4m6B8"), is_random("3f786850e387550fdab836ed7e6dc881de23001b")
-    (True, True)
-    >>> is_random("pipelines-are-not-keys"), is_random("x" * 40), is_random("SomeClassName")
-    (False, False, False)
-    """
+    """Tell whether *text* looks drawn by lot, not written by a person."""
     changes = sum(1 for _ in _CHANGE.finditer(text))
     return changes >= max(_CHANGES, len(text) // _CHANGE_EVERY)
 
@@ -142,12 +136,7 @@ _ALWAYS = frozenset({"AWS key"})
 
 
 def tokens(text: str, at: int = 0) -> Iterator[FoundSecret]:
-    """Find the tokens in *text* that begin at *at* or later.
-
-    >>> text = "use ghp" + "_" + "q8Zr1vX0c2N4m6B8" * 2 + "Az3."
-    >>> [(found.kind, text[found.start:found.end][:4]) for found in tokens(text)]
-    [('GitHub token', 'ghp_')]
-    """
+    """Find the tokens in *text* that begin at *at* or later."""
     runs = "\n".join(_LONG.findall(text, at))
     if not runs:
         return  # most lines of a log
@@ -214,13 +203,6 @@ def private_keys(text: str, at: int = 0) -> Iterator[FoundSecret]:
     """Find the private keys in *text* that begin at *at* or later.
 
     A key without an end is taken as far as its body goes; a heading without a body is none.
-
-    >>> heading = "-----BEGIN PRIVATE" + " KEY-----"
-    >>> [bool(found.kind) for found in private_keys(f"the {heading} line")]
-    [False]
-    >>> key = f"{heading} " + "q8Zr1vX0c2N4m6B8" * 4
-    >>> [found.kind for found in private_keys(key) if found.kind]
-    ['private key']
     """
     if "PRIVATE KEY" in text or "Private-Lines" in text:
         yield from _armoured(text, at)
@@ -308,11 +290,7 @@ _WORDS = re.compile(
 
 
 def _is_password(value: str) -> bool:
-    """Tell a password from a word, a name or a place where one is to be put.
-
-    >>> _is_password("hunter2"), _is_password("Xk!fq-Zmw"), _is_password("required")
-    (True, True, False)
-    """
+    """Tell a password from a word, a name or a place where one is to be put."""
     value = value.rstrip(".,:;!?")
     return len(value) >= _PASSWORD and not (_is_placeholder(value) or _is_words(value))
 
@@ -381,10 +359,6 @@ class _Context(msgspec.Struct, frozen=True):
         return _compiled(self.source)
 
 
-def _context(kind: str, hint: str, pattern: str, is_secret: Callable[[str], bool]) -> _Context:
-    return _Context(kind, hint, pattern, is_secret)
-
-
 @cache
 def _compiled(source: str) -> re.Pattern[str]:
     return re.compile(source, re.VERBOSE | re.MULTILINE)
@@ -393,7 +367,7 @@ def _compiled(source: str) -> re.Pattern[str]:
 def _named(kind: str, hint: str, rest: str, is_secret: Callable[[str], bool]) -> _Context:
     """Look for a value whose name ends with *hint* and *rest*, and maybe a number."""
     name = rf"{hint}{rest}(?:[_-]?[0-9]{{1,2}})?"
-    return _context(kind, hint, f"{name}{_IS}{_VALUE}", is_secret)
+    return _Context(kind, hint, f"{name}{_IS}{_VALUE}", is_secret)
 
 
 # Each begins with its hint where it can, so that the search goes by that.
@@ -407,41 +381,41 @@ _CONTEXTS = (
     _named("secret", "credential", "s?", _is_key),
     _named("secret", "key", f"(?:{_SECRET_KEY})(?:[_-]?(?:data|base64|b64|hex))?", _is_key),
     _named("secret", "auth", "(?<![a-z0-9]auth)", _is_key),
-    _context("secret", "--", rf"""(?<![a-z0-9-])--(?:[a-z0-9]{{1,16}}-){{0,3}}
+    _Context("secret", "--", rf"""(?<![a-z0-9-])--(?:[a-z0-9]{{1,16}}-){{0,3}}
         (?:passw(?:or)?d|passphrase|token|secret|key)[ \t]{{1,4}}{_QUOTE}{_VALUE}""", _is_password),
-    _context("authorization", "authorization", rf"""authorization
+    _Context("authorization", "authorization", rf"""authorization
         {_QUOTE}[ \t]{{0,8}}[:=,][ \t]{{0,8}}{_QUOTE}(?:[a-z][a-z0-9-]{{1,20}}[ \t]{{1,4}})?
         (?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)(?![(\[{{])""", _is_header),
     *(
-        _context("authorization", scheme, rf"""{scheme}(?<![a-z]{scheme})(?:[ \t]|%20|\+)
+        _Context("authorization", scheme, rf"""{scheme}(?<![a-z]{scheme})(?:[ \t]|%20|\+)
             [ \t]{{0,4}}(?P<quoted>[a-z0-9._~+/=-]{{12,{_LIMIT}}}+)""", _is_key)
         for scheme in ("bearer", "basic")
     ),
     # The last @ in front of the path ends the password, as browsers have it.
-    _context("password in a URL", "://",
+    _Context("password in a URL", "://",
              r"""://[^\s/?\#@:"'<>]{0,256}:(?P<quoted>[^\s/?\#"'<>]{3,1024})@""", _is_any),
     *(
-        _context("signed URL", f"{name}=", rf"""{name}=(?<=[?&;]{name}=)
+        _Context("signed URL", f"{name}=", rf"""{name}=(?<=[?&;]{name}=)
             (?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key)
         for name in ("sig", "key")
     ),
     *(
-        _context("signed URL", f"{name}=",
+        _Context("signed URL", f"{name}=",
                  rf"""{name}=(?P<quoted>[^\s"'<>&;\#\\]{{16,{_LIMIT}}}+)""", _is_key)
         for name in ("x-amz-signature", "x-goog-signature", "x-amz-security-token")
     ),
     *(
-        _context("password", option, rf"""{option}(?<![\w-]{option})(?:[ \t]{{1,4}}|=){_QUOTE}
+        _Context("password", option, rf"""{option}(?<![\w-]{option})(?:[ \t]{{1,4}}|=){_QUOTE}
             [^\s:"']{{1,128}}:(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
         for option in ("-u", "--user", "--proxy-user")
     ),
     *(
-        _context("password", program, rf"""{program}[^\n|;&]{{0,100}}?[ \t]
+        _Context("password", program, rf"""{program}[^\n|;&]{{0,100}}?[ \t]
             -(?:a[ \t]{{1,4}}|p[ \t]?){_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
         for program in ("mysql", "mariadb", "sshpass", "redis-cli")
     ),
     *(
-        _context("password", before.split()[0], rf"""{before}
+        _Context("password", before.split()[0], rf"""{before}
             {_QUOTE}(?P<quoted>[^\s"'`\\]{{4,1024}}+)""", _is_password)
         for before in (
             r"login \s{1,8}\S{1,128}\s{1,8}password\s{1,8}",  # .netrc
@@ -449,7 +423,7 @@ _CONTEXTS = (
         )
     ),
     *(
-        _context("password", f":{port}:", rf"""^[^\s:\#]{{1,255}}:{re.escape(port)}:[^\s:]{{1,63}}:
+        _Context("password", f":{port}:", rf"""^[^\s:\#]{{1,255}}:{re.escape(port)}:[^\s:]{{1,63}}:
             [^\s:]{{1,63}}:(?P<quoted>[^\s:]{{4,256}}+)$""", _is_any)  # .pgpass
         for port in ("5432", "5433", "6432", "*")
     ),
@@ -459,14 +433,7 @@ _CRUMB = re.compile(r"[^\s;=:]{1,128}=(?P<value>[^\s;\"'\\]{3,4096}+)")
 
 
 def in_context(text: str, at: int = 0) -> Iterator[FoundSecret]:
-    r"""Find the secrets in *text* that are given away by what begins at *at* or later.
-
-    >>> text = "DB_PASSWORD=hunter2 x"
-    >>> [text[found.start:found.end] for found in in_context(text) if found.kind]
-    ['hunter2']
-    >>> any(found.kind for found in in_context('api_key = os.environ["KEY"]'))
-    False
-    """
+    """Find the secrets in *text* that are given away by what begins at *at* or later."""
     # One to one, so that what is found there stands in *text* at the same place.
     lowered = text.replace("\u0130", "i").lower()
     for context in _CONTEXTS:

@@ -84,12 +84,6 @@ def escape_invisible(text: str) -> str:
     A character that shows nothing, or moves what stands around it, is written as ``⟨U+202E⟩``; the
     marks used for that are written so themselves when the text has them, so what is shown can be
     read back in one way only.  Takes time in proportion to the length of *text*.
-
-    >>> print(escape_invisible("ls\\u202e\\x1b[2K -l\\u200b\\nrm x"))
-    ls⟨U+202E⟩⟨U+001B⟩[2K -l⟨U+200B⟩⏎
-    rm x
-    >>> escape_invisible("a" + " " * 300 + "; b"), escape_invisible("⏎")
-    ('a⟨U+0020 300 times⟩; b', '⟨U+23CE⟩')
     """
     if text.isascii() and text.isprintable() and " " * (MAX_RUN[" "] + 1) not in text:
         return text
@@ -97,13 +91,7 @@ def escape_invisible(text: str) -> str:
 
 
 def remark(text: str) -> str:
-    """Name the characters beyond ASCII in *text*, which may look like others; "" if it has none.
-
-    >>> remark("ls -l")
-    ''
-    >>> remark("c\\u0430t")
-    'contains characters beyond ASCII: \u0430 CYRILLIC SMALL LETTER A (U+0430)'
-    """
+    """Name the characters beyond ASCII in *text*, which may look like others; "" if it has none."""
     found = dict.fromkeys(char for char in text if not char.isascii())
     if not found:
         return ""

@@ -14,13 +14,16 @@ from elwood.foundation.text.lines import width
 from elwood.foundation.text.rich_text import Span, TextPage
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
-
-    from elwood.foundation.text.commonmark import Parser
 
 # Markdown longer than this, in characters, is shown as it stands.  Hostile text costs the parser
 # up to 20 µs a character, and the answer must not hold up Elwood; it is 15 messages long.
 MAX_MARKDOWN = 64_000
+# Levels of lists and quotes, a list counting two, as in the library's own preset.  It drops what
+# lies deeper.
+MAX_NESTING = 20
 REPEAT_MARK = "(again) "
 
 # Anything that could be Markdown: a text without it needs no parser.
@@ -53,38 +56,17 @@ def to_entities(markdown: str) -> Rich:
     targets stay visible as text; images become links, so that nothing is loaded.  The text is
     trimmed, entities nest properly and begin and end in visible characters.  It may be longer than
     a message, and empty: `core.splitting.split` makes messages of it.
-
-    >>> rich = to_entities("**Hi**, `you`")
-    >>> rich.text, [(e.type, e.offset, e.length) for e in rich.entities]
-    ('Hi, you', [('bold', 0, 2), ('code', 4, 3)])
     """
     return _render(markdown, hide_targets=True)
 
 
 def as_terminal(markdown: str) -> str:
-    """Render *markdown* as text alone, with the target of each link beside it.
-
-    >>> as_terminal("See [the **docs**](https://example.org)")
-    'See the docs (https://example.org)'
-    """
+    """Render *markdown* as text alone, with the target of each link beside it."""
     return _render(markdown, hide_targets=False).text
 
 
-def plain(rich: Rich) -> Rich:
-    """Return *rich* without its formatting, for when the server refuses it.
-
-    >>> plain(to_entities("**a**"))
-    Rich(text='a', entities=())
-    """
-    return Rich(rich.text)
-
-
 def mark_repeat(rich: Rich) -> Rich:
-    """Mark *rich* as a message that may have arrived before; it grows by `REPEAT_MARK`.
-
-    >>> mark_repeat(to_entities("**a**")).entities[0].offset
-    8
-    """
+    """Mark *rich* as a message that may have arrived before; it grows by `REPEAT_MARK`."""
     shift = utf16_length(REPEAT_MARK)
     moved = (msgspec.structs.replace(e, offset=e.offset + shift) for e in rich.entities)
     return Rich(REPEAT_MARK + rich.text, tuple(moved))
@@ -94,15 +76,12 @@ def _render(markdown: str, *, hide_targets: bool) -> Rich:
     source = clean(markdown)
     if len(source) > MAX_MARKDOWN or _SYNTAX.search(source) is None:
         return Rich(source.strip())
-    tokens = _parser().tokens(source)
-    if tokens is None:
-        return Rich(source.strip())
+    tokens = _parser().parse(source)
+    containers = ("blockquote_open", "list_item_open")
+    if any(t.level >= MAX_NESTING - 1 and t.type in containers for t in tokens):
+        return Rich(source.strip())  # some of it would be dropped
     page = TextPage()
     Renderer(page, source.split("\n"), hide_targets=hide_targets).render(tokens)
-    return _rich(page)
-
-
-def _rich(page: TextPage) -> Rich:
     text, spans = page.finish()
     offsets = utf16_offsets(text)
     return Rich(text, tuple(_entity(span, offsets) for span in spans))
@@ -114,11 +93,42 @@ def _entity(span: Span, offsets: Sequence[int]) -> Entity:
 
 
 @cache
-def _parser() -> "Parser":
-    # Imported here because it takes 20 ms, and a first poll needs none of it.
-    from elwood.foundation.text.commonmark import Parser
+def _parser() -> "MarkdownIt":
+    """Make a parser of CommonMark, tables and strikethrough, without HTML.
 
-    return Parser()
+    It takes every link target as it is written: `address` judges them.  Link definitions work and
+    yet stand in the text, as tokens of the type ``definition``; links by reference bear a ``label``
+    in their meta data.
+    """
+    # Imported here because it takes 20 ms, and a first poll needs none of it.
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import reference
+    from markdown_it.token import Token
+
+    class Parser(MarkdownIt):
+        def validateLink(self, url: str) -> bool:
+            return True
+
+        def normalizeLink(self, url: str) -> str:
+            return url
+
+        def normalizeLinkText(self, link: str) -> str:
+            return link
+
+    def keep_definition(state: "StateBlock", start: int, end: int, silent: bool) -> bool:
+        if not reference(state, start, end, silent):
+            return False
+        if not silent:
+            lines = state.getLines(start, state.line, state.blkIndent, False)
+            token = Token("definition", "", 0, content=lines, map=[start, state.line], block=True)
+            state.tokens.append(token)
+        return True
+
+    parser = Parser("commonmark", {"html": False, "maxNesting": MAX_NESTING})
+    parser.enable(["table", "strikethrough"])
+    parser.options["store_labels"] = True
+    parser.block.ruler.at("reference", keep_definition)
+    return parser
 
 
 # Longest address that is hidden behind text, and the most that is shown of any other target, in
@@ -145,11 +155,6 @@ def address(target: str) -> str | None:
 
     None for a ``mailto:``: the Bot API turns it into ``http://mailto:…``.  Shown as text, it is
     made clickable by the reader's own client.
-
-    >>> address("https://example.org/ä b"), address("tg://resolve?domain=x")
-    ('https://example.org/%C3%A4%20b', 'tg://resolve?domain=x')
-    >>> address("javascript:alert(1)"), address("http://localhost:8080"), address("docs/a.md")
-    (None, None, None)
     """
     if len(target) > MAX_TARGET:
         return None
@@ -161,32 +166,18 @@ def address(target: str) -> str | None:
 
 
 def visible(target: str) -> str:
-    """Return *target* as a reader should see it: a mail address without its scheme, cut if endless.
-
-    >>> visible("mailto:ann@example.org"), visible("#setup")
-    ('ann@example.org', '#setup')
-    """
+    """Write *target* for a reader: a mail address without its scheme, cut if endless."""
     shown = target[7:] if target[:7].lower() == "mailto:" else target
     return shown if len(shown) <= MAX_TARGET else shown[:MAX_TARGET] + "…"
 
 
 def is_target(text: str) -> bool:
-    """Tell whether *text* in the place of a link's target can be one: ``f[i](x)`` is no link.
-
-    >>> is_target("docs/setup.md"), is_target("x"), is_target("")
-    (True, False, False)
-    """
+    """Tell whether *text* in the place of a link's target can be one: ``f[i](x)`` is no link."""
     return _HAS_ADDRESS_SIGNS.search(text) is not None
 
 
 def claims_another(label: str, target: str) -> bool:
-    """Tell whether *label* reads like an address other than *target*: a disguise.
-
-    >>> claims_another("https://bank.example", "https://thief.example/x")
-    True
-    >>> claims_another("the bank", "https://bank.example")
-    False
-    """
+    """Tell whether *label* reads like an address other than *target*: a disguise."""
     if _LOOKS_LIKE_ADDRESS.match(label) is None:
         return False
     bare, other = (re.sub(r"^(?:https?:)?//|/$", "", s.lower()) for s in (label, target))
@@ -205,11 +196,6 @@ def grid(
     """Draw *rows*, the first of which is the header; None if a line would exceed *limit* columns.
 
     Cells are single lines.  The first line never begins with a space, for Telegram would strip it.
-
-    >>> print(grid([["fruit", "n"], ["apple", "3"]], ["left", "right"]))
-    fruit | n
-    ------+--
-    apple | 3
     """
     columns = len(aligns)
     if not columns or 4 * columns - 3 > limit:  # the narrowest: one character and " | " each

@@ -34,11 +34,6 @@ def split(rich: Rich, limit: int = LIMIT) -> tuple[Rich, ...]:
     characters; near the end of the piece if there is such a place in its second half.  Only white
     space at the cuts is lost.  Entities go on in the next piece; each piece has at most
     `MAX_ENTITIES`.  Pieces are trimmed and never empty: what shows nothing becomes "…".
-
-    >>> [piece.text for piece in split(Rich("one two three"), limit=8)]
-    ['one two', 'three']
-    >>> split(Rich("abcd", (Entity("bold", 1, 3),)), limit=2)[1]
-    Rich(text='cd', entities=(Entity(type='bold', offset=0, length=2, url=None, language=None),))
     """
     if limit < 2:
         raise ValueError("a piece must have room for a character, that is for two units")

@@ -30,39 +30,18 @@ _PIECE = re.compile(
 # What begins a line of a list, a heading, or a quotation.
 _LAYOUT = re.compile(r"^[ \t]*(?:[-+*>]|#{1,6})[ \t]+", re.MULTILINE)
 # Say nothing by themselves.
-_FILLERS = frozenset(
-    [
-        *("a", "an", "the", "my", "is", "are", "that", "der", "die", "das", "den", "dem"),
-        *("ein", "eine", "einen", "mein", "meine", "ist", "sind", "dass"),
-    ]
-)
+_FILLERS = frozenset((
+    "a", "an", "the", "my", "is", "are", "that", "der", "die", "das", "den", "dem", "ein", "eine",
+    "einen", "mein", "meine", "ist", "sind", "dass",
+))  # fmt: skip
 # Belong to a question, not to what is asked about.
-_ASKING = frozenset(
-    [
-        *("what", "when", "where", "which", "who", "whose", "whom", "how", "why", "do", "does"),
-        *("did", "can", "could", "tell", "please", "about", "of", "on", "in", "at", "for", "to"),
-        *(
-            "me",
-            "i",
-            "we",
-            "us",
-            "you",
-            "know",
-            "remember",
-            "and",
-            "or",
-            "was",
-            "were",
-            "with",
-            "wann",
-            "wer",
-            "wo",
-            "welche",
-        ),
-        *("welcher", "welches", "wie", "warum", "wieso", "kannst", "sag", "bitte", "von", "vom"),
-        *("im", "am", "an", "auf", "zu", "mir", "ich", "wir", "du", "und", "oder", "hat", "habe"),
-    ]
-)
+_ASKING = frozenset((
+    "what", "when", "where", "which", "who", "whose", "whom", "how", "why", "do", "does", "did",
+    "can", "could", "tell", "please", "about", "of", "on", "in", "at", "for", "to", "me", "i",
+    "we", "us", "you", "know", "remember", "and", "or", "was", "were", "with", "wann", "wer", "wo",
+    "welche", "welcher", "welches", "wie", "warum", "wieso", "kannst", "sag", "bitte", "von",
+    "vom", "im", "am", "an", "auf", "zu", "mir", "ich", "wir", "du", "und", "oder", "hat", "habe",
+))  # fmt: skip
 
 
 def fold(text: str) -> str:

@@ -33,7 +33,6 @@ from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.extension import offered
 from elwood.features.memory.note import Note
 from elwood.foundation.text.markdown import to_entities
-from elwood.foundation.text.quote_markdown import MAX_SHOWN
 from tests.every_tool import every_tool
 
 TOOLS = {tool.name: tool for tool in every_tool()}

@@ -16,7 +16,7 @@ from elwood.agent.channels.messages import OutboxMail, Post, Sent, Undeliverable
 from elwood.agent.conversation.route import Route
 from elwood.app.build import listener
 from elwood.features.health.actor import VITAL, Health
-from elwood.foundation.net.systemd import Notify
+from elwood.foundation.environment import Notify
 from elwood.foundation.runtime import (
     ActorTable,
     Child,

@@ -12,8 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from elwood.features.web.client import Web, WebFailed, WebPage
-from elwood.foundation.net.addresses import WebRefused, is_reachable, resolved
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.egress import EgressRules, WebRefused, is_reachable, resolved
 from tests.fake_http import JUMP, Reply, Request, connection
 
 # Two addresses of this machine: one stands for the internet, the other for what is inside.

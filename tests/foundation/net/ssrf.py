@@ -11,8 +11,7 @@ import httpcore2
 import trio
 
 from elwood.features.web.client import Web, WebFailed
-from elwood.foundation.net.addresses import WebRefused, is_public
-from elwood.foundation.net.egress import EgressRules
+from elwood.foundation.net.egress import EgressRules, WebRefused, is_public
 from elwood.foundation.net.http import Client
 
 

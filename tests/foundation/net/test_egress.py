@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.net.addresses import is_public
-from elwood.foundation.net.egress import EgressRules, Windows, destination, refusal
+from elwood.foundation.net.egress import EgressRules, Windows, destination, is_public, refusal
 from elwood.foundation.net.urls import MAX_URL, RefusedUrl, Url, follow, parse
 
 HERE = Url("https", "a.example", 443, "/dir/page?q")

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elwood.foundation.net.http import Interrupted
-from elwood.foundation.net.sse import EventParser
+from elwood.foundation.net.http import EventParser, Interrupted
 
 
 def parse(*chunks: bytes) -> list[bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elwood.foundation.net.systemd import MAX_STATUS, Notify
+from elwood.foundation.environment import MAX_STATUS, Notify
 
 
 class Systemd:

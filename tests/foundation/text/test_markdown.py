@@ -7,17 +7,16 @@ from types import FrameType
 
 import pytest
 
-from elwood.foundation.text.commonmark import MAX_NESTING
 from elwood.foundation.text.lines import width
 from elwood.foundation.text.markdown import (
     MAX_MARKDOWN,
+    MAX_NESTING,
     MAX_WIDTH,
     REPEAT_MARK,
     Entity,
     Rich,
     as_terminal,
     mark_repeat,
-    plain,
     to_entities,
 )
 from elwood.foundation.text.splitting import LIMIT, split
@@ -272,7 +271,6 @@ def test_a_repeat_is_marked_and_fits_a_message() -> None:
     assert marked.text == REPEAT_MARK + piece.text
     assert shown(marked) == shown(piece)
     assert LIMIT + len(REPEAT_MARK) <= 4096
-    assert plain(marked) == Rich(marked.text)
 
 
 def test_an_entity_is_sent_without_empty_fields() -> None:
