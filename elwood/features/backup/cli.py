@@ -35,8 +35,6 @@ def now(config: "Config", given: Namespace) -> int:
         print(line)
     for path in taken.removed:
         print(f"removed {path.name}: {keep} and one of each of {WEEKS} weeks stay")
-    for line in taken.stuck:
-        print(line, file=sys.stderr)
     return OK
 
 

@@ -1,6 +1,7 @@
 """Backups: their names, which of them are kept, what stands in one, and what never may."""
 
 import re
+import tarfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,12 @@ _NAME = re.compile(r"elwood-(\d{8}T\d{6}Z)\.tar\.gz")
 Kind = Literal["file", "folder", "link"]
 
 
+# The attribute that marks strangers' words, as GNU tar writes it down (``--xattrs``).
+MARK = "SCHILY.xattr.user.elwood.untrusted"
+# Bytes that are copied at once.
+PIECE = 1 << 20
+
+
 class BackupFailed(Exception):
     """Something was not backed up or restored; the text says why, and what the operator can do."""
 
@@ -48,6 +55,16 @@ class Member(msgspec.Struct, frozen=True):
     size: int = 0
     sha256: str = ""
     untrusted: bool = False
+
+
+def member(info: tarfile.TarInfo, kind: Kind, sha256: str) -> Member:
+    """Describe a member for the manifest."""
+    return Member(shown(info.name), kind, info.mode, info.size, sha256, MARK in info.pax_headers)
+
+
+def shown(name: str) -> str:
+    """Write *name*, as the disk has it, so that it is text, whatever its bytes are."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -76,38 +93,25 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A file that is a backup by its name, begun at Unix time *at*; is it *whole*, by its end?"""
+    """A file that is a backup by its name, begun at Unix time *at*."""
 
     path: Path
     at: float
     size: int
-    whole: bool
 
 
 def stamp(at: float) -> str:
-    """Write a Unix time, in UTC, as part of a file's name.
-
-    >>> stamp(1780000000.9)
-    '20260528T202640Z'
-    """
+    """Write a Unix time, in UTC, as part of a file's name."""
     return datetime.fromtimestamp(at, UTC).strftime(_STAMP)
 
 
 def name_of(at: float) -> str:
-    """Name the backup that was begun at the Unix time *at*.
-
-    >>> name_of(1780000000.9)
-    'elwood-20260528T202640Z.tar.gz'
-    """
+    """Name the backup that was begun at the Unix time *at*."""
     return f"elwood-{stamp(at)}.tar.gz"
 
 
 def taken_at(name: str) -> float | None:
-    """Read from the name of a file when it was taken; None if it is no backup of ours.
-
-    >>> taken_at("elwood-20260528T202640Z.tar.gz"), taken_at("elwood-20269999T202640Z.tar.gz")
-    (1780000000.0, None)
-    """
+    """Read from the name of a file when it was taken; None if it is no backup of ours."""
     found = _NAME.fullmatch(name)
     try:
         read = found and datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
@@ -121,10 +125,6 @@ def surplus(taken: Iterable[float], keep: int) -> list[float]:
 
     The newest *keep* stay, one at least, and the newest of each of the last `WEEKS` weeks in which
     any was taken (ISO weeks, UTC).  The clock has no say: one that is wrong removes nothing more.
-
-    >>> day = 86_400.0
-    >>> [at / day for at in surplus([number * day for number in range(20)], keep=3)]
-    [0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0]
     """
     newest = sorted(set(taken), reverse=True)
     of_week: dict[tuple[int, int], float] = {}
@@ -179,25 +179,15 @@ def size_text(size: int) -> str:
 
 
 def listing(rows: Sequence[Backup], when: Sequence[str], ages: Sequence[str]) -> str:
-    """Draw the table of backups; *when* and *ages* are their times in words.
-
-    >>> print(listing([Backup(Path("a"), 0.0, 1500, True)], ["1970-01-01 00:00"], ["2 h"]))
-    number  taken             size    age  looks
-    1       1970-01-01 00:00  1.5 kB  2 h  whole
-    """
-    cells = [("number", "taken", "size", "age", "looks")]
+    """Draw the table of backups; *when* and *ages* are their times in words."""
+    cells = [("number", "taken", "size", "age")]
     for number, (row, at, age) in enumerate(zip(rows, when, ages, strict=True), 1):
-        looks = "whole" if row.whole else "DAMAGED"
-        cells.append((str(number), at, size_text(row.size), age, looks))
+        cells.append((str(number), at, size_text(row.size), age))
     return "\n".join(columns(cells))
 
 
 def told(left_out: Sequence[LeftOut], most: int = 20) -> list[str]:
-    """Say in lines what is not in a backup, *most* of them at most.
-
-    >>> told([LeftOut("a", "a socket"), LeftOut("b", "a socket")], most=1)
-    ['not in it: a (a socket)', 'and 1 more; its manifest.json has them all']
-    """
+    """Say in lines what is not in a backup, *most* of them at most."""
     lines = [f"not in it: {one.name} ({one.why})" for one in left_out[:most]]
     if len(left_out) > most:
         lines.append(f"and {len(left_out) - most} more; its {MANIFEST} has them all")

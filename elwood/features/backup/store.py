@@ -13,6 +13,7 @@ going on (`restored.json`).
 
 import errno
 import fcntl
+import hashlib
 import io
 import logging
 import os
@@ -21,30 +22,40 @@ import shutil
 import stat
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from elwood import __version__
 from elwood.features.backup import rules
-from elwood.features.backup.archive import PIECE, Archive, Packed, looks_whole
 from elwood.features.backup.rules import (
     MANIFEST,
+    MARK,
     MAX_DEPTH,
+    MAX_MEMBERS,
+    PIECE,
     STATE,
     WORKSPACE,
     Backup,
     BackupFailed,
+    LeftOut,
     Manifest,
+    Member,
+    member,
+    shown,
 )
 from elwood.features.backup.settings import STAGE, BackupSettings, backup_folder
 from elwood.foundation.settings import Config, Paths
 from elwood.foundation.storage.disk import FULL_ERRORS
 from elwood.foundation.storage.files import is_marked
 from elwood.foundation.storage.journal import JournalDamaged, JournalPlace, decoder, follow
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 log = logging.getLogger("elwood.backup")
 
@@ -53,8 +64,6 @@ LEVEL = 6
 _WORK = ".elwood-backup-"
 # Bytes of one file that are held in memory; of larger ones a copy is written beside the backup.
 SPOOL = 8 << 20
-# Times that a file is read because it changed meanwhile.
-TRIES = 2
 # In the state folder: for this machine and this moment only, or made anew at each start.
 # `sessions/open` says who is to be woken, which is everybody after a restore.
 DISPOSABLE = frozenset({"lock", "reserve", "running", "sandbox", "run", "restoring", "backups"})
@@ -103,13 +112,12 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupTaken(msgspec.Struct, frozen=True):
-    """A backup is on the disk; *removed* went for it, *stuck* says what could not, and why."""
+    """A backup is on the disk; *removed* went for it."""
 
     path: Path
     size: int
     manifest: Manifest
-    removed: tuple[Path, ...]
-    stuck: tuple[str, ...] = ()
+    removed: list[Path]
 
 
 def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
@@ -127,7 +135,7 @@ def take(scope: Scope, *, clock: Callable[[], float], keep: int) -> BackupTaken:
             os.rename(made, path)
             sync_folder(scope.folder)
             size = path.stat().st_size
-            return BackupTaken(path, size, manifest, *_rotate(scope.folder, keep))
+            return BackupTaken(path, size, manifest, _rotate(scope.folder, keep))
     except OSError as error:
         raise failed(error, scope.folder) from error
 
@@ -138,9 +146,7 @@ def planned(config: Config, clock: Callable[[], float]) -> str:
     left_out = rules.told(taken.manifest.left_out)
     if left_out:
         log.warning("not all is in the backup", extra={"what": "; ".join(left_out)})
-    if taken.stuck:
-        log.warning("old backups stay", extra={"what": "; ".join(taken.stuck)})
-    return "\n".join([f"{taken.path}, {rules.size_text(taken.size)}", *taken.stuck, *left_out])
+    return "\n".join([f"{taken.path}, {rules.size_text(taken.size)}", *left_out])
 
 
 def found(folder: Path) -> list[Backup]:
@@ -153,7 +159,7 @@ def found(folder: Path) -> list[Backup]:
     for path in entries:
         at = rules.taken_at(path.name)
         if at is not None and path.is_file():
-            known.append(Backup(path, at, path.stat().st_size, looks_whole(path)))
+            known.append(Backup(path, at, path.stat().st_size))
     return sorted(known, key=lambda backup: backup.at, reverse=True)
 
 
@@ -169,8 +175,12 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
     with open(fd, "wb") as file:
         packed = Packed(file, LEVEL)
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            archive = Archive(tar, scope.limit)
-            _fill(scope, archive, work)
+            archive, others = _Packing(tar, work, scope.limit), (scope.folder, scope.runtime)
+            # The highest first.
+            archive.put(STATE, scope.state, _ids(scope.workspace, *others))
+            if scope.workspace.is_dir():
+                names = names_within(scope.workspace)
+                archive.put(WORKSPACE, scope.workspace, _ids(scope.state, *others), names)
             manifest = Manifest(
                 version=rules.VERSION,
                 elwood=__version__,
@@ -186,33 +196,6 @@ def _write(scope: Scope, target: Path, work: Path, at: float) -> Manifest:
         file.flush()
         os.fsync(file.fileno())
     return manifest
-
-
-def _fill(scope: Scope, archive: Archive, work: Path) -> None:
-    """Put everything in, the highest first."""
-    elsewhere = _ids(scope.workspace, scope.folder, scope.runtime)
-    state = Walk(
-        passed=elsewhere,
-        work=work,
-        tell=archive.tell(STATE),
-        is_kept=of_state,
-        rank=from_above,
-        is_journal=is_journal,
-        whole=True,
-    )
-    for one in state.beneath(scope.state):
-        archive.put(STATE, one)
-    if not scope.workspace.is_dir():
-        return
-    workspace = Walk(
-        passed=_ids(scope.state, scope.folder, scope.runtime),
-        work=work,
-        tell=archive.tell(WORKSPACE),
-        rank=objects_last,
-        is_ours=links_within(scope.workspace),
-    )
-    for one in workspace.beneath(scope.workspace):
-        archive.put(WORKSPACE, one)
 
 
 @contextmanager
@@ -243,17 +226,17 @@ def _free(folder: Path, at: float) -> Path:
     return path
 
 
-def _rotate(folder: Path, keep: int) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+def _rotate(folder: Path, keep: int) -> list[Path]:
     """Remove what is not kept; the newest is.  What cannot be removed does not undo it."""
     going = rules.surplus([backup.at for backup in found(folder)], keep)
-    removed, stuck = [], []
+    removed = []
     for path in (folder / rules.name_of(at) for at in going):
         try:
             path.unlink(missing_ok=True)
             removed.append(path)
         except OSError as error:
-            stuck.append(f"{path.name} cannot be removed: {error.strerror}")
-    return tuple(removed), tuple(stuck)
+            log.error("old backup stays", extra={"path": path, "why": error.strerror})
+    return removed
 
 
 def _need_own(scope: Scope) -> None:
@@ -285,8 +268,11 @@ def need_owner(state: Path) -> None:
 
 
 def _ids(*folders: Path) -> frozenset[tuple[int, int]]:
-    seen = [folder.stat() for folder in folders if folder.is_dir()]
-    return frozenset((one.st_dev, one.st_ino) for one in seen)
+    return frozenset(_id(folder.stat()) for folder in folders if folder.is_dir())
+
+
+def _id(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def sync_folder(folder: Path) -> None:
@@ -298,157 +284,195 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-# --- what stands beneath a folder ---------------------------------------------------------------
+# --- packing: a tar archive, whose last member lists all others; any tar program can read it ----
 
 # What may be wrong with a file of the workspace alone; some, because it was exchanged meanwhile.
 UNREADABLE = frozenset(
     {errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.ENXIO}
 )
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
-Tell = Callable[[str, str], None]
 
+class _Packing:
+    """Puts folders into an archive, and lists what is in it, and what was left out.
 
-class Found(msgspec.Struct, frozen=True):
-    """One thing to be put in: *path* below its folder, as it is on the disk.
-
-    *content* is the copy of a file, to be closed by whoever takes it; *target* is where a link
-    leads.
+    Links are not followed, and nothing is passed over silently.  Raises BackupFailed and OSError.
     """
 
-    path: str
-    stat: os.stat_result
-    content: IO[bytes] | None = None
-    size: int = 0
-    target: str | None = None
-    untrusted: bool = False
+    def __init__(self, tar: tarfile.TarFile, work: Path, limit: int) -> None:
+        self.members: list[Member] = []
+        self.left_out: list[LeftOut] = []
+        self._tar = tar
+        self._work = work
+        self._limit = self._left = limit
+        self._passed: frozenset[tuple[int, int]] = frozenset()
+        self._names: Mapping[tuple[int, int], int] | None = None
 
+    def put(
+        self,
+        top: str,
+        root: Path,
+        passed: frozenset[tuple[int, int]],
+        names: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
+        """Put in the folder *root* as *top*, without the folders *passed* (device and inode).
 
-class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything beneath a folder: links are not followed, and nothing is passed over silently.
-
-    *passed* are folders (device and inode) that belong to something else, *is_kept* says of a path
-    whether it is wanted at all, *rank* in which order names of one folder come.  Copies are made in
-    *work*; *tell* is told what is left out, and why.  If *whole*, a file that cannot be read is a
-    failure.
-    """
-
-    passed: frozenset[tuple[int, int]]
-    work: Path
-    tell: Tell
-    is_kept: Callable[[str], bool] = lambda path: True
-    rank: Callable[[str], int] = lambda path: 0
-    is_journal: Callable[[str], bool] = lambda path: False
-    is_ours: Callable[[os.stat_result], bool] = lambda found: True
-    whole: bool = False
-
-    def beneath(self, root: Path) -> Iterator[Found]:
-        """Yield the folder *root* and what is in it; nothing if it is not there.
-
-        Raises BackupFailed and OSError.
+        The workspace comes with the *names* that its files have there; the state folder, which has
+        none, must be readable in all that is wanted of it.
         """
+        self._passed, self._names = passed, names
+        # Itself it may be a link: systemd makes the state folder one (``DynamicUser=``).
+        self._put_folder(os.open(root, _FOLDER), top, 1)
+
+    def _put_folder(self, fd: int, path: str, depth: int) -> None:
+        """Put in the open folder *path*, and close it."""
+        is_state = self._names is None
+        rank = from_above if is_state else objects_last
         try:
-            # Itself it may be a link: systemd makes the state folder one (``DynamicUser=``).
-            fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            yield Found("", os.fstat(fd), untrusted=is_marked(fd))
-            yield from self._in(fd, "", 1)
+            info = _info(path, os.fstat(fd), untrusted=is_marked(fd))
+            info.type = tarfile.DIRTYPE
+            self._add(info, "folder", "")
+            paths = {name: f"{path}/{name}" for name in os.listdir(fd)}
+            for name in sorted(paths, key=lambda name: (rank(_below(paths[name])), name)):
+                if is_state and not of_state(_below(paths[name])):
+                    continue
+                try:
+                    self._put(fd, name, paths[name], depth)
+                except FileNotFoundError:
+                    self._leave_out(paths[name], "it vanished while it was read")
+                except OSError as error:
+                    # Others, such as a full disk, are not about this file.
+                    if is_state or error.errno not in UNREADABLE:
+                        raise
+                    self._leave_out(paths[name], f"it cannot be read: {error.strerror}")
         finally:
             os.close(fd)
 
-    def _in(self, fd: int, prefix: str, depth: int) -> Iterator[Found]:
-        names = sorted(os.listdir(fd), key=lambda name: (self.rank(f"{prefix}{name}"), name))
-        for name in names:
-            path = f"{prefix}{name}"
-            if not self.is_kept(path):
-                continue
-            try:
-                yield from self._one(fd, name, path, depth)
-            except FileNotFoundError:
-                self.tell(path, "it vanished while it was read")
-            except OSError as error:
-                # Others, such as a full disk, are not about this file.
-                if self.whole or error.errno not in UNREADABLE:
-                    raise
-                self.tell(path, f"it cannot be read: {error.strerror}")
-
-    def _one(self, fd: int, name: str, path: str, depth: int) -> Iterator[Found]:
+    def _put(self, fd: int, name: str, path: str, depth: int) -> None:
         found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        if (found.st_dev, found.st_ino) in self.passed:
+        if _id(found) in self._passed:
             return
         if stat.S_ISLNK(found.st_mode):
-            yield Found(path, found, target=os.readlink(name, dir_fd=fd))
+            target = os.readlink(name, dir_fd=fd)
+            if rules.leaves(path, target):
+                why = f"a link that leads elsewhere, to {shown(target)}"
+                self._leave_out(path, why)
+                return
+            info = _info(path, found)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            self._add(info, "link", hashlib.sha256(os.fsencode(target)).hexdigest())
         elif stat.S_ISDIR(found.st_mode):
             if depth == MAX_DEPTH:
-                self.tell(path, f"it is more than {MAX_DEPTH} folders deep")
+                self._leave_out(path, f"it is more than {MAX_DEPTH} folders deep")
                 return
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            below = os.open(name, flags, dir_fd=fd)
-            try:
-                yield Found(path, os.fstat(below), untrusted=is_marked(below))
-                yield from self._in(below, f"{path}/", depth + 1)
-            finally:
-                os.close(below)
+            self._put_folder(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd), path, depth + 1)
         elif stat.S_ISREG(found.st_mode):
-            if self.is_ours(found):
-                yield self._file(fd, name, path)
+            if self._names is None or found.st_nlink <= max(1, self._names.get(_id(found), 0)):
+                self._put_file(fd, name, path)
             else:
-                self.tell(path, "it has a second name (hard link), maybe outside the folder")
-        elif not self.whole:
-            self.tell(path, "it is no plain file, folder or link")
+                why = "it has a second name (hard link), maybe outside the folder"
+                self._leave_out(path, why)
+        elif self._names is not None:
+            self._leave_out(path, "it is no plain file, folder or link")
 
-    def _file(self, fd: int, name: str, path: str) -> Found:
+    def _put_file(self, fd: int, name: str, path: str) -> None:
+        """Put in a copy of a file, which may be written to meanwhile."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        with open(os.open(name, flags, dir_fd=fd), "rb", buffering=0) as file:
-            found, untrusted = os.fstat(file.fileno()), is_marked(file.fileno())
+        with (
+            open(os.open(name, flags, dir_fd=fd), "rb", buffering=0) as file,
+            tempfile.SpooledTemporaryFile(SPOOL, dir=str(self._work)) as copy,
+        ):
+            found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise FileNotFoundError(errno.ENOENT, "it was replaced", path)
-            copy, size, is_steady = copied(file, self.work, to_end=not self.is_journal(path))
-        if self.is_journal(path):
-            size = self._sound(copy, size, path)
-        elif not is_steady:
-            self.tell(path, "it changed while it was read: what is in the backup may be mixed")
-        copy.seek(0)
-        return Found(path, found, copy, size, untrusted=untrusted)
+            left = found.st_size
+            while left > 0 and (piece := file.read(min(left, PIECE))):
+                copy.write(piece)
+                left -= len(piece)
+            if self._names is None and is_journal(_below(path)):
+                self._cut_torn(copy, path)
+            elif left or _stamp(found) != _stamp(os.fstat(file.fileno())):
+                why = "it changed while it was read: what is in the backup may be mixed"
+                self._leave_out(path, why)
+            info = _info(path, found, untrusted=is_marked(file.fileno()))
+            info.size = copy.seek(0, os.SEEK_END)
+            self._left -= info.size
+            if self._left < 0:
+                raise BackupFailed(
+                    f"there is more to back up than backup.size allows, {self._limit >> 20} MB: "
+                    "raise it, or move what is large out of the workspace"
+                )
+            copy.seek(0)
+            digest = hashlib.file_digest(copy, "sha256").hexdigest()
+            copy.seek(0)
+            self._add(info, "file", digest, copy)
 
-    def _sound(self, copy: IO[bytes], size: int, path: str) -> int:
-        """Find where the last whole line of a journal ends; one that is damaged stays as it is."""
+    def _cut_torn(self, copy: IO[bytes], path: str) -> None:
+        """Cut a journal behind its last whole line; one that is damaged stays as it is."""
         copy.seek(0)
         place = JournalPlace()
         try:
             for _ in follow(Path(path), copy, place, decoder(msgspec.Raw).decode):
                 pass
         except JournalDamaged as error:
-            self.tell(path, f"it is in it, but DAMAGED: line {error.line} {error.why}")
-            return size
-        return place.offset
+            why = f"it is in it, but DAMAGED: line {error.line} {error.why}"
+            self._leave_out(path, why)
+        else:
+            copy.truncate(place.offset)
+
+    def _add(
+        self, info: tarfile.TarInfo, kind: rules.Kind, sha256: str, content: IO[bytes] | None = None
+    ) -> None:
+        if len(self.members) == MAX_MEMBERS:
+            raise BackupFailed(f"there are more than {MAX_MEMBERS:,} files and folders to back up")
+        self._tar.addfile(info, content)
+        self.members.append(member(info, kind, sha256))
+
+    def _leave_out(self, path: str, why: str) -> None:
+        self.left_out.append(LeftOut(shown(path), why))
 
 
-def copied(file: IO[bytes], work: Path, *, to_end: bool) -> tuple[IO[bytes], int, bool]:
-    """Copy an open file; return the copy, its size, and whether the file stayed as it was.
+def _info(path: str, found: os.stat_result, *, untrusted: bool = False) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(path)
+    info.mode, info.mtime = found.st_mode & 0o777, int(found.st_mtime)
+    if untrusted:
+        info.pax_headers = {MARK: "1"}
+    return info
 
-    It is read again if it changed, unless only what it has now is wanted, and not *to_end*.
+
+def _below(path: str) -> str:
+    return path.partition("/")[2]
+
+
+class Packed(io.RawIOBase):
+    """A file that is written packed, as gzip does (RFC 1952).
+
+    `gzip.GzipFile` of Python 3.12 and newer writes once more when it is thrown away after an error.
     """
-    copy: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL, dir=str(work))  # noqa: SIM115  (given away)
-    for _ in range(TRIES):
-        file.seek(0)
-        copy.seek(0)
-        copy.truncate()
-        before = os.fstat(file.fileno())
-        left = before.st_size
-        while left > 0 and (piece := file.read(min(left, PIECE))):
-            copy.write(piece)
-            left -= len(piece)
-        after = os.fstat(file.fileno())
-        is_steady = left == 0 and _stamp(before) == _stamp(after)
-        if is_steady or not to_end:
-            break
-    return copy, copy.tell(), is_steady
+
+    def __init__(self, file: IO[bytes], level: int) -> None:
+        self._file = file
+        self._packing = zlib.compressobj(level, wbits=16 + zlib.MAX_WBITS)
+        self._size = 0
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Pack *data*; return its size."""
+        self._file.write(self._packing.compress(data))
+        size = memoryview(data).nbytes
+        self._size += size
+        return size
+
+    def tell(self) -> int:
+        """Say how much was packed, in bytes."""
+        return self._size
+
+    def finish(self) -> None:
+        """Write what is left, and the end."""
+        self._file.write(self._packing.flush())
 
 
-def links_within(root: Path) -> Callable[[os.stat_result], bool]:
-    """Make what tells of a file beneath *root* whether all its names are there.
+def names_within(root: Path) -> Mapping[tuple[int, int], int]:
+    """Count the names beneath *root* of each file (device and inode) that has several.
 
     One that has another name elsewhere would become readable for the tools, which refuse it now.
     """
@@ -458,14 +482,11 @@ def links_within(root: Path) -> Callable[[os.stat_result], bool]:
         if path.count("/") - top >= MAX_DEPTH:
             folders.clear()
         for name in names:
-            try:
+            with suppress(OSError):
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            except OSError:
-                continue
-            if found.st_nlink > 1:
-                key = (found.st_dev, found.st_ino)
-                seen[key] = seen.get(key, 0) + 1
-    return lambda found: found.st_nlink <= max(1, seen.get((found.st_dev, found.st_ino), 0))
+                if found.st_nlink > 1:
+                    seen[_id(found)] = seen.get(_id(found), 0) + 1
+    return seen
 
 
 def of_state(path: str) -> bool:

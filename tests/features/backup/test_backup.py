@@ -241,7 +241,6 @@ def test_old_backups_go_and_leftovers_are_swept(tmp_path: Path) -> None:
     (here.folder / "mine.tar.gz").write_text("somebody's")
     taken = [take(here, clock=clock, keep=3).path for _ in range(5)]
     assert [backup.path for backup in found(here.folder)] == taken[:1:-1]
-    assert all(backup.whole for backup in found(here.folder))
     there = sorted(path.name for path in here.folder.iterdir())
     assert there == [*(path.name for path in taken[2:]), "mine.tar.gz"]
 
@@ -258,17 +257,6 @@ def test_a_backup_counts_although_an_old_one_cannot_be_removed(tmp_path: Path) -
     assert found(here.folder) == []
     taken = take(here, clock=clock, keep=1)
     assert [backup.path for backup in found(here.folder)] == [taken.path]
-
-
-def test_one_that_was_cut_off_does_not_look_whole(tmp_path: Path) -> None:
-    here = scope(tmp_path)
-    furnish(here)
-    path = take(here, clock=Clock(), keep=3).path
-    for size in (0, 5, 100, path.stat().st_size - 9):
-        with path.open("rb+") as file:
-            file.truncate(size)
-        [backup] = found(here.folder)
-        assert not backup.whole
 
 
 @contextmanager
