@@ -32,6 +32,7 @@ from elwood.agent.session.turn.approval_client import WAITING
 from elwood.features.daily_notes.notes import recall
 from elwood.features.memory.extension import offered
 from elwood.features.memory.note import Note
+from elwood.foundation.text.lines import MAX_SHOWN
 from elwood.foundation.text.markdown import to_entities
 from tests.every_tool import every_tool
 
