@@ -22,7 +22,7 @@ from elwood.app.build import LAST_TURN, build
 from elwood.app.init import copy_documents
 from elwood.app.main import CONSOLE, FEATURES, ONE_MESSAGE, TELEGRAM
 from elwood.foundation.command_line import CliFailure
-from elwood.foundation.environment import Environment
+from elwood.foundation.environment import Environment, Notify
 from elwood.foundation.net.http import Client
 from elwood.foundation.runtime import Escalated
 from elwood.foundation.settings import Config, Paths

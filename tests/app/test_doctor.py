@@ -18,7 +18,7 @@ from elwood.agent.models import check as models
 from elwood.app.config.load import load
 from elwood.app.doctor import _enough, examine, examine_machine, table
 from elwood.app.main import checks
-from elwood.features.backup import check as backup
+from elwood.features.backup import parts as backup
 from elwood.features.backup.store import Scope, take
 from elwood.features.shell import parts as shell
 from elwood.features.tasks import check as tasks

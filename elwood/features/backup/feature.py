@@ -32,6 +32,6 @@ FEATURE = Feature(
     build=imported("elwood.features.backup.parts", "build"),
     settings=(BackupSettings,),
     cli=(COMMAND,),
-    checks=(imported("elwood.features.backup.check", "check"),),
+    checks=(imported("elwood.features.backup.parts", "check"),),
     mend=mend,
 )

@@ -1,8 +1,13 @@
 """What backup brings to one run of the app."""
 
+from collections.abc import Iterator
+
 from elwood.agent.parts import Chore, Gathered, Parts, Report
 from elwood.agent.session.core import Core
-from elwood.features.backup.settings import BackupSettings
+from elwood.features.backup.settings import BackupSettings, backup_folder
+from elwood.foundation.checks import CheckContext, Finding
+from elwood.foundation.settings import Config, Paths
+from elwood.foundation.text.lines import duration
 
 
 async def build(core: Core, others: Gathered) -> Parts:
@@ -22,3 +27,35 @@ async def build(core: Core, others: Gathered) -> Parts:
 
     chore = Chore(id="backup", title="take a backup", every=every, do=back_up)
     return Parts(chores=[chore] if every else [])
+
+
+# Times as long as a backup takes to become due, after which the last one is too old.
+OVERDUE = 2.5
+
+
+async def check(context: CheckContext) -> list[Finding]:
+    """Look at the newest backup."""
+    return await context.blocking(lambda: list(_newest(context.config, context.now)))
+
+
+def _newest(config: Config, now: float) -> Iterator[Finding]:
+    from elwood.features.backup.store import found
+
+    folder, every = backup_folder(config), config.of(BackupSettings).every
+    try:
+        known = found(folder)
+    except OSError as error:
+        what = f"{folder} cannot be looked at: {error.strerror}"
+        yield Finding("warning", "backup", what, "run this as the user of Elwood")
+        return
+    if not known:
+        if every and (config.of(Paths).state / "schedule.jsonl").exists():
+            yield Finding("ok", "backup", "the first one is still to come")
+        return
+    newest = known[0]
+    old = now - newest.at
+    if every and old > OVERDUE * every:
+        what = f"the last one is {duration(old)} old"
+        yield Finding("warning", "backup", what, "look at /tasks all; run: elwood backup now")
+    else:
+        yield Finding("ok", "backup", f"the last one is {duration(max(0.0, old))} old")

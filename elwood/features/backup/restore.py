@@ -21,8 +21,22 @@ import msgspec
 
 from elwood.agent.session.log import restored
 from elwood.agent.session.log.restored import Restored
-from elwood.features.backup.archive import unpack
-from elwood.features.backup.rules import BUNDLE, STATE, WORKSPACE, BackupFailed, Manifest, stamp
+from elwood.features.backup import rules
+from elwood.features.backup.rules import (
+    BUNDLE,
+    MANIFEST,
+    MARK,
+    MAX_MEMBERS,
+    PIECE,
+    STATE,
+    WORKSPACE,
+    BackupFailed,
+    Manifest,
+    Member,
+    member,
+    shown,
+    stamp,
+)
 from elwood.features.backup.settings import STAGE
 from elwood.features.backup.store import (
     ASIDE,
