@@ -2,8 +2,7 @@
 
 import pytest
 
-from elwood.agent.approvals.people import CODE_LENGTH
-from elwood.agent.approvals.state import TYPED_LENGTH
+from elwood.agent.approvals.state import CODE_LENGTH, TYPED_LENGTH
 from elwood.foundation.environment import typed_code
 from elwood.foundation.text.characters import normal_code
 

@@ -16,9 +16,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from elwood.agent.approvals.people import AccessDecided, AccessRequested, PeopleEntry
 from elwood.agent.approvals.settings import ApprovalSettings
-from elwood.agent.approvals.state import ApprovalDecided, ApprovalEntry, ApprovalRequested
+from elwood.agent.approvals.state import (
+    AccessDecided,
+    AccessRequested,
+    ApprovalDecided,
+    ApprovalEntry,
+    ApprovalRequested,
+    PeopleEntry,
+)
 from elwood.agent.conversation.calls import Other, Plan
 from elwood.agent.conversation.inbound import Inbound, Principal, Taken
 from elwood.agent.conversation.message import (

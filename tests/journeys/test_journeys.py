@@ -11,8 +11,14 @@ import trio
 from trio.testing import MockClock
 
 from elwood.agent.approvals.messages import Pending, RequestApproval, Verdict
-from elwood.agent.approvals.people import AccessDecided, AccessRequested, PeopleEntry
-from elwood.agent.approvals.state import ApprovalEntry, ApprovalRequested, Question
+from elwood.agent.approvals.state import (
+    AccessDecided,
+    AccessRequested,
+    ApprovalEntry,
+    ApprovalRequested,
+    PeopleEntry,
+    Question,
+)
 from elwood.agent.conversation.message import Notice
 from elwood.agent.conversation.route import Route
 from elwood.agent.models.settings import ModelSettings, Providers, ProviderSettings

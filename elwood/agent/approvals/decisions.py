@@ -3,13 +3,12 @@
 Pure: the actor writes the entries, and tells the answer when they are written.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
 from elwood.agent.approvals.messages import CommandResult, Pending, Verdict
-from elwood.agent.approvals.people import STEP_BACK
 from elwood.agent.approvals.prompt_text import MAX_SHOWN, RULINGS, domain_of, overview
 from elwood.agent.approvals.state import (
     MAX_STANDING,
@@ -24,7 +23,6 @@ from elwood.agent.approvals.state import (
     answers,
     gist,
     is_fresh,
-    is_over,
     permission_of,
 )
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling, allows
@@ -48,60 +46,38 @@ class Step(msgspec.Struct, Generic[T_co], frozen=True):
     entries: tuple[PermissionEntry, ...] = ()
 
 
-class Clocks(msgspec.Struct, frozen=True):
-    """The *wall* clock, and for how long open requests have been open by the steady one."""
-
-    wall: float
-    ages: Mapping[str, float]
-
-    def is_over(self, request: ApprovalRequest) -> bool:
-        """Tell whether the time of an open request is up, by either clock."""
-        if request.held:
-            return False
-        age = self.ages.get(request.id, 0.0)
-        return is_over(request.lasts, self.wall - request.at, age)
-
-    def first_age(self, request: ApprovalRequest) -> float:
-        """Say how old an open request counts as at a start.
-
-        By a clock that was set back far nobody knows it: then it has expired.
-        """
-        age = self.wall - request.at
-        return max(0.0, age) if age >= -STEP_BACK else request.lasts
-
-
 def close(request: ApprovalRequest, ruling: Ruling, by: str = "") -> ApprovalDecided:
     """Make the entry that ends *request* without a permission."""
     return ApprovalDecided(request.id, ruling, by, request.question.plan)
 
 
-def find(
-    state: ApprovalState, question: Question, clocks: Clocks
-) -> Step[Verdict | Pending | None]:
+def find(state: ApprovalState, question: Question, now: float) -> Step[Verdict | Pending | None]:
     """Find what is decided about *question*; None if the owner must be asked.
 
     A yes older than a request may be has to be asked for anew (CP-13); a no stands.
     """
     request = state.of_call(question.session, question.call)
-    same = request is not None and request.question.plan == question.plan
     closed: tuple[PermissionEntry, ...] = ()
-    if request is not None and request.ruling is None:
-        if clocks.is_over(request):
+    waiting: ApprovalRequest | None = None
+    if request is not None:
+        same = request.question.plan == question.plan
+        if request.ruling is None and request.is_over(now):
             closed = (close(request, "expired"),)
             if same:
                 return Step(Verdict("expired", ""), closed)
-        elif not same:  # the answer would be about something else (AP-07)
+        elif request.ruling is None and same:
+            waiting = request
+        elif request.ruling is None:  # the answer would be about something else (AP-07)
             closed = (close(request, "withdrawn"),)
-    elif request is not None and same and not _is_stale(request, clocks.wall):
-        return Step(_verdict(request))
-    standing = state.covering(question, clocks.wall)
-    waits = request is not None and request.ruling is None and same
+        elif same and not _is_stale(request, now):
+            return Step(_verdict(request))
+    standing = state.covering(question, now)
     if standing is not None:
         by = _by(standing)
-        if request is not None and waits:
-            closed = (close(request, "standing", by),)
+        if waiting is not None:
+            closed = (close(waiting, "standing", by),)
         return Step(Verdict("standing", by), closed)
-    return Step(Pending()) if waits else Step(None, closed)
+    return Step(Pending()) if waiting is not None else Step(None, closed)
 
 
 def why_not_asked(state: ApprovalState, question: Question, place: Route | None) -> str | None:
@@ -115,15 +91,15 @@ def why_not_asked(state: ApprovalState, question: Question, place: Route | None)
 
 
 def look_up(
-    state: ApprovalState, session: str, call: str, plan: str, clocks: Clocks
+    state: ApprovalState, session: str, call: str, plan: str, now: float
 ) -> Pending | Verdict:
     """Find what was decided about a call; what is not known, or over, has expired."""
     request = state.of_call(session, call)
     if request is None or request.question.plan != plan:
         return Verdict("expired", "")
     if request.ruling is None:
-        return Verdict("expired", "") if clocks.is_over(request) else Pending()
-    return Verdict("expired", "") if _is_stale(request, clocks.wall) else _verdict(request)
+        return Verdict("expired", "") if request.is_over(now) else Pending()
+    return Verdict("expired", "") if _is_stale(request, now) else _verdict(request)
 
 
 def withdraw(
@@ -143,14 +119,14 @@ def decide_request(
     request: ApprovalRequest,
     answer: OwnerAnswer,
     by: str,
-    clocks: Clocks,
+    now: float,
     lasts: float,
 ) -> Step[CommandResult]:
     """Decide about one request; what is permitted for good stands for *lasts* seconds."""
     what = gist(request.question)
     if request.ruling is not None:
         return _no(f"This was {RULINGS[request.ruling]} already: {what}")
-    if clocks.is_over(request):
+    if request.is_over(now):
         return _no(f"This has expired and will not run: {what}", close(request, "expired"))
     offered = answers(request.question)
     if answer not in offered:
@@ -158,24 +134,24 @@ def decide_request(
     decided = close(request, answer, by)
     covered: tuple[ApprovalDecided, ...] = ()
     if answer in ("conversation", "always"):
-        if len(state.standing(clocks.wall)) >= MAX_STANDING:
+        if len(state.standing(now)) >= MAX_STANDING:
             return Step(FULL)
         decided = ApprovalDecided(
             request.id, answer, by, request.question.plan, state.numbers + 1, lasts
         )
-        permission = permission_of(decided, request.question, clocks.wall)
+        permission = permission_of(decided, request.question, now)
         assert permission is not None
         others = [other for other in state.open() if other.id != request.id]
-        covered = _covered(others, permission, clocks)
+        covered = _covered(others, permission, now)
     text = f"{RULINGS[answer].capitalize()}: {what}"
     return Step(CommandResult(text, ok=True), (decided, *covered))
 
 
 def decide_group(
-    requests: Sequence[ApprovalRequest], answer: OwnerAnswer, by: str, clocks: Clocks
+    requests: Sequence[ApprovalRequest], answer: OwnerAnswer, by: str, now: float
 ) -> Step[CommandResult]:
     """Decide about those of *requests* that are still open, each by its own hash (AP-30)."""
-    still = [one for one in requests if one.ruling is None and not clocks.is_over(one)]
+    still = [one for one in requests if one.ruling is None and not one.is_over(now)]
     if not still:
         return Step(EXPIRED)
     rest = len(requests) - len(still)
@@ -185,20 +161,20 @@ def decide_group(
 
 
 def trust(
-    state: ApprovalState, host: str, by: str, clocks: Clocks, lasts: float
+    state: ApprovalState, host: str, by: str, now: float, lasts: float
 ) -> Step[CommandResult]:
     """Permit requests to a domain, and what is below it, for *lasts* seconds."""
     name = domain_of(host)
     if name is None:
         return _no("That is not the name of a domain, like example.org.")
-    standing = state.standing(clocks.wall)
+    standing = state.standing(now)
     if any(p.kind == "domain" and p.key == name for p in standing):
         return Step(CommandResult(f"{name} is trusted already.", ok=True))
     if len(standing) >= MAX_STANDING:
         return Step(FULL)
     number = state.numbers + 1
-    permission = Permission(clocks.wall, number, "domain", name, "", name, by, lasts)
-    covered = _covered(state.open(), permission, clocks)
+    permission = Permission(now, number, "domain", name, "", name, by, lasts)
+    covered = _covered(state.open(), permission, now)
     text = f"{name} and what is below it is trusted; revoke it as {number}."
     return Step(CommandResult(text, ok=True), (DomainTrusted(number, name, by, lasts), *covered))
 
@@ -211,20 +187,20 @@ def revoke(state: ApprovalState, number: int, by: str, now: float) -> Step[Comma
     return Step(CommandResult(text, ok=True), (PermissionRevoked(number, by),))
 
 
-def list_all(state: ApprovalState, clocks: Clocks) -> CommandResult:
+def list_all(state: ApprovalState, now: float) -> CommandResult:
     """Say in words what is open, and what is permitted for good."""
-    open_ = [request for request in state.open() if not clocks.is_over(request)]
-    return CommandResult(overview(open_, state.standing(clocks.wall)), ok=True)
+    open_ = [request for request in state.open() if not request.is_over(now)]
+    return CommandResult(overview(open_, state.standing(now)), ok=True)
 
 
 def _covered(
-    open_: Iterable[ApprovalRequest], permission: Permission, clocks: Clocks
+    open_: Iterable[ApprovalRequest], permission: Permission, now: float
 ) -> tuple[ApprovalDecided, ...]:
     """Let a new permission answer what it covers of the open requests."""
     return tuple(
         close(request, "standing", _by(permission))
         for request in open_
-        if permission.covers(request.question) and not clocks.is_over(request)
+        if permission.covers(request.question) and not request.is_over(now)
     )
 
 

@@ -8,7 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from elwood.agent.approvals.state import ApprovalRequest, Permission, Question, answers, gist
+from elwood.agent.approvals.state import (
+    AccessRequested,
+    ApprovalRequest,
+    Permission,
+    Question,
+    answers,
+    gist,
+)
 from elwood.agent.conversation.calls import OwnerAnswer
 from elwood.agent.conversation.route import Route
 from elwood.agent.conversation.task_run import PRINCIPAL, SESSION
@@ -21,8 +28,6 @@ from elwood.foundation.text.splitting import LIMIT
 MAX_SHOWN = 40_000
 # Characters of the beginning and of the end that the message with the buttons always shows.
 ENDS = 200
-# UTF-16 units of a call up to which a list shows it whole.
-SHORT = 500
 # Calls in one message: what can be looked through before one button answers for all.
 MAX_TOGETHER = 20
 # UTF-16 units kept free in a list for its first and last lines.
@@ -38,7 +43,8 @@ LETTERS: dict[OwnerAnswer, str] = {
     "source": "s",
     "denied": "d",
 }
-ANSWERS = {letter: answer for answer, letter in LETTERS.items()}
+# On the buttons under what a stranger asks.
+ACCESS_LETTERS: dict[OwnerAnswer, str] = {"once": "y", "denied": "n"}
 RULINGS = {
     "once": "allowed once",
     "conversation": "allowed in this conversation",
@@ -58,6 +64,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LABEL = re.compile(r"(?=[a-z0-9-]{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 Piece = tuple[str, Literal["", "code"]]
+# What a button stands under: one question about a call, several, or what a stranger asks.
+Kind = Literal["a", "g", "p"]
 
 
 def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
@@ -82,28 +90,23 @@ def request_messages(request: ApprovalRequest, at: Route) -> tuple[Rich, ...]:
     return (*_whole(request.code, shown), _rich((before, ""), *ends, (after, "")))
 
 
-def group_messages(requests: Sequence[ApprovalRequest]) -> tuple[Rich, ...]:
-    """Write several questions as one; the last message lists all, and gets the buttons."""
-    wholes: list[Rich] = []
-    pieces: list[Piece] = [(f"May I do these {len(requests)} things?\n", "")]
-    for number, request in enumerate(requests, 1):
-        pieces += _item(number, request)
-        shown = escape_invisible(request.question.subject)
-        if _is_cut(shown):
-            wholes += _whole(request.code, shown)
-    pieces.append(
-        ("\n\nThe buttons answer for exactly these. One by one: /allow CODE or /deny CODE", "")
+def group_message(requests: Sequence[ApprovalRequest]) -> Rich:
+    """Write several questions as one, each with its call whole."""
+    items = (piece for number, one in enumerate(requests, 1) for piece in _item(number, one))
+    return _rich(
+        (f"May I do these {len(requests)} things?\n", ""),
+        *items,
+        ("\n\nThe buttons answer for exactly these. One by one: /allow CODE or /deny CODE", ""),
     )
-    return (*wholes, _rich(*pieces))
 
 
 def packs(requests: Sequence[ApprovalRequest]) -> list[list[ApprovalRequest]]:
-    """Divide questions into lists of which each fits into one message."""
+    """Divide questions into lists of which each fits into one message, or has but one."""
     found: list[list[ApprovalRequest]] = []
     room = 0
     for number, request in enumerate(requests, 1):
         size = sum(utf16_length(text) for text, _ in _item(number, request))
-        if not found or size > room or len(found[-1]) >= MAX_TOGETHER:
+        if size > room or len(found[-1]) >= MAX_TOGETHER:
             found.append([])
             room = LIMIT - FRAME
         found[-1].append(request)
@@ -136,25 +139,49 @@ def group_buttons(id: str, count: int) -> tuple[tuple[str, str], ...]:
     )
 
 
-def button(kind: Literal["a", "g"], id: str, answer: OwnerAnswer) -> str:
-    """Write what a button carries: at most 64 bytes; *kind* tells one question from a group.
+def access_question(asked: AccessRequested) -> Rich:
+    """Ask about a stranger; the name is theirs, so it stands as code: no link, no mention."""
+    return _rich(
+        ("Somebody wants to talk to me: ", ""),
+        (asked.name or "somebody", "code"),
+        (
+            f" ({asked.principal})\nTheir code is {asked.code}. "
+            "Approve only if they gave it to you themselves.",
+            "",
+        ),
+    )
 
-    >>> button("a", "x" * 22, "once")
-    'a:xxxxxxxxxxxxxxxxxxxxxx:o'
+
+def access_buttons(code: str) -> tuple[tuple[str, str], ...]:
+    """List the buttons under what a stranger asks."""
+    return ("Approve", button("p", code, "once")), ("Deny", button("p", code, "denied"))
+
+
+def button(kind: Kind, id: str, answer: OwnerAnswer) -> str:
+    """Write what a button carries: at most 64 bytes (TG-29).
+
+    >>> button("a", "x" * 22, "once"), button("p", "ABCD2345", "denied")
+    ('a:xxxxxxxxxxxxxxxxxxxxxx:o', 'p:ABCD2345:n')
     """
-    return f"{kind}:{id}:{LETTERS[answer]}"
+    return f"{kind}:{id}:{_letters(kind)[answer]}"
 
 
-def button_pressed(data: str) -> tuple[Literal["a", "g"], str, OwnerAnswer] | None:
+def button_pressed(data: str) -> tuple[Kind, str, OwnerAnswer] | None:
     """Read what a button carries; None if it is not one of these.
 
     >>> button_pressed("g:abc:d"), button_pressed("a:abc:x"), button_pressed("p:ABCD2345:y")
-    (('g', 'abc', 'denied'), None, None)
+    (('g', 'abc', 'denied'), None, ('p', 'ABCD2345', 'once'))
     """
     match data.split(":"):
-        case [("a" | "g") as kind, id, letter] if _ID.fullmatch(id) and letter in ANSWERS:
-            return kind, id, ANSWERS[letter]
+        case [("a" | "g" | "p") as kind, id, letter] if _ID.fullmatch(id):
+            found = (answer for answer, known in _letters(kind).items() if known == letter)
+            answer = next(found, None)
+            return None if answer is None else (kind, id, answer)
     return None
+
+
+def _letters(kind: Kind) -> dict[OwnerAnswer, str]:
+    return ACCESS_LETTERS if kind == "p" else LETTERS
 
 
 def answer_of(word: str) -> OwnerAnswer | None:
@@ -208,11 +235,10 @@ def _item(number: int, request: ApprovalRequest) -> list[Piece]:
     question = request.question
     shown = escape_invisible(question.subject) or "(nothing)"
     why = _flat(question.why, REASON // 2)
-    what: list[Piece] = _ends(request.code, shown, ENDS) if _is_cut(shown) else [(shown, "code")]
     sources = _sources(question).rstrip()
     return [
         (f"\n{number}. {request.code}: {_flat(question.tool)}\n", ""),
-        *what,
+        (shown, "code"),
         (f"\n{why}. {sources[: REASON // 2]}".rstrip() + "\n", ""),
     ]
 
@@ -242,11 +268,6 @@ def _sources(question: Question) -> str:
     named = ", ".join(_flat(origin, SOURCE) for origin in question.origins[:SOURCES])
     more = len(question.origins) - SOURCES
     return f"This conversation holds words from {named}{f' and {more} more' if more > 0 else ''}.\n"
-
-
-def _is_cut(shown: str) -> bool:
-    """Tell whether a list shows the ends of a text only."""
-    return utf16_length(shown) > SHORT and len(shown) > 2 * ENDS
 
 
 def _ends(code: str, shown: str, size: int) -> list[Piece]:

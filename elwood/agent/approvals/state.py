@@ -1,6 +1,6 @@
-"""What was asked and answered, and what is permitted for good: a fold over the approvals journal.
+"""Who was let in, what was asked and answered, and what is permitted for good.
 
-Nothing here knows the time: who asks says what it is.
+A fold over the approvals journal.  Nothing here knows the time: who asks says what it is.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,17 +8,22 @@ from typing import Literal
 
 import msgspec
 
-from elwood.agent.approvals.people import (
-    STEP_BACK,
-    AccessDecided,
-    AccessRequested,
-    ChatMoved,
-    People,
-    PeopleEntry,
-)
 from elwood.agent.conversation.calls import OwnerAnswer, Ruling
 from elwood.agent.conversation.route import Route
+from elwood.foundation.text.characters import normal_code
 from elwood.foundation.text.lines import one_line
+
+# Seconds for which a code is valid; also the least time between two codes for one person (TG-30).
+CODE_LASTS = 3600.0
+CODE_LENGTH = 8
+# Codes open at a time: what strangers can make us write and show is bounded.
+MAX_OPEN_CODES = 20
+# Seconds for which somebody turned away gets no further code.
+DENIED_FOR = 30 * 86400.0
+# People turned away that are remembered; the oldest are forgotten first.
+MAX_DENIED = 1000
+# Seconds by which the clock may step back without making anything expire (CP-35).
+STEP_BACK = 60.0
 
 # Questions that may be open at a time, in Elwood and in one conversation: an owner who has
 # more before them decides nothing with care.
@@ -32,6 +37,97 @@ GIST = 160
 TYPED_LENGTH = 6
 # Who the control socket speaks for: it admits only the user who runs Elwood, and root.
 CONTROL = "console:control"
+
+
+# --- who may talk to us --------------------------------------------------------------------------
+
+
+class AccessRequested(msgspec.Struct, frozen=True, tag="asked"):
+    """A stranger, *principal*, calling themselves *name*, was given *code*."""
+
+    code: str
+    principal: str
+    name: str
+    route: Route
+
+
+class AccessDecided(msgspec.Struct, frozen=True, tag="answered"):
+    """*by* decided about *code*: the one decision that counts."""
+
+    code: str
+    approved: bool
+    by: str
+
+
+class ChatMoved(msgspec.Struct, frozen=True, tag="moved"):
+    """The group *old* is now *new*."""
+
+    old: int
+    new: int
+
+
+PeopleEntry = AccessRequested | AccessDecided | ChatMoved
+
+
+class AccessRequest(msgspec.Struct, frozen=True):
+    """A request for access made *at* a Unix time, with nothing decided yet."""
+
+    at: float
+    asked: AccessRequested
+
+    def is_fresh(self, now: float) -> bool:
+        """Tell whether its code is still valid at *now*."""
+        return is_fresh(CODE_LASTS, now - self.at)
+
+
+class People(msgspec.Struct):
+    """What the log of approvals adds up to."""
+
+    known: dict[str, str] = msgspec.field(default_factory=dict)
+    requests: dict[str, AccessRequest] = msgspec.field(default_factory=dict)
+    denied: dict[str, float] = msgspec.field(default_factory=dict)
+    moved: dict[int, int] = msgspec.field(default_factory=dict)
+
+    def apply(self, at: float, entry: PeopleEntry) -> None:
+        """Fold in one entry, written *at* a Unix time."""
+        match entry:
+            case AccessRequested():
+                for code in [code for code, one in self.requests.items() if not one.is_fresh(at)]:
+                    del self.requests[code]
+                self.requests[entry.code] = AccessRequest(at, entry)
+            case AccessDecided():
+                request = self.requests.pop(entry.code, None)
+                if request is None:
+                    return
+                if entry.approved:
+                    self.known[request.asked.principal] = request.asked.name
+                    self.denied.pop(request.asked.principal, None)
+                else:
+                    self.denied[request.asked.principal] = at
+                    while len(self.denied) > MAX_DENIED:
+                        del self.denied[next(iter(self.denied))]
+            case ChatMoved():
+                self.moved[entry.new] = self.moved.get(entry.old, entry.old)
+
+    def open(self, now: float) -> list[AccessRequested]:
+        """List the requests that can still be answered at *now*, oldest first."""
+        return [r.asked for r in self.requests.values() if r.is_fresh(now)]
+
+    def find(self, code: str, now: float) -> AccessRequested | None:
+        """Return the open request with *code*, however people type it, if there is one."""
+        request = self.requests.get(normal_code(code))
+        return request.asked if request is not None and request.is_fresh(now) else None
+
+    def may_ask(self, principal: str, now: float) -> bool:
+        """Tell whether a stranger should be given a code now."""
+        denied = self.denied.get(principal)
+        if denied is not None and 0 <= now - denied < DENIED_FOR:
+            return False
+        waiting = self.open(now)
+        return len(waiting) < MAX_OPEN_CODES and all(a.principal != principal for a in waiting)
+
+
+# --- what may be done ----------------------------------------------------------------------------
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,18 +182,17 @@ def where_to_ask(question: Question, owners: Sequence[Route]) -> Route | None:
 class ApprovalRequested(msgspec.Struct, frozen=True, tag="sought"):
     """The owner is asked *question*; *id* stands on buttons, *code* can be typed.
 
-    No answer within *lasts* seconds means no; of a *held* one, after it was `RequestsShown`.
+    No answer within *lasts* seconds means no.
     """
 
     id: str
     code: str
     question: Question
     lasts: float
-    held: bool = False
 
 
 class RequestsShown(msgspec.Struct, frozen=True, tag="shown"):
-    """The owner has the questions *ids* before them, which were held until then."""
+    """The time of the questions *ids* begins now; only in journals of early versions."""
 
     ids: tuple[str, ...]
 
@@ -151,7 +246,7 @@ ApprovalEntry = PeopleEntry | PermissionEntry
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """A question that is before the owner since *at*, Unix time; while it is *held* it is not.
+    """A question that was asked *at* a Unix time.
 
     *ruling* is None while it is open; of a decided one the subject is cut to its gist.
     """
@@ -164,7 +259,10 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     ruling: Ruling | None = None
     by: str = ""
     decided_at: float = 0.0
-    held: bool = False
+
+    def is_over(self, now: float) -> bool:
+        """Tell whether its time is up by the wall clock; a steady one ends it as well (AP-04)."""
+        return now - self.at >= self.lasts
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -208,11 +306,11 @@ class ApprovalState(msgspec.Struct):
     def apply(self, at: float, entry: PermissionEntry) -> None:
         """Fold in one entry, written *at* a Unix time."""
         match entry:
-            case ApprovalRequested(id, code, question, lasts, held):
-                self.requests[id] = ApprovalRequest(at, id, code, question, lasts, held=held)
+            case ApprovalRequested(id, code, question, lasts):
+                self.requests[id] = ApprovalRequest(at, id, code, question, lasts)
             case RequestsShown(ids):
                 for request in filter(None, map(self.requests.get, ids)):
-                    self.requests[request.id] = msgspec.structs.replace(request, at=at, held=False)
+                    self.requests[request.id] = msgspec.structs.replace(request, at=at)
             case RequestsGrouped(id, members):
                 self.groups[id] = members
             case ApprovalDecided():
@@ -326,17 +424,6 @@ class ApprovalBook(msgspec.Struct):
                 self.people.apply(at, entry)
             case _:
                 self.calls.apply(at, entry)
-
-
-def is_over(lasts: float, wall: float, steady: float) -> bool:
-    """Tell whether a question asked *wall* and *steady* seconds ago, by two clocks, has expired.
-
-    A wall clock set back does not keep it open, one set ahead ends it (AP-04, CP-35).
-
-    >>> is_over(300, 299, 299), is_over(300, -86400, 300), is_over(300, 86400, 1)
-    (False, True, True)
-    """
-    return max(wall, steady) >= lasts
 
 
 def is_fresh(lasts: float, age: float) -> bool:

@@ -1,17 +1,24 @@
-"""The fold of questions and permissions."""
+"""The fold of people, questions and permissions."""
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elwood.agent.approvals.state import (
+    CODE_LASTS,
     GIST,
+    MAX_DENIED,
     MAX_KEPT,
+    MAX_OPEN_CODES,
+    AccessDecided,
+    AccessRequested,
     ApprovalBook,
     ApprovalDecided,
     ApprovalRequested,
     ApprovalState,
     DomainTrusted,
+    People,
+    PeopleEntry,
     PermissionEntry,
     PermissionRevoked,
     Question,
@@ -139,3 +146,47 @@ def test_an_open_code_comes_before_a_used_one() -> None:
     assert found is not None
     assert found.id == "b"
     assert calls.of_code("ZZZ999") is None
+
+
+# --- people --------------------------------------------------------------------------------------
+
+
+def asked(code: str, principal: str = "tg:7") -> AccessRequested:
+    return AccessRequested(code, principal, "Eve", ROUTE)
+
+
+PEOPLE = st.lists(
+    st.one_of(
+        st.builds(asked, st.sampled_from(["A", "B", "C"]), st.sampled_from(["tg:7", "tg:8"])),
+        st.builds(AccessDecided, st.sampled_from(["A", "B", "C"]), st.booleans(), st.just("tg:1")),
+    ),
+    max_size=20,
+)
+
+
+@given(PEOPLE, st.lists(st.floats(0, 2 * CODE_LASTS), min_size=20, max_size=20))
+def test_nobody_is_known_who_was_not_approved(
+    entries: list[PeopleEntry], gaps: list[float]
+) -> None:
+    people, now = People(), 0.0
+    approvals = 0
+    for entry, gap in zip(entries, gaps, strict=False):
+        now += gap
+        people.apply(now, entry)
+        approvals += isinstance(entry, AccessDecided) and entry.approved
+    assert len(people.known) <= approvals
+    assert all(people.find(request.code, now) for request in people.open(now))
+
+
+def test_strangers_cannot_fill_the_memory() -> None:
+    people = People()
+    for number in range(MAX_DENIED + 50):
+        people.apply(0.0, asked(str(number), f"tg:{number}"))
+        people.apply(0.0, AccessDecided(str(number), False, "tg:1"))
+    assert len(people.denied) == MAX_DENIED
+    for number in range(MAX_OPEN_CODES):
+        people.apply(0.0, asked(str(number), f"tg:{number}"))
+    assert not people.may_ask("tg:new", 1.0)
+    assert people.may_ask("tg:new", CODE_LASTS)
+    people.apply(CODE_LASTS, asked("new"))
+    assert list(people.requests) == ["new"]
