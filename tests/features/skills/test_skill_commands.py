@@ -6,13 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from elwood.agent.models.messages import Complete, Completed
 from elwood.agent.session.log.entries import Entry, Received
 from elwood.agent.session.log.state import Session
 from elwood.foundation.runtime import inline
 from elwood.foundation.storage.disk import Disk
 from elwood.foundation.storage.journal import Journal
-from tests.agent.session.scene import ROUTE, World, echo, house
+from tests.agent.session.scene import ROUTE, World, house
 
 
 @pytest.fixture
@@ -30,21 +29,6 @@ async def test_it_goes_to_the_model_in_words(world: World, autojump_clock: objec
     assert "“Use the skill cook: an egg”" in world.said[2]
     assert world.said[3].startswith("I do not know /burn.")
     assert len(world.asked) == 2
-
-
-async def test_it_joins_a_turn_that_runs(world: World, autojump_clock: object) -> None:
-    async def slow(request: Complete) -> Completed:
-        await trio.sleep(5)
-        return await echo(request)
-
-    world.model = slow
-    async with house(world) as h:
-        await h.say("hello")
-        await trio.sleep(1)
-        await h.say("/cook an egg")
-        await h.quiet()
-
-    assert world.said == ["re: hello | Use the skill cook: an egg"]
 
 
 async def test_a_crash_before_it_is_put_into_words_loses_nothing(

@@ -140,14 +140,18 @@ def offer(scene: Scene) -> Path:
     return folder
 
 
-async def test_the_owner_sees_what_can_act_before_it_is_installed(scene: Scene) -> None:
+async def test_the_owner_sees_what_can_act_before_it_is_installed(
+    scene: Scene, tmp_path: Path
+) -> None:
+    put(tmp_path / "team/pdf", "The team's way.")
     offer(scene)
     id_ = await scene.fetched("offered/pdf")
     assert not (scene.workspace / "skills").exists()
     ended = await scene.call("install_skill", id=id_)
     assert ended.outcome == "ok", ended.text
     question = scene.approver.asked[0].question
-    for part in ("do something daring", "scripts/go.sh --force", id_, "Fill forms."):
+    hidden = f"takes the place of the skill of this name in {tmp_path}/team/pdf."
+    for part in ("do something daring", "scripts/go.sh --force", id_, "Fill forms.", hidden):
         assert part in question.subject
     assert question.offered == (), "nothing but this once can be answered"
     assert (scene.workspace / "skills/pdf/scripts/go.sh").read_text() == SCRIPT
@@ -155,16 +159,6 @@ async def test_the_owner_sees_what_can_act_before_it_is_installed(scene: Scene) 
     assert record is not None
     assert (record.digest, record.by) == (id_, "approval")
     assert "Run:" in (await scene.call("activate_skill", name="pdf")).text
-
-
-async def test_the_owner_is_told_which_skill_would_be_used_no_more(
-    scene: Scene, tmp_path: Path
-) -> None:
-    put(tmp_path / "team/pdf", "The team's way.")
-    offer(scene)
-    await scene.call("install_skill", id=await scene.fetched("offered/pdf"))
-    subject = scene.approver.asked[0].question.subject
-    assert f"takes the place of the skill of this name in {tmp_path}/team/pdf." in subject
 
 
 async def test_a_no_installs_nothing(tmp_path: Path) -> None:

@@ -119,17 +119,6 @@ async def test_one_bad_address_refuses_the_host(found: list[str]) -> None:
         assert s.seen == {PUBLIC: [], INSIDE: []}
 
 
-async def test_a_dead_address_is_followed_by_the_next_that_was_checked() -> None:
-    async with scene() as s:
-        web = Web(
-            EgressRules(ports=(s.port,)),
-            allow={PUBLIC, "127.0.0.3"}.__contains__,
-            resolve=_always(["127.0.0.3", PUBLIC]),
-        )
-        assert (await web.fetch(s.url())).body == b"hello"
-        await web.aclose()
-
-
 async def test_an_unknown_name_and_a_closed_port_are_failures_of_the_world() -> None:
     async with scene() as s:
         s.names["gone.example"] = [[]]
@@ -251,15 +240,6 @@ async def test_a_slow_server_is_given_up(slow: Reply, mock_clock: MockClock) -> 
         assert trio.current_time() - began == pytest.approx(15.0)
 
 
-async def test_what_is_sent_arrives_once_with_its_type() -> None:
-    async with scene() as s:
-        got = await s.web.send("PUT", s.url("/p"), b"{}", "application/json")
-        assert (got.status, got.body) == (200, b"hello")
-        [request] = s.seen[PUBLIC]
-    assert (request.method, request.body) == ("PUT", b"{}")
-    assert request.headers["content-type"] == "application/json"
-
-
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_what_is_sent_is_not_sent_on_to_another_host(status: int) -> None:
     async with scene({"/": to("http://other.example:PORT/", status)}) as s:
@@ -276,13 +256,6 @@ async def test_what_is_sent_is_sent_on_within_its_host_if_that_asks_so() -> None
         assert (answer.status, answer.location) == (303, s.url("/d"))
         sent = [(request.method, request.path, request.body) for request in s.seen[PUBLIC]]
     assert sent == [("POST", "/", b"x"), ("POST", "/b", b"x"), ("POST", "/c", b"y")]
-
-
-async def test_a_broken_answer_may_follow_an_effect() -> None:
-    async with scene({"/": Reply(end="close", end_at=-1)}) as s:
-        with pytest.raises(WebFailed) as caught:
-            await s.web.send("POST", s.url(), b"x", "text/plain")
-    assert caught.value.is_sent
 
 
 async def test_a_bad_url_is_refused_before_anything_is_looked_up() -> None:
