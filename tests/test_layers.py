@@ -110,7 +110,6 @@ MORE = {
     "features/health/disk_monitor.py": "measures the disks",
     "features/skills/git_client.py": "runs git",
     "features/tasks/run.py": "asks sessions",
-    "features/web/search_client.py": "asks the search engines",
     "foundation/checks.py": "asks services for the doctor",
     "foundation/environment.py": "is clock, chance and threads",
     "foundation/log.py": "writes to stderr",

@@ -15,7 +15,7 @@ from subprocess import DEVNULL
 import attrs
 import trio
 
-from elwood.features.skills.offered import MAX_BYTES, MAX_FILES, SkillFile
+from elwood.features.skills.skill import MAX_BYTES, MAX_FILES, SkillFile
 from elwood.foundation.net.egress import (
     EgressRules,
     Resolve,

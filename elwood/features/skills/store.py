@@ -18,15 +18,19 @@ from pathlib import Path
 import attrs
 import msgspec
 
-from elwood.features.skills.offered import (
+from elwood.features.skills.skill import (
     MANUAL,
     MAX_BYTES,
+    MAX_FILE,
     MAX_FILES,
     RECORD,
     Candidate,
+    Skill,
     SkillFile,
+    Unusable,
+    is_name,
+    parse,
 )
-from elwood.features.skills.skill import MAX_FILE, Skill, Unusable, is_name, parse
 from elwood.foundation.runtime import Blocking
 from elwood.foundation.sandbox.layout import environment
 from elwood.foundation.storage.confined import (

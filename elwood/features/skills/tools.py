@@ -18,8 +18,7 @@ from elwood.agent.conversation.calls import CreateTool, FetchUrl, Plan, ReadFile
 from elwood.agent.conversation.labels import PRIVATE
 from elwood.agent.tools.tool import Tool, ToolContext, ToolFailure, always, path_failure
 from elwood.features.skills.git_client import Git, GitFailed
-from elwood.features.skills.offered import Candidate, candidate, review
-from elwood.features.skills.skill import MAX_FILE, Unusable
+from elwood.features.skills.skill import MAX_FILE, Candidate, Unusable, candidate, review
 from elwood.features.skills.store import (
     FoundSkill,
     SkillInstaller,

@@ -10,8 +10,15 @@ from msgspec import Meta
 from elwood.agent.conversation.calls import FetchUrl, Plan, SearchWeb, SendRequest
 from elwood.agent.conversation.labels import Label
 from elwood.agent.tools.tool import Output, Tool, ToolContext, ToolFailure
-from elwood.features.web.client import Web, WebFailed, WebPage
-from elwood.features.web.search_client import MAX_QUERY, SearchFailed, WebResult, find
+from elwood.features.web.client import (
+    MAX_QUERY,
+    SearchFailed,
+    Web,
+    WebFailed,
+    WebPage,
+    WebResult,
+    find,
+)
 from elwood.features.web.settings import SearchSettings
 from elwood.foundation.net.egress import WebRefused, destination
 from elwood.foundation.net.http import Client

@@ -10,9 +10,9 @@ from elwood.agent.conversation.route import NOWHERE
 from elwood.agent.tools.tool import Output, ToolContext, ToolFailure, WorkspaceFiles
 from elwood.features.files.tools import MAX_ITEMS, FileReader, ListFiles, ReadFile, reading_tools
 from elwood.foundation.runtime import inline
-from elwood.foundation.storage.files import MAX_FILE, Root
+from elwood.foundation.storage.files import Root
 from tests.every_tool import every_tool
-from tests.foundation.storage.confined import SENTINEL, build
+from tests.foundation.storage.confined import SENTINEL
 
 CONTEXT = ToolContext(session="s", route=NOWHERE, now=0.0)
 _, READ_FILE = reading_tools(WorkspaceFiles(Root(Path("/nonexistent"))), inline)
@@ -154,29 +154,6 @@ async def test_what_is_marked_says_so(root: Root) -> None:
     folder = await reader(root).list_files(ListFiles(), CONTEXT)
     assert folder == Output("own.txt (4 bytes)\nsub/", untrusted=True, origin="sub")
     assert await read_file(ReadFile("own.txt"), root) == "text"
-
-
-async def test_a_huge_file_is_not_searched(root: Root) -> None:
-    put(root, "huge", b"")
-    os.truncate(root.path / "huge", MAX_FILE + 1)
-    with pytest.raises(ToolFailure, match="are not read"):
-        await read_file(ReadFile("huge"), root)
-
-
-async def test_no_tool_gets_out_of_the_workspace(tmp_path: Path) -> None:
-    root = Root(build(tmp_path))
-    for path in (
-        "link_out",
-        "link_dir_out/secret.txt",
-        "hard_out",
-        "link_env",
-        "link_root/etc/passwd",
-    ):
-        with pytest.raises(ToolFailure):
-            await read_file(ReadFile(path), root)
-    for path in ("..", "link_dir_out", "link_proc", "/"):
-        with pytest.raises(ToolFailure):
-            await list_files(ListFiles(path), root)
 
 
 def test_each_tool_says_what_it_may_do_and_what_a_repeat_would_do() -> None:

@@ -118,15 +118,6 @@ async def test_no_expression_makes_it_slow(root: Root) -> None:
         assert await lines(Grep(pattern), root) == ["nothing found in 1 text files"]
 
 
-async def test_other_alphabets_are_searched(root: Root) -> None:
-    put(root, "a.txt", "GRÖẞE\nюля\n")
-    assert await lines(Grep("größe|ЮЛЯ", ignore_case=True), root) == [
-        "a.txt:1: GRÖẞE",
-        "a.txt:2: юля",
-    ]
-    assert await lines(Grep("."), root) == await lines(Grep("^..."), root)
-
-
 def test_a_search_that_takes_too_long_ends_with_what_it_has(root: Root) -> None:
     put(root, "a.txt", "ab\n")
     put(root, "b.txt", "ab\n" * 1000)

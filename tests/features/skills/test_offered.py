@@ -3,7 +3,7 @@
 import pytest
 
 from elwood.agent.approvals.prompt_text import MAX_SHOWN
-from elwood.features.skills.offered import (
+from elwood.features.skills.skill import (
     MAX_BYTES,
     MAX_FILES,
     MAX_SCRIPTS,
@@ -11,11 +11,11 @@ from elwood.features.skills.offered import (
     SHOW_MANUAL,
     Candidate,
     SkillFile,
+    Unusable,
     candidate,
     digest,
     review,
 )
-from elwood.features.skills.skill import Unusable
 from elwood.foundation.text.characters import escape_invisible
 
 
@@ -58,14 +58,6 @@ def test_what_may_not_be_placed_is_refused(files: list[SkillFile], why: str) -> 
     found = candidate(files)
     assert isinstance(found, Unusable)
     assert any(part in found.why for part in why.split("|")), found.why
-
-
-def test_gits_own_files_and_a_foreign_record_are_left_out() -> None:
-    hook = SkillFile(".git/hooks/post-checkout", b"#!/bin/sh", executable=True)
-    deeper = SkillFile("sub/.GIT/config", b"")
-    made = taken(manual(), hook, deeper, SkillFile(".installed.json", b"{}"))
-    assert [file.path for file in made.files] == ["SKILL.md"]
-    assert made.digest == digest([manual()])
 
 
 def test_the_digest_is_of_names_content_and_modes_whatever_the_order() -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from elwood.agent.session.turn.prompt import default_documents
-from elwood.features.skills.offered import Candidate, SkillFile, candidate
-from elwood.features.skills.skill import MAX_FILE
+from elwood.features.skills.skill import MAX_FILE, Candidate, SkillFile, candidate
 from elwood.features.skills.store import (
     MAX_DEPTH,
     MAX_FOLDERS,

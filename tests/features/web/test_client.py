@@ -110,15 +110,6 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
         assert (len(s.seen[PUBLIC]), s.seen[INSIDE]) == (1, [])
 
 
-@pytest.mark.parametrize("found", [[INSIDE], [PUBLIC, INSIDE], [INSIDE, PUBLIC]])
-async def test_one_bad_address_refuses_the_host(found: list[str]) -> None:
-    async with scene() as s:
-        s.names["site.example"] = [found]
-        with pytest.raises(WebRefused):
-            await s.web.fetch(s.url())
-        assert s.seen == {PUBLIC: [], INSIDE: []}
-
-
 async def test_an_unknown_name_and_a_closed_port_are_failures_of_the_world() -> None:
     async with scene() as s:
         s.names["gone.example"] = [[]]
@@ -256,20 +247,6 @@ async def test_what_is_sent_is_sent_on_within_its_host_if_that_asks_so() -> None
         assert (answer.status, answer.location) == (303, s.url("/d"))
         sent = [(request.method, request.path, request.body) for request in s.seen[PUBLIC]]
     assert sent == [("POST", "/", b"x"), ("POST", "/b", b"x"), ("POST", "/c", b"y")]
-
-
-async def test_a_bad_url_is_refused_before_anything_is_looked_up() -> None:
-    async with scene() as s:
-        with pytest.raises(WebRefused, match="user name"):
-            await s.web.fetch(s.url(host="user@site.example"))
-        with pytest.raises(WebRefused, match="port 1 "):
-            await s.web.fetch("http://site.example:1/")
-        assert s.names == {}
-
-
-async def test_a_location_in_raw_utf8_is_understood() -> None:
-    async with scene({"/": to("/ü")}) as s:
-        assert (await s.web.fetch(s.url())).url == s.url("/%C3%BC")
 
 
 def test_what_this_machine_sends_from_is_its_own() -> None:
